@@ -222,7 +222,8 @@ pub fn outside_turn(error: anyhow::Error, operation: &str) -> anyhow::Error {
     if error.is::<Stop>() {
         return error;
     }
-    let (exit, cause) = (exit_for(&error), format!("{operation}: {error:#}"));
+    let exit = exit_for(&error);
+    let cause = format!("{operation}: {error:#}");
     match (hint_for(&error), next_step(&error)) {
         (_, Some(NextStep::ShortenInput)) => fail_with_hint(exit, cause, "again later"),
         (_, Some(step)) => fail_with_step(exit, cause, step.clone()),

@@ -36,7 +36,8 @@ pub fn parse_time_span(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let (mut rest, mut seconds) = (text, 0_u64);
+    let mut rest = text;
+    let mut seconds = 0_u64;
     while !rest.is_empty() {
         let digits = rest.find(|character: char| !character.is_ascii_digit())?;
         let (number, tail) = rest.split_at(digits);

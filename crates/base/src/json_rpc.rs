@@ -147,10 +147,15 @@ pub(crate) fn has_too_many_values(bytes: &[u8]) -> bool {
     if bytes.len() < MAX_VALUES {
         return false;
     }
-    let (mut values, mut is_in_string, mut is_escaped) = (0, false, false);
+    let mut values = 0;
+    let mut is_in_string = false;
+    let mut is_escaped = false;
     for byte in bytes {
+        if is_escaped {
+            is_escaped = false;
+            continue;
+        }
         match byte {
-            _ if is_escaped => is_escaped = false,
             b'\\' if is_in_string => is_escaped = true,
             b'"' => is_in_string = !is_in_string,
             b',' | b'[' | b'{' if !is_in_string => values += 1,

@@ -62,6 +62,13 @@ struct MatchedLine<'a> {
     indentation: &'a str,
 }
 
+/// An indentation of the model and that of the file for the same line.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct IndentationPair<'a> {
+    wanted: &'a str,
+    in_file: &'a str,
+}
+
 impl<'a> IndentationMap<'a> {
     /// Builds the map from lines of the model and the lines of the file that they match, one by one.
     pub fn new(wanted: &[&'a str], file_lines: &[&'a str]) -> Self {
@@ -118,38 +125,40 @@ impl<'a> IndentationMap<'a> {
 
     /// Derives the indentation in the file for `wanted`, which no matched line has, from the nearest ones.
     fn derive(&self, wanted: &str) -> Option<String> {
-        // Pairs of an indentation of the model and that of the file.
-        let mut pairs: Vec<(&str, &str)> =
-            self.lines.iter().map(|line| (indentation(line.wanted), line.indentation)).collect();
+        let pair = |line: &MatchedLine<'a>| IndentationPair {
+            wanted: indentation(line.wanted),
+            in_file: line.indentation,
+        };
+        let mut pairs: Vec<IndentationPair<'_>> = self.lines.iter().map(pair).collect();
         pairs.sort_unstable();
         pairs.dedup();
-        if pairs.windows(2).any(|window| window[0].0 == window[1].0) {
+        if pairs.windows(2).any(|window| window[0].wanted == window[1].wanted) {
             return None;
         }
-        let (first_wanted, first_in_file) = *pairs.first()?;
-        if !is_uniform(&[first_wanted, first_in_file]) {
+        let first = *pairs.first()?;
+        if !is_uniform(&[first.wanted, first.in_file]) {
             // Tabs against spaces: no indentation is the same in both.
-            pairs.insert(0, ("", ""));
-        } else if wanted.is_empty() && first_in_file.len() <= first_wanted.len() {
+            pairs.insert(0, IndentationPair { wanted: "", in_file: "" });
+        } else if wanted.is_empty() && first.in_file.len() <= first.wanted.len() {
             return Some(String::new());
         }
         // The order puts a prefix before the indentations that begin with it.
-        let base = pairs.iter().rposition(|(other, _)| wanted.starts_with(other))?;
-        let (base_wanted, base_in_file) = pairs[base];
-        let rest = &wanted[base_wanted.len()..];
+        let base_index = pairs.iter().rposition(|pair| wanted.starts_with(pair.wanted))?;
+        let base = pairs[base_index];
+        let rest = &wanted[base.wanted.len()..];
         if rest.is_empty() {
-            return Some(base_in_file.to_owned());
+            return Some(base.in_file.to_owned());
         }
-        let inner = if base + 1 < pairs.len() { base + 1 } else { base };
+        let inner = (base_index + 1).min(pairs.len() - 1);
         let rest_in_file = match inner.checked_sub(1) {
             Some(outer) => {
-                let level = pairs[inner].0.strip_prefix(pairs[outer].0)?;
-                convert(rest, level, pairs[inner].1.strip_prefix(pairs[outer].1)?)?
+                let level = pairs[inner].wanted.strip_prefix(pairs[outer].wanted)?;
+                convert(rest, level, pairs[inner].in_file.strip_prefix(pairs[outer].in_file)?)?
             }
             // One indentation tells how far lines were moved, not how wide a level is.
-            None => is_uniform(&[base_in_file, rest]).then(|| rest.to_owned())?,
+            None => is_uniform(&[base.in_file, rest]).then(|| rest.to_owned())?,
         };
-        Some(format!("{base_in_file}{rest_in_file}"))
+        Some(format!("{}{rest_in_file}", base.in_file))
     }
 }
 
@@ -224,8 +233,8 @@ pub fn describe_closest(text: &str, wanted: &str, name: &str) -> Option<String> 
     let offset = wanted_lines.iter().position(|line| !line.trim().is_empty()).unwrap_or(0);
     let first = wanted_lines.get(offset).copied().unwrap_or_default();
     let first_likeness = |line: &&str| likeness(line, first);
-    let best =
-        lines.iter().map(first_likeness).enumerate().max_by(|one, other| one.1.total_cmp(&other.1));
+    let likenesses = lines.iter().map(first_likeness).enumerate();
+    let best = likenesses.max_by(|(_, one), (_, other)| one.total_cmp(other));
     let (index, _) = best.filter(|(_, likeness)| *likeness > 0.5)?;
     let start = index.saturating_sub(offset);
     let closest = &lines[start..(start + wanted_lines.len().max(1)).min(lines.len())];
@@ -251,7 +260,8 @@ pub fn describe_closest(text: &str, wanted: &str, name: &str) -> Option<String> 
 
 /// Likeness of two lines from 0 to 1, without regard to white space around them and to characters that look alike.
 fn likeness(line: &str, other: &str) -> f64 {
-    let [line, other] = [line, other].map(|line| fold(line.trim(), IgnoredForms::LookAlikes));
+    let line = fold(line.trim(), IgnoredForms::LookAlikes);
+    let other = fold(other.trim(), IgnoredForms::LookAlikes);
     strsim::normalized_levenshtein(line_start(&line), line_start(&other))
 }
 

@@ -396,7 +396,9 @@ impl fmt::Debug for ParameterSchema {
 /// Moves the blanks and line breaks between the tokens of `json` to its end. `ParameterSchema` drops them there.
 pub const fn without_blanks<const LENGTH: usize>(json: &[u8; LENGTH]) -> [u8; LENGTH] {
     let mut text = [b' '; LENGTH];
-    let (mut from, mut to, mut is_in_string) = (0, 0, false);
+    let mut from = 0;
+    let mut to = 0;
+    let mut is_in_string = false;
     while from < LENGTH {
         let byte = json[from];
         from += 1;

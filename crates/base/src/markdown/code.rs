@@ -80,8 +80,19 @@ struct DelimitedToken {
     ends_with_line: bool,
 }
 
-/// The token at the start of a text: its length in bytes, its kind, and the state after it.
-type TokenMatch = (usize, CodeToken, State);
+/// The token at the start of a text.
+struct TokenMatch {
+    length: usize,
+    token: CodeToken,
+    /// The state after the token.
+    next_state: State,
+}
+
+impl TokenMatch {
+    fn plain(length: usize) -> Self {
+        Self { length, token: CodeToken::Plain, next_state: State::Code }
+    }
+}
 
 impl CodeTokenizer {
     /// Creates a tokenizer for the label of a code fence, such as `rust` or `js {1,3}`; `None` if the language is
@@ -120,7 +131,9 @@ impl CodeTokenizer {
             State::Until(delimited) if delimited.ends_with_line => self.state = State::Code,
             State::Until(_) | State::Code => {}
         }
-        (self.previous, self.word_chars, self.is_tag) = (None, 0, false);
+        self.previous = None;
+        self.word_chars = 0;
+        self.is_tag = false;
     }
 
     fn resolve(&mut self, is_complete: bool, sink: &mut TokenSink<'_>) {
@@ -128,17 +141,20 @@ impl CodeTokenizer {
         let mut rest = pending.as_str();
         while !rest.is_empty() {
             let token_match = match self.state {
-                State::Line(token) => Some((rest.len(), token, self.state)),
+                State::Line(token) => {
+                    Some(TokenMatch { length: rest.len(), token, next_state: self.state })
+                }
                 State::Until(delimited) => find_end(rest, delimited, is_complete),
                 State::Code => self.find_token(rest, is_complete),
             };
-            let Some((length, token, state)) = token_match else {
+            let Some(TokenMatch { length, token, next_state }) = token_match else {
                 break;
             };
             let (text, after) = rest.split_at(length);
             sink(token, text);
             self.record(text);
-            (self.state, rest) = (state, after);
+            self.state = next_state;
+            rest = after;
         }
         self.pending = rest.to_owned();
     }
@@ -148,12 +164,13 @@ impl CodeTokenizer {
         let Some(last) = text.chars().next_back() else {
             return;
         };
-        let was_word = self.previous.is_some_and(is_word);
-        self.word_chars = match (is_word(last), was_word) {
-            (false, _) => 0,
-            (true, false) => text.chars().count(),
-            (true, true) => self.word_chars + text.chars().count(),
-        };
+        if !is_word(last) {
+            self.word_chars = 0;
+        } else if self.previous.is_some_and(is_word) {
+            self.word_chars += text.chars().count();
+        } else {
+            self.word_chars = text.chars().count();
+        }
         self.is_tag = text == "<" || (self.is_tag && text == "/");
         self.previous = Some(last);
     }
@@ -168,7 +185,7 @@ impl CodeTokenizer {
                 '@' => CodeToken::Hunk,
                 _ => CodeToken::Plain,
             };
-            return Some((rest.len(), token, State::Line(token)));
+            return Some(TokenMatch { length: rest.len(), token, next_state: State::Line(token) });
         }
         if is_word(first) {
             return self.find_word(rest, first, is_complete);
@@ -176,7 +193,11 @@ impl CodeTokenizer {
         let mut is_undecided = false;
         for (mark, state) in self.openings(first) {
             if rest.starts_with(mark) && !is_undecided {
-                return Some((mark.len(), state.token(), state));
+                return Some(TokenMatch {
+                    length: mark.len(),
+                    token: state.token(),
+                    next_state: state,
+                });
             }
             is_undecided |= !is_complete && mark.starts_with(rest);
         }
@@ -186,7 +207,7 @@ impl CodeTokenizer {
         if first == '\'' && self.language.kind == LanguageKind::CharLiterals {
             find_char_literal(rest, is_complete)
         } else {
-            Some((first.len_utf8(), CodeToken::Plain, State::Code))
+            Some(TokenMatch::plain(first.len_utf8()))
         }
     }
 
@@ -244,7 +265,7 @@ impl CodeTokenizer {
             _ if self.language.is_keyword(word) => CodeToken::Keyword,
             _ => CodeToken::Plain,
         };
-        Some((length, token, State::Code))
+        Some(TokenMatch { length, token, next_state: State::Code })
     }
 }
 
@@ -254,7 +275,11 @@ fn find_end(rest: &str, delimited: DelimitedToken, is_complete: bool) -> Option<
     while let Some(character) = rest[at..].chars().next() {
         let tail = &rest[at..];
         if tail.starts_with(delimited.close) {
-            return Some((at + delimited.close.len(), delimited.token, State::Code));
+            return Some(TokenMatch {
+                length: at + delimited.close.len(),
+                token: delimited.token,
+                next_state: State::Code,
+            });
         }
         let may_close = !is_complete && delimited.close.starts_with(tail);
         let mut length = character.len_utf8();
@@ -268,7 +293,11 @@ fn find_end(rest: &str, delimited: DelimitedToken, is_complete: bool) -> Option<
         }
         at += length;
     }
-    (at > 0).then_some((at, delimited.token, State::Until(delimited)))
+    (at > 0).then_some(TokenMatch {
+        length: at,
+        token: delimited.token,
+        next_state: State::Until(delimited),
+    })
 }
 
 /// Finds a literal such as `'x'`. Other apostrophes, such as those of lifetimes, are tokens of their own.
@@ -280,10 +309,10 @@ fn find_char_literal(rest: &str, is_complete: bool) -> Option<TokenMatch> {
     let count = match head.as_slice() {
         [_, '\\', _, '\'', ..] => 4,
         [_, character, '\'', ..] if *character != '\\' => 3,
-        _ => return Some((1, CodeToken::Plain, State::Code)),
+        _ => return Some(TokenMatch::plain(1)),
     };
     let length = head[..count].iter().map(|character| character.len_utf8()).sum();
-    Some((length, CodeToken::Literal, State::Code))
+    Some(TokenMatch { length, token: CodeToken::Literal, next_state: State::Code })
 }
 
 fn is_word(character: char) -> bool {

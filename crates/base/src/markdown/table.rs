@@ -18,12 +18,15 @@ pub fn parse_alignments(line: &str) -> Option<Vec<Align>> {
     let align = |cell: &&str| {
         let dashes = cell.strip_prefix(':').unwrap_or(cell);
         let dashes = dashes.strip_suffix(':').unwrap_or(dashes);
-        let is_rule = !dashes.is_empty() && dashes.bytes().all(|byte| byte == b'-');
-        is_rule.then_some(match (cell.starts_with(':'), cell.ends_with(':')) {
-            (true, true) => Align::Center,
-            (false, true) => Align::Right,
-            _ => Align::Left,
-        })
+        if dashes.is_empty() || !dashes.bytes().all(|byte| byte == b'-') {
+            None
+        } else if !cell.ends_with(':') {
+            Some(Align::Left)
+        } else if cell.starts_with(':') {
+            Some(Align::Center)
+        } else {
+            Some(Align::Right)
+        }
     };
     cells.iter().map(align).collect()
 }
@@ -33,7 +36,9 @@ pub fn split_cells(line: &str) -> Vec<&str> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);
     let mut cells = Vec::new();
-    let (mut start, mut is_escaped, mut is_code) = (0, false, false);
+    let mut start = 0;
+    let mut is_escaped = false;
+    let mut is_code = false;
     for (at, byte) in line.bytes().enumerate() {
         match byte {
             _ if std::mem::take(&mut is_escaped) => {}

@@ -31,7 +31,8 @@ pub fn is_bare_address(line: &str) -> bool {
 /// Normalizes `text` to find an address in it however it was rewritten: lower case, without scheme, slashes and white
 /// space, with percent-encoding decoded and `+` removed.
 pub fn normalize(text: &str) -> String {
-    let (bytes, mut decoded) = (text.as_bytes(), Vec::with_capacity(text.len()));
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < bytes.len() {
         let hex = if bytes[at] == b'%' { text.get(at + 1..at + 3) } else { None };

@@ -14,10 +14,15 @@ pub fn parse(text: &str) -> Option<Value> {
 
 /// Parses the object, list or string at the start of `text`, like [`parse`]. Returns it with the text after it.
 pub fn parse_first(text: &str) -> Option<(Value, &str)> {
-    let (mut depth, mut is_in_string, mut is_escaped) = (0_usize, false, false);
+    let mut depth = 0_usize;
+    let mut is_in_string = false;
+    let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate() {
+        if is_escaped {
+            is_escaped = false;
+            continue;
+        }
         match byte {
-            _ if is_escaped => is_escaped = false,
             b'\\' if is_in_string => is_escaped = true,
             b'"' => is_in_string = !is_in_string,
             _ if is_in_string => {}
@@ -37,10 +42,15 @@ pub fn parse_first(text: &str) -> Option<(Value, &str)> {
 /// Escapes control characters in the strings of `json`.
 fn escape_control_chars(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
-    let (mut is_in_string, mut is_escaped) = (false, false);
+    let mut is_in_string = false;
+    let mut is_escaped = false;
     for character in json.chars() {
+        if is_escaped {
+            is_escaped = false;
+            out.push(character);
+            continue;
+        }
         match character {
-            _ if is_escaped => is_escaped = false,
             '\\' if is_in_string => is_escaped = true,
             '"' => is_in_string = !is_in_string,
             '\0'..=' ' if is_in_string && character != ' ' => {
