@@ -348,13 +348,10 @@ fn convert_type(schema: &Map<String, Value>, converted_schema: &mut ConvertedSch
 /// Adds the keywords that providers require for objects and arrays.
 fn add_required_keywords(converted_schema: &mut ConvertedSchema) {
     if !converted_schema.contains_key("type") && !converted_schema.contains_key("anyOf") {
-        let kind =
-            match (converted_schema.contains_key("properties"), converted_schema.get("items")) {
-                (true, None) => Some("object"),
-                (false, Some(_)) => Some("array"),
-                _ => None,
-            };
-        if let Some(kind) = kind {
+        let has_properties = converted_schema.contains_key("properties");
+        // A schema with both keywords is for either.
+        if has_properties != converted_schema.contains_key("items") {
+            let kind = if has_properties { "object" } else { "array" };
             converted_schema.insert("type".into(), kind.into());
         }
     }

@@ -31,7 +31,8 @@ const fn group_ends() -> [[u16; MAX_DEPTH]; KEYS.len()] {
 
 /// Counts the names that two paths have in common at their start.
 const fn shared_names(path: &[u8], other_path: &[u8]) -> usize {
-    let (mut count, mut index) = (0, 0);
+    let mut count = 0;
+    let mut index = 0;
     while index < path.len() && index < other_path.len() && path[index] == other_path[index] {
         if path[index] == b'.' {
             count += 1;

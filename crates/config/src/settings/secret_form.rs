@@ -48,7 +48,9 @@ pub(super) fn secret_from(env: &Env, key: &str, value: &Value) -> Option<LazySec
     }
     let (kind, text) = parse_stored_secret(value)?;
     let identity = format!("{kind}:{text}");
-    let (kind, text, label) = (kind.to_owned(), text.to_owned(), format!("`{key}`"));
+    let kind = kind.to_owned();
+    let text = text.to_owned();
+    let label = format!("`{key}`");
     // The environment is copied only here, since few configs have such a secret.
     let env = env.clone();
     Some(LazySecret::stored(identity, move || {

@@ -30,7 +30,8 @@ pub(super) fn answer(
         log::debug!(target: "mcp", "{server}: URL elicitation declined");
         return answer(declined);
     }
-    let (message, form) = (params.remove("message"), params.remove("requestedSchema"));
+    let message = params.remove("message");
+    let form = params.remove("requestedSchema");
     let (Some(Value::String(message)), Some(form @ Value::Object(_))) = (message, form) else {
         return answer(Err(ErrorObject::invalid_params(
             "there is no `message` or no `requestedSchema`",
@@ -40,7 +41,8 @@ pub(super) fn answer(
         return answer(declined);
     };
     state.set_cancel_token(&id, Arc::clone(&token));
-    let (state, open) = (Arc::clone(state), OpenAnswer::new(state));
+    let open = OpenAnswer::new(state);
+    let state = Arc::clone(state);
     let ask = move || {
         let content =
             cancel::scope(Some(Arc::clone(&token)), || handler.ask_user(&server, &message, &form));

@@ -98,7 +98,8 @@ impl Transport for HttpTransport {
         let session = std::mem::take(&mut *self.session());
         session.id.as_ref()?;
         let (sender, closed) = mpsc::channel::<()>();
-        let (client, url) = (Arc::clone(&self.client), self.url.clone());
+        let client = Arc::clone(&self.client);
+        let url = self.url.clone();
         let delete = move || {
             let response = client.exchange(&url, HttpMethod::Delete, session.headers());
             // A server need not support this. The end of the sender tells the caller that the session is closed.
@@ -271,7 +272,8 @@ impl HttpTransport {
         if session.id.is_none() {
             return;
         }
-        let (transport, session) = (Arc::clone(self), session.clone());
+        let transport = Arc::clone(self);
+        let session = session.clone();
         let listen = move || {
             if let Ok(Some(events)) = transport.open_events(&session, None) {
                 transport.follow(None, events, &session);
@@ -291,7 +293,8 @@ impl HttpTransport {
         session: &HttpSession,
     ) {
         let state = &self.inbox.state;
-        let (mut last_id, mut retry) = (None, None);
+        let mut last_id = None;
+        let mut retry = None;
         loop {
             let end = read_events(events, &mut |event| {
                 last_id = event.id.clone().or(last_id.take());

@@ -110,7 +110,8 @@ impl Inbox {
             }
             "elicitation/create" => {
                 let question = Question { server: self.server.clone(), id: id.clone(), params };
-                let (inbox, transport) = (Arc::clone(self), Arc::clone(transport));
+                let inbox = Arc::clone(self);
+                let transport = Arc::clone(transport);
                 let answer = move |result| inbox.answer(id, result, &transport);
                 return elicitation::answer(
                     question,
@@ -151,7 +152,8 @@ impl Inbox {
             return self.answer(id, Err(error), transport);
         };
         self.state.set_cancel_token(&id, Arc::clone(&token));
-        let (inbox, transport) = (Arc::clone(self), Arc::clone(transport));
+        let inbox = Arc::clone(self);
+        let transport = Arc::clone(transport);
         let pause = OpenAnswer::new(&self.state);
         let answer = move |result| {
             drop(pause);

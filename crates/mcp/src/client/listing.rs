@@ -41,7 +41,8 @@ pub(super) fn fetch_features(
         let parse = |value: &Value| decode::resource(value, "uri");
         features.resources =
             list.try_read("resources/list", "resources", MAX_OTHER_ENTRIES, &parse)?;
-        let (method, key) = ("resources/templates/list", "resourceTemplates");
+        let method = "resources/templates/list";
+        let key = "resourceTemplates";
         let parse = |value: &Value| decode::resource(value, "uriTemplate");
         features.templates = list.try_read(method, key, MAX_OTHER_ENTRIES, &parse)?;
     }
@@ -86,7 +87,9 @@ impl ListReader<'_, '_> {
         max_entries: usize,
         parse: &dyn Fn(&Value) -> Option<T>,
     ) -> Result<(Vec<T>, usize), RequestError> {
-        let (mut entries, mut left_out, mut size) = (Vec::new(), 0, 0);
+        let mut entries = Vec::new();
+        let mut left_out = 0;
+        let mut size = 0;
         let mut cursor: Option<String> = None;
         for _ in 0..MAX_PAGES {
             let params = match &cursor {

@@ -129,7 +129,8 @@ impl ClientPool {
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for name in names {
-                let (token, fetch) = (token.clone(), &fetch);
+                let token = token.clone();
+                let fetch = &fetch;
                 threads.push(scope.spawn(move || cancel::scope(token, || fetch(name))));
             }
             threads

@@ -58,30 +58,30 @@ pub(super) fn start(
     let search_path = server_env.iter().find(|(name, _)| name == "PATH");
     let search_path = search_path.map_or("", |(_, value)| value);
     let chain = interpreter::resolve_chain(&program, search_path).map_err(McpError::Unusable)?;
-    let sandbox = match &config.sandboxes {
-        _ if server.is_unsandboxed => None,
-        None => return Err(McpError::Unusable("no sandbox is available for it".into())),
-        Some(sandboxes) => {
-            let grant =
-                grants::resolve_grant(server, &chain, &directory, &state_dir, &config.paths);
-            let SandboxedSpec { mut sandbox, env: sandbox_env } =
-                sandboxes.create(&grant).map_err(|error| match error.kind() {
-                    ErrorKind::InvalidInput => McpError::Unusable(error.to_string()),
-                    _ => McpError::Unreachable(format!("create its sandbox: {error}")),
-                })?;
-            add_sandbox_env(&mut server_env, sandbox_env, &env);
-            // The sandbox cannot allow one network address and deny another.
-            if config.offline {
-                sandbox.network = NetworkAccess::Nothing;
-            }
-            for path in chain.iter().chain([&directory]) {
-                sandbox.add_links(path);
-            }
-            for argument in arguments {
-                sandbox.add_links(Path::new(argument));
-            }
-            Some(sandbox)
+    let sandbox = if server.is_unsandboxed {
+        None
+    } else {
+        let Some(sandboxes) = &config.sandboxes else {
+            return Err(McpError::Unusable("no sandbox is available for it".into()));
+        };
+        let grant = grants::resolve_grant(server, &chain, &directory, &state_dir, &config.paths);
+        let SandboxedSpec { mut sandbox, env: sandbox_env } =
+            sandboxes.create(&grant).map_err(|error| match error.kind() {
+                ErrorKind::InvalidInput => McpError::Unusable(error.to_string()),
+                _ => McpError::Unreachable(format!("create its sandbox: {error}")),
+            })?;
+        add_sandbox_env(&mut server_env, sandbox_env, &env);
+        // The sandbox cannot allow one network address and deny another.
+        if config.offline {
+            sandbox.network = NetworkAccess::Nothing;
         }
+        for path in chain.iter().chain([&directory]) {
+            sandbox.add_links(path);
+        }
+        for argument in arguments {
+            sandbox.add_links(Path::new(argument));
+        }
+        Some(sandbox)
     };
     let spec = ServerSpec {
         name: server.name.clone(),

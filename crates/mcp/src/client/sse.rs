@@ -75,7 +75,8 @@ impl SseTransport {
             threads: Arc::default(),
             endpoint: Mutex::new(PostAddress::Unknown(Vec::new())),
         });
-        let (listener, url) = (Arc::clone(&transport), url.to_owned());
+        let listener = Arc::clone(&transport);
+        let url = url.to_owned();
         let listen = move || {
             let error = listener.listen(&url);
             listener.inbox.state.end(error);

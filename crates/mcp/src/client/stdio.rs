@@ -223,7 +223,8 @@ impl StdioTransport {
             state.is_log_read.store(true, Ordering::SeqCst);
         };
         spawn_thread("mcp-log", read_log).map_err(to_error)?;
-        let (reader, inbox) = (Arc::clone(&transport), Arc::clone(inbox));
+        let reader = Arc::clone(&transport);
+        let inbox = Arc::clone(inbox);
         let read = move || {
             read_messages(output, &reader, &inbox);
             reader.report_end(&inbox.state);
@@ -309,7 +310,8 @@ fn read_messages(output: PipeReader, transport: &Arc<StdioTransport>, inbox: &Ar
     let state = &inbox.state;
     let transport: Arc<dyn Transport> = Arc::<StdioTransport>::clone(transport);
     let mut output = BufReader::with_capacity(64 << 10, output);
-    let (mut stray_lines, mut stray_bytes) = (0, 0);
+    let mut stray_lines = 0;
+    let mut stray_bytes = 0;
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -368,8 +370,10 @@ fn write_log(stderr: PipeReader, path: &Path, state: &ConnectionState, is_sandbo
             file = None;
         }
     };
-    let (mut line, mut skipped_line) = (Vec::new(), Vec::new());
-    let (mut read_bytes, mut last_kept) = (0, Instant::now());
+    let mut line = Vec::new();
+    let mut skipped_line = Vec::new();
+    let mut read_bytes = 0;
+    let mut last_kept = Instant::now();
     loop {
         line.clear();
         let read = (&mut errors).take(MAX_LOG_LINE_BYTES as u64).read_until(b'\n', &mut line);
