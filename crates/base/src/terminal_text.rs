@@ -111,7 +111,8 @@ impl TerminalText {
             }
             out.push_str(line.visible_text());
         }
-        (self.cursor, self.saved_cursor) = (Cursor::default(), Cursor::default());
+        self.cursor = Cursor::default();
+        self.saved_cursor = Cursor::default();
     }
 
     /// Reads a control character, or a character of an escape sequence.
@@ -328,7 +329,8 @@ impl TerminalText {
     /// Clears the screen. The cursor is then at its start.
     fn clear(&mut self) {
         self.lines = [ScreenLine::default()].into();
-        (self.cursor, self.saved_cursor) = (Cursor::default(), Cursor::default());
+        self.cursor = Cursor::default();
+        self.saved_cursor = Cursor::default();
     }
 }
 

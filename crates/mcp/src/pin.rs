@@ -51,6 +51,8 @@ pub struct PinCheck {
     pub(crate) added_later: BTreeSet<String>,
     /// Unaccepted tools that had not been seen before.
     pub(crate) first_seen: Vec<String>,
+    /// True if the server or a tool was not pinned before.
+    has_new_pins: bool,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -84,7 +86,7 @@ impl PinFile {
     /// # Errors
     /// The file cannot be read. No tool can be trusted then.
     pub fn check(&self, features: &[(&McpServer, &ServerFeatures)]) -> Result<Vec<PinCheck>> {
-        Ok(self.read()?.check_and_pin(features).0)
+        Ok(self.read()?.check_and_pin(features))
     }
 
     /// Compares `features` with the pins, and pins new tools.
@@ -96,10 +98,12 @@ impl PinFile {
         features: &[(&McpServer, &ServerFeatures)],
     ) -> Result<Vec<PinCheck>> {
         // Usually nothing is new, and no lock is needed.
-        if let (checks, false) = self.read()?.check_and_pin(features) {
-            return Ok(checks);
+        let checks = self.check(features)?;
+        if checks.iter().any(|check| check.has_new_pins) {
+            self.update(|pin_data| pin_data.check_and_pin(features))
+        } else {
+            Ok(checks)
         }
-        self.update(|pin_data| pin_data.check_and_pin(features).0)
     }
 
     /// Accepts the `features` of `server` for a person: all of its tools, or only `tools`. Returns those that differed from their pins.
@@ -114,7 +118,7 @@ impl PinFile {
     ) -> Result<Vec<ToolChange>> {
         self.update(|pin_data| {
             let pins = pin_data.servers.entry(server.name.clone()).or_default();
-            let (PinCheck { mut changed, .. }, _) = pins.check_and_pin(server, features);
+            let PinCheck { mut changed, .. } = pins.check_and_pin(server, features);
             match tools {
                 None => {
                     *pins = ServerPins::new(server, features);
@@ -185,20 +189,14 @@ impl PinFile {
 }
 
 impl PinData {
-    /// Compares `features` with the pins, and pins new tools. The second result is true if anything was pinned.
-    fn check_and_pin(
-        &mut self,
-        features: &[(&McpServer, &ServerFeatures)],
-    ) -> (Vec<PinCheck>, bool) {
+    /// Compares `features` with the pins, and pins new tools.
+    fn check_and_pin(&mut self, features: &[(&McpServer, &ServerFeatures)]) -> Vec<PinCheck> {
         let mut checks = Vec::new();
-        let mut is_any_new = false;
         for (server, features) in features {
             let pins = self.servers.entry(server.name.clone()).or_default();
-            let (check, is_new) = pins.check_and_pin(server, features);
-            checks.push(check);
-            is_any_new |= is_new;
+            checks.push(pins.check_and_pin(server, features));
         }
-        (checks, is_any_new)
+        checks
     }
 }
 
@@ -215,16 +213,16 @@ impl ServerPins {
     }
 
     /// Does the same as [`PinData::check_and_pin`] for one server.
-    fn check_and_pin(&mut self, server: &McpServer, features: &ServerFeatures) -> (PinCheck, bool) {
+    fn check_and_pin(&mut self, server: &McpServer, features: &ServerFeatures) -> PinCheck {
         if self.endpoint != fingerprint::of_endpoint(server) {
             let replaced_server = !self.endpoint.is_empty();
             *self = Self::new(server, features);
-            let check = PinCheck {
+            return PinCheck {
                 replaced_server,
                 unaccepted: self.tools.keys().cloned().collect(),
+                has_new_pins: true,
                 ..PinCheck::default()
             };
-            return (check, true);
         }
         let mut first_seen = Vec::new();
         let mut changed: Vec<ToolChange> = Vec::new();
@@ -243,15 +241,14 @@ impl ServerPins {
             changed.push(ToolChange { name: tool.name.clone(), old, new: tool.clone() });
         }
         let names = || features.tools.iter().map(|tool| &tool.name);
-        let is_new = !first_seen.is_empty();
-        let check = PinCheck {
+        PinCheck {
             changed,
             replaced_server: false,
+            has_new_pins: !first_seen.is_empty(),
             unaccepted: names().filter(|name| !self.accepted.contains(*name)).cloned().collect(),
             added_later: names().filter(|name| self.added_later.contains(*name)).cloned().collect(),
             first_seen,
-        };
-        (check, is_new)
+        }
     }
 }
 

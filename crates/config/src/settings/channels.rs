@@ -150,16 +150,20 @@ impl ChannelConfig {
         for key in keys {
             let name = &key.path[prefix_length..];
             let value = layers.read_key(key)?.unwrap_or_else(|| key.default_value());
-            let value = match (key.kind.is_secret(), value) {
-                (true, Value::String(text)) => ChannelValue::Secret(LazySecret::new(text)),
-                (true, value) if key.kind == KeyType::Secret && !value.is_null() => {
+            if !key.kind.is_secret() {
+                values.insert(name, ChannelValue::Plain(value));
+                continue;
+            }
+            let value = match value {
+                Value::String(text) => ChannelValue::Secret(LazySecret::new(text)),
+                value if key.kind == KeyType::Secret && !value.is_null() => {
                     let secret = secret_from(layers.env(), key.path, &value);
                     ChannelValue::Secret(secret.unwrap_or_else(|| LazySecret::new("")))
                 }
-                (true, Value::Object(members)) => {
+                Value::Object(members) => {
                     ChannelValue::SecretMap(layers.secrets_in(key.path, &members))
                 }
-                (_, value) => ChannelValue::Plain(value),
+                value => ChannelValue::Plain(value),
             };
             values.insert(name, value);
         }

@@ -225,7 +225,8 @@ impl HttpTransport {
         if session.handshakes != expired_session.handshakes {
             return Ok(session);
         }
-        (session.id, session.version) = (None, None);
+        session.id = None;
+        session.version = None;
         let response = self.post(&session, &session.initialize)?;
         session.id.clone_from(&response.session_id);
         let mut answer = None;

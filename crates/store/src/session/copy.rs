@@ -72,7 +72,8 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
                 out.write(&text)?;
             }
         }
-        (metadata.message_count, metadata.offset) = (Some(copied), Some(out.bytes_written));
+        metadata.message_count = Some(copied);
+        metadata.offset = Some(out.bytes_written);
         metadata.summary_offset = if summary.is_some() { metadata.offset } else { None };
         let closing = ClosingLine { turn: "", ending: "forked", summary: summary.as_ref() };
         out.write(line::format_metadata(&metadata, Some(&closing)).as_bytes())
@@ -172,7 +173,8 @@ fn copy_log(
             out.write(block)?;
             reader.consume(length);
         }
-        (metadata.message_count, metadata.offset) = (Some(log.count), Some(out.bytes_written));
+        metadata.message_count = Some(log.count);
+        metadata.offset = Some(out.bytes_written);
         metadata.summary_offset = if summary.is_some() { metadata.offset } else { None };
         let closing = ClosingLine { turn: "", ending: "renamed", summary };
         out.write(line::format_metadata(&metadata, Some(&closing)).as_bytes())

@@ -195,7 +195,8 @@ impl FileHead {
             };
             match line {
                 SessionLine::Metadata(metadata) if number == 0 => {
-                    (head.key, head.created) = (metadata.key, metadata.created_at);
+                    head.key = metadata.key;
+                    head.created = metadata.created_at;
                 }
                 SessionLine::Message(Some(Message::User(user))) => {
                     head.first_words = first_words(&plain_text(&user.parts));

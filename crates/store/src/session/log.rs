@@ -129,7 +129,9 @@ impl SessionLog {
     fn load(&mut self, window: MessageWindow, notice: &mut dyn FnMut(&str)) -> Result<LogTail> {
         let Some(file) = durable_file::open_existing_append(&self.path)? else {
             // The file was removed in mid-turn, or never existed.
-            (self.file, self.count, self.metadata) = (None, 0, MetadataLine::default());
+            self.file = None;
+            self.count = 0;
+            self.metadata = MetadataLine::default();
             return Ok(LogTail::default());
         };
         self.file_state = LogFileState::from(&stat(&file, &self.path)?);
@@ -144,7 +146,8 @@ impl SessionLog {
         let tail = tail_reader::read_lines(lines, window)?;
         refuse_newer(tail.metadata.is_newer(), &self.path)?;
         tail.notices.iter().for_each(|text| notice(text));
-        (self.count, self.metadata) = (tail.count, tail.metadata.clone());
+        self.count = tail.count;
+        self.metadata = tail.metadata.clone();
         self.has_provider_state |= tail.has_provider_state;
         // An existing empty file gets its first line like a new one.
         self.file = (self.file_state.size > 0).then_some(file);
@@ -231,7 +234,9 @@ impl SessionLog {
         let Some(state) = created else {
             return self.load(MessageWindow::default(), &mut |_| {}).map(|_| false);
         };
-        (self.file, self.file_state, self.is_new) = (Some(file), state, true);
+        self.file = Some(file);
+        self.file_state = state;
+        self.is_new = true;
         Ok(true)
     }
 
@@ -258,7 +263,8 @@ impl SessionLog {
             log.metadata.updated_at = Some(now);
             // If another program writes in between, the line is not at this offset, and readers will not trust it.
             let offset = log.file_state.size + lines.len() as u64;
-            (log.metadata.message_count, log.metadata.offset) = (Some(count), Some(offset));
+            log.metadata.message_count = Some(count);
+            log.metadata.offset = Some(offset);
             if closing.summary.is_some() {
                 log.metadata.summary_offset = log.metadata.offset;
             }
@@ -270,7 +276,8 @@ impl SessionLog {
         };
         if self.sync == SyncMode::EachTurn {
             durable_file::sync(file, &self.path)?;
-            if let (true, Some(dir)) = (std::mem::take(&mut self.is_new), self.path.parent()) {
+            let is_new = std::mem::take(&mut self.is_new);
+            if is_new && let Some(dir) = self.path.parent() {
                 durable_file::sync_dir(dir)?;
             }
         }

@@ -70,7 +70,8 @@ pub(super) fn update_metadata(
         for time in [&mut metadata.created_at, &mut metadata.updated_at] {
             time.get_or_insert_with(|| store.clock.local_timestamp());
         }
-        (metadata.message_count, metadata.offset) = (Some(tail.count), Some(state.size));
+        metadata.message_count = Some(tail.count);
+        metadata.offset = Some(state.size);
         let closing = ClosingLine {
             turn: "",
             // The mark of an interrupted turn is kept.

@@ -433,7 +433,8 @@ impl Session {
 
     /// Sends again what was sent before [`Self::leave_out_failing_turns`].
     pub fn put_back(&mut self, earlier: EarlierMessages) {
-        (self.messages, self.rejected_turns) = (earlier.messages, earlier.rejected_turns);
+        self.messages = earlier.messages;
+        self.rejected_turns = earlier.rejected_turns;
         self.prepare_messages();
     }
 
@@ -637,10 +638,12 @@ impl Session {
         self.messages.clear();
         self.left_out.clear();
         self.undo_notes.clear();
-        (self.estimated_tokens, self.summary) = (0, None);
+        self.estimated_tokens = 0;
+        self.summary = None;
         self.origin = Some(RecordedOrigin::default());
         let count = self.history_window().count;
-        (self.window.consolidated, self.window.start) = (count, count);
+        self.window.consolidated = count;
+        self.window.start = count;
         let closing = ClosingLine { turn: &self.turn, ending: "new", summary: None };
         match &mut self.log {
             Some(log) if log.file.is_some() => {
@@ -667,7 +670,8 @@ impl Session {
         self.estimated_tokens = token_estimate::for_messages(&self.messages);
         self.summary = None;
         let from = self.log_index(0);
-        (self.window.consolidated, self.window.start) = (from, from);
+        self.window.consolidated = from;
+        self.window.start = from;
         let closing = ClosingLine { turn: &self.turn, ending: "new", summary: None };
         match &mut self.log {
             Some(log) if log.file.is_some() => {

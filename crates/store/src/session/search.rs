@@ -148,7 +148,9 @@ impl<'a> MatchCollector<'a> {
 
     fn add(&mut self, chunk: &FileChunk, result: Result<ChunkMatches>) -> Result<()> {
         if chunk.session != self.session {
-            (self.session, self.messages_before, self.is_active) = (chunk.session, 0, true);
+            self.session = chunk.session;
+            self.messages_before = 0;
+            self.is_active = true;
         }
         let ChunkMatches { matches, count } = match result {
             Ok(matches) => matches,
