@@ -1,4 +1,4 @@
-//! What starts a turn: a command line, a job, a chat, or the user at the REPL or in an editor.
+//! The source of a turn: a command line, a job, a chat, or the user at the REPL or in an editor.
 
 use nanobot_agent::prompt::{self, PromptSection};
 use nanobot_base::shell_quote;
@@ -57,8 +57,8 @@ impl<'a> TurnSource<'a> {
         }
     }
 
-    /// What the user types to continue an interrupted turn: a flag, with the session unless it is the default, or a slash
-    /// command. `None` if nothing continues a turn of this source.
+    /// The flag or the slash command that continues an interrupted turn; a flag has the session before it, unless that is the
+    /// default. `None` if nothing continues a turn of this source.
     pub(crate) fn resume_command(
         &self,
         session_key: &str,
