@@ -84,7 +84,7 @@ pub(super) fn with_unmarked_names(text: &str) -> UserText {
     named
 }
 
-/// Inserts an invisible character after the first one of each of `marks`, such as `@all`, so that they notify nobody.
+/// Inserts an invisible character after the first one of each of `marks`, such as `@all`, so that they notify no user.
 pub(super) fn without_pings(text: &str, marks: &[&str]) -> String {
     let mut text = text.to_owned();
     for mark in marks {

@@ -58,6 +58,7 @@ const ROLES: &[(&str, &str)] = &[
     ("Reporter", "report"),
     ("Secret", "token refresh_token key url proxy password expected"),
     ("SelectedProvider", "choice"),
+    ("SigningProgram", "caller"),
     ("UserText", "message prompt"),
 ];
 

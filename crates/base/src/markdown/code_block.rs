@@ -12,11 +12,11 @@ const MIN_FENCE_MARKS: usize = 3;
 pub fn first_code_block(text: &str, language: Option<&str>) -> Option<String> {
     let mut lines = text.split_inclusive('\n');
     while let Some(line) = lines.next() {
-        let Some(fence) = Fence::parse(line) else { continue };
-        let content = lines.by_ref().take_while(|line| !fence.is_closed_by(line));
+        let Some(opening) = OpeningFence::parse(line) else { continue };
+        let content = lines.by_ref().take_while(|line| !opening.is_closed_by(line));
         let is_wanted =
-            language.is_none_or(|language| fence.language().eq_ignore_ascii_case(language));
-        let content: String = content.map(|line| fence.remove_indentation(line)).collect();
+            language.is_none_or(|language| opening.language().eq_ignore_ascii_case(language));
+        let content: String = content.map(|line| opening.remove_indentation(line)).collect();
         if is_wanted {
             return Some(content);
         }
@@ -25,7 +25,7 @@ pub fn first_code_block(text: &str, language: Option<&str>) -> Option<String> {
 }
 
 /// The line that opens a block.
-struct Fence<'t> {
+struct OpeningFence<'t> {
     /// The number of spaces before the marks.
     indentation: usize,
     mark: char,
@@ -34,7 +34,7 @@ struct Fence<'t> {
     info: &'t str,
 }
 
-impl<'t> Fence<'t> {
+impl<'t> OpeningFence<'t> {
     fn parse(line: &'t str) -> Option<Self> {
         let marks = line.trim_start_matches(' ');
         let indentation = line.len() - marks.len();
@@ -53,7 +53,7 @@ impl<'t> Fence<'t> {
     }
 
     fn is_closed_by(&self, line: &str) -> bool {
-        Fence::parse(line).is_some_and(|end| {
+        OpeningFence::parse(line).is_some_and(|end| {
             end.mark == self.mark && end.mark_count >= self.mark_count && end.info.trim().is_empty()
         })
     }

@@ -7,7 +7,7 @@ const CHANNEL_WORDS: &[&str] = &["@channel", "@here", "@everyone"];
 /// Starts of references after `<!`.
 const SPECIAL_REFERENCES: [&str; 5] = ["channel", "here", "everyone", "group", "subteam^"];
 
-/// Inserts an invisible character into the mentions of users, groups and channels in `markdown`, so that they notify nobody.
+/// Inserts an invisible character into the mentions of users, groups and channels in `markdown`, so that they notify no user.
 pub(super) fn without_mentions(markdown: &str) -> String {
     let markdown = without_pings(markdown, CHANNEL_WORDS);
     let mut out = String::with_capacity(markdown.len());

@@ -2,15 +2,12 @@
 //! fed in as they arrive, and the reply is taken at the end.
 
 use super::split_surrogates::SurrogateJoiner;
-use super::wire_format::{ReplyBuilder, ReplyError};
+use super::wire_format::{MAX_EVENT_BYTES, ReplyBuilder, ReplyError};
 use super::{Delta, DeltaSink};
 use nanobot_base::message::{Reply, ToolCall, lenient_json};
 use nanobot_net::http::error_message;
 use nanobot_net::sse::{SseEvent, SseParser};
 use serde_json::{Map, Value};
-
-/// Maximum size of an event. A tool call with a whole file in it stays far below.
-pub(super) const MAX_EVENT_BYTES: usize = 32 << 20;
 
 /// The byte order mark of UTF-8, with which some servers begin.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

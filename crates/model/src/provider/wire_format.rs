@@ -1,11 +1,13 @@
 //! The traits that each wire format implements, for its requests and for its replies.
 
 use super::request_body::BodyWriter;
-use super::response::MAX_EVENT_BYTES;
 use super::{DeltaSink, Request};
 use nanobot_base::message::Reply;
 use nanobot_net::sse::EventTooLarge;
 use serde_json::Value;
+
+/// Maximum size of an event. A tool call with a whole file in it stays far below.
+pub(super) const MAX_EVENT_BYTES: usize = 32 << 20;
 
 /// A wire format, configured for one server and model. No I/O.
 pub trait WireFormat: Send + Sync {

@@ -55,7 +55,7 @@ pub fn login(
     endpoints: &LoginEndpoints,
     on_prompt: &mut dyn FnMut(DevicePrompt<'_>),
 ) -> Result<()> {
-    // The directory is checked first, so that nobody enters a code for a login that cannot be stored.
+    // The directory is checked first, so that no code is entered for a login that cannot be stored.
     durable_file::create_dir(folder)?;
     let server = vendor.login_server(http, clock);
     let login = match vendor {

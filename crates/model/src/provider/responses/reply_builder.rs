@@ -442,7 +442,7 @@ impl ReplyBuilder for ResponsesReplyBuilder {
     }
 }
 
-/// What goes back to the server for a message. The text of an answer is that of the reply; only its length is stored.
+/// The form in which a message goes back to the server. The text of an answer is that of the reply; only its length is stored.
 fn message_to_send_back(item: &OutputItem) -> Value {
     let mut message = json!({ "type": "message" });
     // Models that mark their final answer with a phase require the marks back.
