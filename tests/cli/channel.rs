@@ -316,7 +316,7 @@ fn statuses_of_a_look_that_fails() {
         assert_eq!(telegram.calls("getUpdates").len(), times, "{text}");
     };
     check(500, "Internal Server Error", 3, 69, "status 500");
-    check(409, "Conflict: terminated by other getUpdates request", 1, 75, "another program");
+    check(409, "Conflict: terminated by other getUpdates request", 1, 75, "the other program");
     check(
         409,
         "Conflict: can't use getUpdates method while webhook is active",

@@ -711,7 +711,7 @@ fn without_a_crontab_the_job_is_stored_with_a_notice() {
     run_cron(&story, &["remove", "x"])
         .status(1)
         .stdout_has("✓ Removed job")
-        .stderr_has("the jobs are removed: crontab lines");
+        .stderr_has("the jobs are removed: remaining crontab lines");
     assert_eq!(jobs(&story), [Value::Null; 0]);
 }
 

@@ -198,7 +198,7 @@ fn a_worktree_needs_a_repository_and_a_name() {
         "git init -q && git -c user.name=A -c user.email=a@b commit -q --allow-empty -m one",
     );
     run("../x").status(2).stderr_has("not a valid branch name");
-    run("-x").status(2).stderr_has("unexpected argument");
+    run("-x").status(2).stderr_has("a value is required");
     let name = story.dir().file_name().unwrap().to_str().unwrap().to_owned();
     let taken = story.home().join(".nanobot/worktrees").join(name).join("x");
     std::fs::create_dir_all(taken).unwrap();

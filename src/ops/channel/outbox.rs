@@ -166,9 +166,9 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
             return Err(fail(Exit::NoInput, cause));
         }
         // It gets a new entry, since a settled one stays settled.
-        let key = generate_key();
+        let copy_key = generate_key();
         let copy = InboxRecord::Out(OutboundMessage {
-            key: key.clone(),
+            key: copy_key.clone(),
             answers: Vec::new(),
             parts,
             at: ctx.clock.timestamp().as_millisecond(),
@@ -176,7 +176,7 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
         });
         let settlement = InboxRecord::Done { key: key.to_owned(), result: Settlement::Retried };
         inbox.append_all(vec![copy, settlement])?;
-        return deliver(ctx, &channel, inbox, &key);
+        return deliver(ctx, &channel, inbox, &copy_key);
     }
     deliver(ctx, &channel, inbox, key)
 }
