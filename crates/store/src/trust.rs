@@ -354,15 +354,15 @@ impl TrustList {
         directory: &Path,
         instructions: &mut DirectoryInstructions,
     ) -> Result<()> {
-        if let Some(bytes) = read_agents_file(directory)?
-            && !bytes.trim_ascii().is_empty()
-        {
+        if let Some(bytes) = read_agents_file(directory)? {
+            let text = String::from_utf8_lossy(&bytes);
             let path = directory.join("AGENTS.md");
-            if self.has_digest(&path, &bytes) {
-                let text = String::from_utf8_lossy(&bytes).into_owned();
-                instructions.texts.push((path, text));
-            } else {
-                instructions.stale.push(path);
+            if !text.trim().is_empty() {
+                if self.has_digest(&path, &bytes) {
+                    instructions.texts.push((path, text.into_owned()));
+                } else {
+                    instructions.stale.push(path);
+                }
             }
         }
         for path in skill_files(directory) {

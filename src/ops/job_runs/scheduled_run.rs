@@ -317,7 +317,8 @@ impl JobRunner<'_> {
         });
         if rerun.is_none() {
             self.notify(job, &options, &record, "");
-            self.store.update(&job.id, now, |job| {
+            // The notification may have run a command of the user for minutes.
+            self.store.update(&job.id, self.ctx.clock.timestamp(), |job| {
                 job.state.last_status = Some("error".into());
                 job.state.last_error = Some(message.clone());
                 false
