@@ -320,7 +320,7 @@ fn the_scene_of_the_readme() {
         let mut typed = String::new();
         for word in line.split_inclusive(' ') {
             typed.push_str(word);
-            screen.type_(word).until(typed.trim_end());
+            screen.type_to(word, typed.trim_end());
             record(screen, 250);
         }
         screen.press(Key::Enter).until(expect).until_prompt(prompt);

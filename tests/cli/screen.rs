@@ -314,6 +314,15 @@ impl<'a> Screen<'a> {
         self.until_text("no prompt", |text| text.lines().next_back() == Some(prompt.trim_end()))
     }
 
+    /// Types text and waits until the last line of the screen ends with `line`, which is what is typed so far: the same
+    /// text may stand further up.
+    #[track_caller]
+    pub(crate) fn type_to(&mut self, text: &str, line: &str) -> &mut Self {
+        self.type_(text).until_text(&format!("{line:?} is not typed"), |shown| {
+            shown.lines().next_back().is_some_and(|last| last.ends_with(line))
+        })
+    }
+
     /// Waits for something that is not on the screen.
     #[track_caller]
     pub(crate) fn wait_for_some<T>(&self, find: impl Fn() -> Option<T>) -> T {
