@@ -127,7 +127,7 @@ pub(crate) fn build(
     let files = Arc::new(open_files(ctx, input, &policy, &provenance, &instructions)?);
     let mut notes = input.workspace.read_notes()?;
     if is_bare {
-        notes.bootstrap.clear();
+        // What is not sent raises no origin and needs no notice.
         notes.memory = None;
     }
     let memory_version = raise_by_memory(ctx, input.workspace, &notes, &provenance)?;

@@ -16,7 +16,8 @@ fn a_bare_run_sends_the_same_from_any_home() {
         let mut story = Story::new();
         if is_furnished {
             story = story
-                .workspace_file("memory/MEMORY.md", "Ada drinks tea.")
+                // Beyond what is sent of a memory, which is reported.
+                .workspace_file("memory/MEMORY.md", "Ada drinks tea.\n".repeat(40_000))
                 .workspace_file("USER.md", "The user is Ada.")
                 .workspace_file("SOUL.md", "Be poetic.")
                 .workspace_file(
@@ -38,7 +39,7 @@ fn a_bare_run_sends_the_same_from_any_home() {
         ran.stdout("Hi.\n").stderr("");
         let raw = story.requests().last().unwrap().raw.clone();
         for private in
-            ["/tmp", "2026", "tea", "Ada", "Latin", "poetic", "Hooked", "Linux", "earlier"]
+            ["/tmp", "2026-01", "tea", "Ada", "Latin", "poetic", "Hooked", "Linux", "earlier"]
         {
             assert!(!raw.contains(private), "{private}: {raw}");
         }
@@ -47,16 +48,29 @@ fn a_bare_run_sends_the_same_from_any_home() {
     let check = |arguments: &[&str]| assert_eq!(sent(false, arguments), sent(true, arguments));
     check(&["-m", "hello"]);
     check(&["--system", "Answer in one word.", "--tools", "read_file,grep", "hello"]);
+    // With all tools, a server of the config would be started.
+    check(&["--tools", "*", "hello"]);
 }
 
 #[test]
-fn a_bare_run_stores_nothing_and_has_no_tools() {
-    let story = Story::new().script([says("One."), says("Two.")]);
+fn a_bare_run_stores_nothing_and_reads_no_instructions() {
+    let story = Story::new()
+        .file("sub/notes.md", "milk")
+        .file("sub/AGENTS.md", "Speak Latin.")
+        .script([says("One."), says("Two.")]);
+    let trusted = story.run(["trust"]);
+    assert!(trusted.text().contains("trusted"), "{}", trusted.error_text());
+    trusted.error_text();
     story.run(["agent", "--bare", "-m", "hello"]).stdout("One.\n");
     assert!(story.requests()[0].body["tools"].is_null());
     story.run(["session", "list", "--all"]).stdout("");
     story.run(["agent", "--bare", "-m", "hello"]).stdout("Two.\n");
     assert_eq!(story.requests()[0].raw, story.requests()[1].raw);
+    story.server().script([calls("read_file", json!({ "path": "sub/notes.md" })), says("Milk.")]);
+    let read = ["agent", "--bare", "--tools", "read_file", "-m", "read"];
+    story.run(read).stdout("Milk.\n").error_text();
+    let result = story.requests().last().unwrap().last_content();
+    assert!(result.contains("milk") && !result.contains("Speak Latin."), "{result}");
     for flag in ["--new", "--resume", "--continue", "--session=x", "--fork=x"] {
         story.run(["agent", "--bare", flag, "-m", "x"]).status(2).stderr_has("cannot be used with");
     }
