@@ -271,18 +271,35 @@ fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String
 }
 
 /// Flags whose value must be joined with `=`.
-const JOINED_FLAGS: &[&str] = &["--write", "--net", "--dry-run"];
+const JOINED_FLAGS: &[&str] = &["--write", "--net", "--dry-run", "--extract", "-x"];
 
-/// Suggests the joined form for a flag whose value was given as a separate argument, which would become a message.
+/// Suggests the joined form for a flag whose value was given as a separate argument. `agent` takes that argument for its message, so
+/// the error is about it, about the next one, or about the second message.
 fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
-    if ![ErrorKind::UnknownArgument, ErrorKind::ArgumentConflict].contains(&error.kind()) {
+    let Some(ContextValue::String(unexpected)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let (index, _) = arguments.windows(2).enumerate().find(|(_, pair)| {
+        let is_joined = JOINED_FLAGS.iter().any(|flag| pair[0] == **flag);
+        is_joined && !pair[1].to_string_lossy().starts_with('-')
+    })?;
+    let is_about_it = match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let mut following = arguments[index + 1..].iter().take(2);
+            !unexpected.starts_with('-')
+                && following.any(|argument| argument == unexpected.as_str())
+        }
+        ErrorKind::ArgumentConflict => {
+            let prior = error.get(ContextKind::PriorArg).map(ToString::to_string);
+            prior.is_some_and(|prior| prior == "[TEXT]") || unexpected == "[TEXT]"
+        }
+        _ => false,
+    };
+    if !is_about_it {
         return None;
     }
-    arguments.windows(2).find_map(|pair| {
-        let flag = JOINED_FLAGS.iter().find(|flag| pair[0] == **flag)?;
-        let value = pair[1].to_str().filter(|value| !value.starts_with('-'))?;
-        Some(format!("{flag}={}", quote(value)))
-    })
+    let value = quote(arguments[index + 1].to_str()?);
+    Some(format!("{}={value}", arguments[index].to_string_lossy()))
 }
 
 /// Converts an error about a line of the REPL. The usage does not fit there.

@@ -309,6 +309,18 @@ fn errors_of_the_command_line_have_the_usual_form() {
         &["agent", "fix", "the test"],
         "nanobot: unexpected argument 'the test' found\n  try: nanobot agent -m 'fix the test'\n",
     );
+    check(
+        &["agent", "--write", "out", "fix it"],
+        "nanobot: unexpected argument 'fix it' found\n  try: --write=out\n",
+    );
+    check(
+        &["agent", "--write", "fix it", "--verbos"],
+        "nanobot: unexpected argument '--verbos' found\n  try: `--verbose`\n",
+    );
+    check(
+        &["agent", "-x", "awk", "-m", "sum"],
+        "nanobot: the argument '[TEXT]' cannot be used with '--message <TEXT>'\n  try: -x=awk\n",
+    );
 }
 
 #[test]
