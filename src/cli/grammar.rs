@@ -33,7 +33,7 @@ means the same with each noun. `ls` stands for `list` and `rm` for `remove`; `he
 A command that prints data has `--json`: one object for one thing, and one object per line for many. Fields may be added; a \
 field never changes its meaning, and none is removed.\n\n\
 Results go to standard output; everything else goes to standard error. A command that creates or \
-removes something says so in one line, which `-q` suppresses; setting a value is silent.\n\n\
+removes something says so in one line, which `-q` suppresses; `config set` and `config unset` are silent.\n\n\
 Only commands with `--yes` ask for confirmation; without a terminal they need it. With `--dry-run` a command prints what it \
 would do.\n\n\
 The exit status is 0 if the command did what was asked, 1 if it found nothing or found problems, 2 if the command line is \

@@ -329,3 +329,22 @@ fn commands_of_the_topic_privacy() {
     let recorded = std::fs::read_to_string(story.dir().join("talk.jsonl")).unwrap();
     assert!(recorded.contains("One."), "{recorded}");
 }
+
+#[test]
+fn a_topic_is_wrapped_for_the_terminal_and_paged_if_it_does_not_fit() {
+    let story = Story::bare();
+    let shown = |rows: u16, pager: &str| {
+        let screen = story.screen(rows, 80).env("PAGER", pager);
+        let mut screen = screen.args(["help", "permissions"]);
+        assert_eq!(screen.code(), 0);
+        screen.text_with_scrollback()
+    };
+    let paged = shown(24, "sed 's/^/paged: /'");
+    assert!(paged.contains("paged: • files: reads the working directory"), "{paged}");
+    // It stands on three lines of the source.
+    let paragraph = "at night. Actions that were not allowed are denied, and reported once with";
+    for unpaged in [shown(24, "nosuch-pager"), shown(24, "cat"), shown(250, "sed 's/^/paged: /'")] {
+        assert!(unpaged.contains(paragraph) && !unpaged.contains("paged: "), "{unpaged}");
+        assert!(unpaged.contains("'read_file(*.env)' --tools 'read_*,grep'"), "{unpaged}");
+    }
+}

@@ -127,7 +127,7 @@ pub fn render_markdown(terminal: Terminal, text: &str) -> Result<String> {
     let mut markdown = Markdown::default();
     let mut spans = markdown.push(text, width);
     spans.extend(markdown.end(width));
-    let mut page = StdoutWriter::new(terminal);
+    let mut page = StdoutWriter::for_text(terminal);
     paint(&mut page, &spans)?;
     Ok(page.into_text())
 }

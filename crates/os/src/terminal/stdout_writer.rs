@@ -25,6 +25,8 @@ pub struct StdoutWriter {
     sanitizer: Sanitizer,
     /// True if text is escaped in a pipe too.
     sanitizes: bool,
+    /// Size of the buffer at which it is written.
+    flush_bytes: usize,
 }
 
 impl StdoutWriter {
@@ -35,12 +37,18 @@ impl StdoutWriter {
             buffer: String::new(),
             sanitizer: Sanitizer::default(),
             sanitizes: terminal.stdout_is_tty,
+            flush_bytes: FLUSH_BYTES,
         }
     }
 
     /// Creates a writer that also escapes text for a pipe: a pager may pass it on to a terminal.
     pub fn for_pager(terminal: Terminal) -> Self {
         Self { sanitizes: true, ..Self::new(terminal) }
+    }
+
+    /// Creates a writer that writes nothing until it is flushed, for [`Self::into_text`].
+    pub fn for_text(terminal: Terminal) -> Self {
+        Self { flush_bytes: usize::MAX, ..Self::new(terminal) }
     }
 
     /// Returns the buffered text instead of writing it.
@@ -157,7 +165,7 @@ impl StdoutWriter {
     }
 
     fn flush_if_full(&mut self) -> Result<()> {
-        if self.buffer.len() >= FLUSH_BYTES { self.flush() } else { Ok(()) }
+        if self.buffer.len() >= self.flush_bytes { self.flush() } else { Ok(()) }
     }
 }
 
