@@ -143,8 +143,9 @@ fn has_tasks(text: &str) -> bool {
     let is_completed = |title: &str| ["completed", "done"].contains(&title);
     let lines = || text.lines().map(str::trim);
     let only_active = lines().filter_map(parse_heading).any(|(_, title)| is_active(&title));
-    // Whether the lines of the current section are tasks, and the depth of its heading. Deeper headings belong to the section.
+    // True while the lines of the current section are tasks.
     let mut counts = !only_active;
+    // Headings that are deeper than that of the section belong to it.
     let mut section_depth = 0;
     for line in lines() {
         if let Some((depth, title)) = parse_heading(line) {

@@ -105,8 +105,9 @@ impl Reader {
 
     fn add_doc(&mut self, attributes: &[syn::Attribute], signature: &Signature, end: Span) {
         let lines = (signature.fn_token.span.start().line, end.end().line);
-        let words = doc_words(attributes).into_iter();
-        self.0.doc_words.extend(words.map(|(word, line)| DocWord { word, line, function: lines }));
+        for (word, line) in doc_words(attributes) {
+            self.0.doc_words.push(DocWord { word, line, function: lines });
+        }
     }
 
     fn add_signature(&mut self, signature: &Signature) {
@@ -143,7 +144,7 @@ impl Reader {
 
 /// The words in backticks of a doc comment that could name a parameter: lower-case letters, digits and `_`.
 fn doc_words(attributes: &[syn::Attribute]) -> Vec<(String, usize)> {
-    let mut words = Vec::new();
+    let mut names = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("doc")) {
         if let syn::Meta::NameValue(doc) = &attribute.meta
             && let Expr::Lit(literal) = &doc.value
@@ -159,12 +160,12 @@ fn doc_words(attributes: &[syn::Attribute]) -> Vec<(String, usize)> {
                             || character == '_'
                     });
                 if is_name {
-                    words.push((word.to_owned(), line));
+                    names.push((word.to_owned(), line));
                 }
             }
         }
     }
-    words
+    names
 }
 
 /// The last segment of a path and its first generic argument that is a type.

@@ -141,16 +141,21 @@ pub(super) fn signatures(tree: &SourceTree) -> Vec<Violation> {
     violations
 }
 
-/// Parameters of our own types whose names say neither their type nor their role ([`ROLES`]).
-pub(super) fn parameters(tree: &SourceTree) -> Vec<Violation> {
-    let own: BTreeSet<&str> = (tree.sources.iter().flat_map(|source| &source.definitions))
+/// The names of all types of the project.
+fn own_types(tree: &SourceTree) -> BTreeSet<&str> {
+    (tree.sources.iter().flat_map(|source| &source.definitions))
         .filter(|definition| definition.kind == DefinitionKind::Type)
         .map(|definition| definition.name.as_str())
-        .collect();
+        .collect()
+}
+
+/// Parameters of our own types whose names say neither their type nor their role ([`ROLES`]).
+pub(super) fn parameters(tree: &SourceTree) -> Vec<Violation> {
+    let types = own_types(tree);
     let mut violations = Vec::new();
     for source in &tree.sources {
         for local in source.locals.locals.iter().filter(|local| local.is_parameter) {
-            if own.contains(local.type_name.as_str()) && !is_named_for_its_type(local) {
+            if types.contains(local.type_name.as_str()) && !is_named_for_its_type(local) {
                 let advice = format!("say in the name that it is a `{}`", local.type_name);
                 violations.push(violation(source, local.line, &local.name, &advice));
             }
@@ -161,11 +166,11 @@ pub(super) fn parameters(tree: &SourceTree) -> Vec<Violation> {
 
 /// Words in backticks in the docs of functions that name nothing: no word of the function, no definition, no part of a literal.
 pub(super) fn doc_words(tree: &SourceTree) -> Vec<Violation> {
-    let mut known: BTreeSet<&str> = BTreeSet::new();
+    let mut existing_words: BTreeSet<&str> = BTreeSet::new();
     for source in &tree.sources {
-        known.extend(source.definitions.iter().map(|definition| definition.name.as_str()));
+        existing_words.extend(source.definitions.iter().map(|definition| definition.name.as_str()));
         for line in source.text.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            known.extend(quoted_words(line));
+            existing_words.extend(quoted_words(line));
         }
     }
     let mut violations = Vec::new();
@@ -178,7 +183,7 @@ pub(super) fn doc_words(tree: &SourceTree) -> Vec<Violation> {
                 code.filter(|line| !line.trim_start().starts_with("//"))
                     .any(|line| name_parts(line).any(|part| part == word.word))
             };
-            if !known.contains(word.word.as_str()) && !is_in_function() {
+            if !existing_words.contains(word.word.as_str()) && !is_in_function() {
                 let advice = "the doc names something that is not there";
                 violations.push(violation(source, word.line, &word.word, advice));
             }
@@ -199,9 +204,9 @@ fn name_parts(text: &str) -> impl Iterator<Item = &str> {
 
 fn is_named_for_its_type(local: &Local) -> bool {
     let name = local.name.trim_start_matches('_');
-    let words = snake_case(&local.type_name);
+    let type_name = snake_case(&local.type_name);
     let shares_a_word =
-        name.split('_').any(|part| (words.split('_')).any(|word| is_same_word(part, word)));
+        name.split('_').any(|part| (type_name.split('_')).any(|word| is_same_word(part, word)));
     let has_shared_role = SHARED_ROLES.split_whitespace().any(|role| role == name);
     let has_role = || {
         let mut roles = ROLES.iter().filter(|(type_name, _)| *type_name == local.type_name);
@@ -231,13 +236,10 @@ fn snake_case(type_name: &str) -> String {
 
 /// Lists the parameters and the locals of each type of the project, with how often each name stands.
 pub(super) fn names_by_type(tree: &SourceTree) -> String {
-    let own: BTreeSet<&str> = (tree.sources.iter().flat_map(|source| &source.definitions))
-        .filter(|definition| definition.kind == DefinitionKind::Type)
-        .map(|definition| definition.name.as_str())
-        .collect();
+    let types = own_types(tree);
     let mut names: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     for local in tree.sources.iter().flat_map(|source| &source.locals.locals) {
-        if own.contains(local.type_name.as_str()) {
+        if types.contains(local.type_name.as_str()) {
             *names.entry(&local.type_name).or_default().entry(&local.name).or_default() += 1;
         }
     }
