@@ -16,7 +16,9 @@ pub(crate) fn home(home: &Path, port: u16, path: &str) -> PathBuf {
         "providers": { "custom": { "apiKey": "k", "apiBase": format!("http://127.0.0.1:{port}/{path}") } },
     });
     std::fs::write(home.join(".nanobot/config.json"), config.to_string()).unwrap();
-    std::fs::write(workspace.join("note.txt"), "a short note\n").unwrap();
+    for number in 1..=READS {
+        std::fs::write(workspace.join(format!("note{number}.txt")), "a short note\n").unwrap();
+    }
     home.to_owned()
 }
 
@@ -69,6 +71,9 @@ pub(crate) fn servers(home: &Path) {
     }
     std::fs::write(path, config.to_string()).unwrap();
 }
+
+/// The calls that read a file in the longest turn, and so its files.
+const READS: usize = 40;
 
 /// The job that is looked at.
 pub(crate) const JOB: &str = "0a1b2c3d";

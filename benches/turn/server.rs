@@ -45,14 +45,17 @@ fn answer_all(connection: TcpStream, streams: &Streams) {
                 pieces.try_for_each(|piece| writer.write_all(piece))
             }
             "read" if asked < limit => {
-                let path = json!({ "path": "note.txt" });
+                // A call that is repeated ends the turn.
+                let path = json!({ "path": format!("note{asked}.txt") });
                 writer.write_all(&whole(&calls("read_file", &path, 1)))
             }
-            "exec" if asked < limit => {
-                writer.write_all(&whole(&calls("exec", &json!({ "command": "true; true" }), 1)))
-            }
+            "exec" if asked < limit => writer.write_all(&whole(&calls(
+                "exec",
+                &json!({ "command": format!("true; true {asked}") }),
+                1,
+            ))),
             "served" if asked < limit => {
-                let what = json!({ "what": "it" });
+                let what = json!({ "what": format!("it {asked}") });
                 writer.write_all(&whole(&calls("mcp_s3_work1", &what, 1)))
             }
             "parallel" if asked < 2 => {
