@@ -24,9 +24,12 @@ pub enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List the effective values of all keys
+    /// List the keys whose effective values differ from the defaults
     #[command(visible_alias = "ls", alias = "show")]
     List {
+        /// All keys
+        #[arg(short, long)]
+        all: bool,
         /// Print where each value comes from
         #[arg(long)]
         origin: bool,

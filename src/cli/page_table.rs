@@ -118,7 +118,7 @@ pub const PAGES: &[HelpPage] = &[
     ] },
     HelpPage { command: "config", statuses: GROUP_STATUSES, variables: &[], files: &["config.json"], examples: &[
         ("nanobot config set agents.defaults.model gpt-6-luna", "Change a key"),
-        ("nanobot config list --origin", "All effective values and their origins"),
+        ("nanobot config list --origin", "What differs from the defaults, and where it is set"),
     ] },
     HelpPage { command: "config path", statuses: &[DONE, USAGE], variables: &[], files: &["config.json"], examples: &[
         ("${EDITOR:-vi} \"$(nanobot config path)\"", "Open the config in an editor"),
@@ -134,8 +134,9 @@ pub const PAGES: &[HelpPage] = &[
         ("pass show openai | nanobot config set providers.openai.apiKey -", "An API key that stays out of the shell history"),
     ] },
     HelpPage { command: "config list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: &["config.json"], examples: &[
-        ("nanobot config list --origin", "All keys with their origins"),
-        ("nanobot config list --json | jq -r 'select(.origin != \"default\").key'", "The keys that are set"),
+        ("nanobot config list", "What differs from the defaults"),
+        ("nanobot config list --all --origin", "All keys with their origins"),
+        ("nanobot config list --json | jq -r .key", "The names of the keys that differ"),
     ] },
     HelpPage { command: "config unset", statuses: &[DONE, USAGE, IO, (78, "no such key, or it is not set")], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config unset agents.defaults.model", "Return to the default"),

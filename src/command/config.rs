@@ -27,8 +27,16 @@ pub fn run(ctx: &Context, command: &ConfigCommand) -> Result<Exit> {
             ctx.terminal.print(&format!("{}\n", path.display()))?;
         }
         ConfigCommand::Get { key: Some(key), origin, json } => get(ctx, key, *origin, *json)?,
-        ConfigCommand::Get { key: None, origin, json } | ConfigCommand::List { origin, json } => {
-            list(ctx, *origin, *json)?;
+        ConfigCommand::Get { key: None, origin, json }
+        | ConfigCommand::List { all: true, origin, json } => {
+            print_values(ctx, config_keys::all_values(ctx)?, *origin, *json)?;
+        }
+        ConfigCommand::List { all: false, origin, json } => {
+            let values = config_keys::changed_values(ctx)?;
+            if values.is_empty() {
+                ctx.explain_empty("every key has its default; `--all` lists them");
+            }
+            print_values(ctx, values, *origin, *json)?;
         }
         ConfigCommand::Set { key, value: Some(value), unset: _ } => {
             config_keys::set(ctx, key, value)?;
@@ -70,9 +78,13 @@ fn get(ctx: &Context, key: &str, origin: bool, as_json: bool) -> Result<()> {
     ctx.terminal.print(&format!("{text}{}\n", origin_column(&value, origin)))
 }
 
-/// Prints every key in use and its value.
-fn list(ctx: &Context, origin: bool, as_json: bool) -> Result<()> {
-    let values = config_keys::all_values(ctx)?;
+/// Prints keys with their values.
+fn print_values(
+    ctx: &Context,
+    values: Vec<ConfigValue>,
+    origin: bool,
+    as_json: bool,
+) -> Result<()> {
     if as_json {
         return ctx.terminal.print_json_lines(values);
     }

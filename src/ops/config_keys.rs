@@ -76,6 +76,26 @@ pub(crate) fn all_values(ctx: &Context) -> Result<Vec<ConfigValue>> {
     Ok(values.map(|(path, value)| ConfigValue::new(&layers, &path, &value)).collect())
 }
 
+/// The keys whose values differ from the defaults. A key that the file sets to its default is not among them: other programs write
+/// every key.
+///
+/// # Errors
+/// The config cannot be read.
+pub(crate) fn changed_values(ctx: &Context) -> Result<Vec<ConfigValue>> {
+    let config = ctx.load_config()?;
+    let layers = LayeredConfig::new(&config, &ctx.env);
+    let is_default = |path: &[String], value: &Value| {
+        KeyNode::at(path).and_then(KeyNode::key).is_some_and(|key| {
+            let default = key.default_value();
+            // A number of the file was converted too: `2` to `2.0`.
+            key.kind.accept(&default).unwrap_or(default) == *value
+        })
+    };
+    let values = effective_values(&layers, KEYS).into_iter();
+    let changed = values.filter(|(path, value)| !is_default(path, value));
+    Ok(changed.map(|(path, value)| ConfigValue::new(&layers, &path, &value)).collect())
+}
+
 /// Removes the value of `key`.
 ///
 /// # Errors

@@ -317,6 +317,35 @@ fn config_get_shows_effective_values_despite_other_errors() {
 }
 
 #[test]
+fn the_list_has_what_differs_from_the_defaults() {
+    // The Python program writes every key.
+    let defaults = json!({
+        "model": "m", "maxTokens": 8192, "temperature": 0.1, "modelPreset": null,
+        "dream": { "enabled": true, "intervalH": 2 },
+    });
+    let config = json!({
+        "agents": { "defaults": defaults },
+        "providers": { "custom": { "apiBase": null, "apiKey": "" } },
+        "tools": { "allow": [] },
+    });
+    // The environment of the stories changes it.
+    let auto = ("NANOBOT_MEMORY__CONSOLIDATE", "auto");
+    let story = Story::bare().config(&config).env("NANOBOT_BUDGET__DAILY", "2").env(auto.0, auto.1);
+    story.run(["config", "ls"]).stdout("agents.defaults.model = \"m\"\nbudget.daily = 2.0\n");
+    story
+        .run(["config", "list", "--origin"])
+        .stdout_has("budget.daily = 2.0\tvariable NANOBOT_BUDGET__DAILY");
+    let all = story.run(["config", "list", "--all"]).text();
+    assert!(all.contains("agents.defaults.maxTokens = 8192\n"), "{all}");
+    story.run(["config", "get"]).stdout(&all);
+    let story = Story::bare().env(auto.0, auto.1);
+    story.run(["config", "list", "--json"]).stdout("");
+    let mut screen = story.screen(24, 80).args(["config", "list"]);
+    screen.until("every key has its default");
+    assert_eq!(screen.code(), 0);
+}
+
+#[test]
 fn config_set_reads_keys_from_a_pipe_and_removes_with_null() {
     let story = Story::bare().stdin("sk-piped\n");
     let config = || -> Value {

@@ -19,7 +19,7 @@ fn the_config_as_json() {
     let model = lines_of(&story, &["config", "get", "agents.defaults.model", "--json"]);
     assert_eq!(model[0]["value"], "scripted");
     assert_eq!(model[0]["key"], "agents.defaults.model");
-    let all = lines_of(&story, &["config", "list", "--json"]);
+    let all = lines_of(&story, &["config", "list", "--all", "--json"]);
     assert_eq!(all, lines_of(&story, &["config", "get", "--json"]));
     assert!(all.iter().any(|line| line["origin"] == "default"), "{all:?}");
     assert!(all.contains(&model[0]), "{all:?}");
