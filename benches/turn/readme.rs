@@ -31,16 +31,8 @@ const TIMES: [(&str, &str); 7] = [
 ];
 
 /// The rows of counts: name of the count, text of the row, size of its unit, and goal in that unit.
-const COUNTS: [(&str, &str, f64, f64); 5] = [
+const COUNTS: [(&str, &str, f64, f64); 2] = [
     ("instructions: hello", "a short turn, million instructions", 1e6, 2.0),
-    ("hello: page faults", "its page faults", 1.0, 120.0),
-    ("hello: system calls", "its system calls", 1.0, 130.0),
-    (
-        "instructions: an earlier turn",
-        "an earlier turn in the session, thousand instructions",
-        1e3,
-        15.0,
-    ),
     ("program: bytes", "the program, MB", 1e6, 16.0),
 ];
 

@@ -58,9 +58,6 @@ fn answer_all(connection: TcpStream, streams: &Streams) {
                 let what = json!({ "what": format!("it {asked}") });
                 writer.write_all(&whole(&calls("mcp_s3_work1", &what, 1)))
             }
-            "parallel" if asked < 2 => {
-                writer.write_all(&whole(&calls("exec", &json!({ "command": "sleep 0.2" }), 8)))
-            }
             "updates" if words.ends_with(&["getMe"]) => {
                 let bot =
                     json!({ "id": 1, "is_bot": true, "first_name": "Bot", "username": "bot" });
