@@ -102,9 +102,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot agent --schema 'name, age int' -m 'Ada, 36' | jq -r .name", "JSON that matches a schema"),
         ("find . -name '*.md' -print0 | xargs -0 -P4 -I{} nanobot agent -s review:{} -m review -a {}", "Many turns in parallel, each with its own session"),
     ] },
-    HelpPage { command: "run", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
+    HelpPage { command: "run", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "profiles/", "prompts/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
         ("nanobot run tides.md Brest", "A prompt file with an argument"),
         ("nanobot run --write tidy.md < list.txt", "Flags of `nanobot agent` stand before the file"),
+        ("nanobot run --save shorter --model small -m 'In $1 words:'", "Keep a prompt under a name"),
     ] },
     HelpPage { command: "repl", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
         ("nanobot repl", "Continue the session `cli:direct`"),

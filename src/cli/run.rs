@@ -5,13 +5,14 @@ use clap::Args;
 
 /// Run a prompt file as a program
 ///
-/// FILE is a message with optional front matter: `description`, `inputs`, `model`, `tools`, `schema`, `max-cost` and others. With
-/// the first line `#!/usr/bin/env -S nanobot run` it is a program itself. Its arguments take the place of `$NAME` in the
-/// message, standard input follows it as in `agent`, and standard output is the answer. Front matter can only narrow what the
-/// config and the flags allow, unless `nanobot trust FILE` has pinned the file. `nanobot help programs` has the format.
+/// FILE is a message with optional front matter: `description`, `inputs`, `model`, `tools`, `schema`, `max-cost` and others. It is
+/// sent alone, as with `--bare`. With the first line `#!/usr/bin/env -S nanobot run` it is a program itself. Its arguments take the
+/// place of `$NAME` in the message, standard input follows it as in `agent`, and standard output is the answer. Front matter can
+/// only narrow what the config and the flags allow, unless `nanobot trust FILE` has pinned the file. NAME, a word without `/` and
+/// `.`, is a prompt of ~/.nanobot/prompts. `nanobot help programs` has the format.
 #[derive(Args, Clone, Debug)]
 #[command(
-    override_usage = "nanobot run [OPTIONS] <FILE> [ARGUMENT]...",
+    override_usage = "nanobot run [OPTIONS] <FILE|NAME> [ARGUMENT]...",
     mut_arg("message", |arg| arg.hide_short_help(true)),
     mut_arg("new", |arg| arg.hide_short_help(true)),
     mut_arg("resume", |arg| arg.hide_short_help(true)),
@@ -23,8 +24,16 @@ pub struct RunArgs {
     /// The prompt file, and its arguments: in the order of its `inputs`, NAME=VALUE or --NAME VALUE
     ///
     /// All arguments after FILE are for the file, flags included.
-    #[arg(value_name = "FILE", required = true, num_args = 1.., trailing_var_arg = true)]
+    #[arg(value_name = "FILE|NAME", required_unless_present_any = ["list", "save"], num_args = 1.., trailing_var_arg = true)]
     pub file: Vec<String>,
+    /// List the prompts of ~/.nanobot/prompts
+    #[arg(long, conflicts_with_all = ["file", "save", "message"])]
+    pub list: bool,
+    /// Keep the message and the flags of this command line as the prompt NAME, and run nothing
+    ///
+    /// In ~/.nanobot/prompts, as a prompt file. `$1`, `$2` and `$ARGUMENTS` in the message stand for the arguments of a later run.
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    pub save: Option<String>,
     #[command(flatten)]
     pub turn: TurnArgs,
 }

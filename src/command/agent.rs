@@ -18,6 +18,9 @@ pub fn run(ctx: &Context, arguments: &AgentArgs) -> Result<Exit> {
     // `-p` alone only says that this is not a conversation.
     let printed = arguments.print.clone().filter(|text| !text.as_str().is_empty());
     options.input.message = options.input.message.or(arguments.text.clone()).or(printed);
+    if options.prompt.bare {
+        options.make_bare();
+    }
     if arguments.print.is_none() && is_conversation(&arguments.turn, &options) {
         repl::start(ctx, options)
     } else {
@@ -28,22 +31,18 @@ pub fn run(ctx: &Context, arguments: &AgentArgs) -> Result<Exit> {
 pub(super) fn turn_options(arguments: &TurnArgs) -> TurnOptions {
     let TurnArgs {
         input,
-        mut session,
+        session,
         output,
         prompt,
         model,
         schema,
-        mut grants,
+        grants,
         worktree: _,
         remove_worktree: _,
         limits,
         stdin,
         recording,
     } = arguments.clone();
-    if prompt.bare {
-        session.ephemeral = true;
-        grants.no_tools = grants.tools.is_none();
-    }
     TurnOptions {
         input,
         stdin,

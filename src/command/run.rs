@@ -4,18 +4,54 @@ use super::agent;
 use crate::cli::agent::TurnArgs;
 use crate::cli::run::RunArgs;
 use crate::ops::context::{Context, report_error};
+use crate::ops::named_prompts::{self, NamedPrompt};
 use crate::ops::prompt_program::PromptProgram;
 use crate::options::turn::TurnOptions;
 use anyhow::Result;
+use nanobot_agent::report::columns::{Column, Side, format_table};
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::message::Origin;
 use nanobot_base::message::user_text::{OthersContent, UserText};
 
 /// Runs `nanobot run`.
 pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
-    let RunArgs { file, turn } = arguments;
-    let (file, program_arguments) = file.split_first().expect("clap requires a file");
-    let program = match PromptProgram::load(ctx, &ctx.paths.expand(file)) {
+    let RunArgs { file, turn, list: _, save } = arguments;
+    let stored = match (file.split_first(), save) {
+        (Some((file, program_arguments)), _) => {
+            return run_file(ctx, file, program_arguments, turn);
+        }
+        (None, Some(name)) => named_prompts::save(ctx, name, &agent::turn_options(turn)),
+        (None, None) => print_list(ctx, turn.output.json),
+    };
+    match stored {
+        Ok(()) => Exit::Answered,
+        Err(error) => report_error(&error, ctx.terminal),
+    }
+}
+
+/// Prints the user's prompts.
+fn print_list(ctx: &Context, as_json: bool) -> Result<()> {
+    let prompts = named_prompts::list(ctx)?;
+    if as_json {
+        return ctx.terminal.print_json_lines(&prompts);
+    }
+    if prompts.is_empty() {
+        ctx.explain_empty("no prompt is saved");
+    }
+    let columns: [Column<'_, NamedPrompt>; 2] = [
+        ("NAME", Side::Left, &|prompt| prompt.name.clone()),
+        ("DESCRIPTION", Side::Left, &|prompt| prompt.description.clone()),
+    ];
+    ctx.terminal.print(&format_table(&prompts, &columns, ctx.terminal.stdout_width()))
+}
+
+fn run_file(ctx: &Context, file: &str, program_arguments: &[String], turn: &TurnArgs) -> Exit {
+    let loaded = if named_prompts::is_name(file) {
+        named_prompts::find(ctx, file).and_then(|path| PromptProgram::load_own(ctx, &path))
+    } else {
+        PromptProgram::load(ctx, &ctx.paths.expand(file))
+    };
+    let program = match loaded {
         Ok(program) => program,
         Err(error) => return report_error(&error, ctx.terminal),
     };

@@ -97,6 +97,7 @@ pub(crate) fn send_test_request(
         max_tokens: settings.models[0].max_tokens.min(MAX_REPLY_TOKENS),
         temperature: None,
         reasoning_effort: None,
+        verbosity: None,
     };
     let messages = [Message::User(message)];
     let request = Request {

@@ -28,6 +28,7 @@ pub(crate) mod mcp_servers;
 pub(crate) mod metrics;
 pub(crate) mod model;
 pub(crate) mod model_catalog;
+pub(crate) mod named_prompts;
 pub(crate) mod onboarding;
 pub(crate) mod permanent_rule;
 pub(crate) mod permissions;

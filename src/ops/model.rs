@@ -190,11 +190,16 @@ fn fallback_chain(
         if http_provider.key.is_configured() && web_url::is_remote_cleartext(&address) {
             notice(&format!("the API key is sent to {redacted_address} unencrypted"));
         }
-        if first.is_none()
-            && let Some(text) = temperature_notice(&choice, model_settings)
-            && ctx.single_notices.is_new(&text)
-        {
-            notice(&text);
+        if first.is_none() {
+            let notices = [
+                temperature_notice(&choice, model_settings),
+                verbosity_notice(&choice, model_settings),
+            ];
+            for text in notices.into_iter().flatten() {
+                if ctx.single_notices.is_new(&text) {
+                    notice(&text);
+                }
+            }
         }
         let (model, provider, key) =
             (&choice.model, &choice.provider, &http_provider.key.source_label);
@@ -245,6 +250,13 @@ fn temperature_notice(choice: &SelectedProvider, model_settings: &ModelSettings)
         return None;
     };
     Some(format!("`{}` {reason}: {temperature} is not sent", choice.model))
+}
+
+/// The notice that the verbosity is not sent.
+fn verbosity_notice(choice: &SelectedProvider, model_settings: &ModelSettings) -> Option<String> {
+    let verbosity = model_settings.verbosity.as_deref()?;
+    (choice.format == ApiFormat::Anthropic)
+        .then(|| format!("`{}` takes no verbosity: `{verbosity}` is not sent", choice.model))
 }
 
 /// Returns `endpoint` with a price, or unchanged if no cost limit is set. The highest price of its family replaces an
@@ -340,6 +352,7 @@ pub(crate) fn sampling(model_settings: &ModelSettings, context_tokens: u32) -> S
         max_tokens: model_settings.max_tokens.min(context_tokens / 2).max(1),
         temperature: Some(model_settings.temperature),
         reasoning_effort: model_settings.reasoning_effort.clone(),
+        verbosity: model_settings.verbosity.clone(),
     }
 }
 

@@ -14,6 +14,7 @@ use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::tool_names::SESSIONS;
 use nanobot_config::settings::keys::nearest;
+use nanobot_os::durable_file;
 use nanobot_os::input;
 use nanobot_os::terminal::sanitize;
 use nanobot_store::skill;
@@ -45,6 +46,8 @@ const NARROWING_FIELDS: [&str; 14] = [
 ];
 /// The fields that widen permissions.
 const WIDENING_FIELDS: [&str; 5] = ["allow", "net", "profile", "read", "write"];
+/// The fields that change what is sent beside the message, and so are the user's alone.
+const PROMPT_FIELDS: [&str; 2] = ["notes", "system"];
 
 /// A prompt file.
 pub(crate) struct PromptProgram {
@@ -80,10 +83,20 @@ impl PromptProgram {
     /// # Errors
     /// Status 66 if there is none, 65 if it cannot be used.
     pub(crate) fn load(ctx: &Context, path: &Path) -> Result<Self> {
+        Self::load_file(ctx, path, false)
+    }
+
+    /// Reads a prompt of the user's own folder, which no run can change: it counts as pinned.
+    pub(crate) fn load_own(ctx: &Context, path: &Path) -> Result<Self> {
+        Self::load_file(ctx, path, true)
+    }
+
+    fn load_file(ctx: &Context, path: &Path, is_own: bool) -> Result<Self> {
         let file_name = path.display().to_string();
         let bytes = input::read_file(path, &file_name, MAX_FILE_BYTES)?;
         let real_path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let is_pinned = TrustList::load(&ctx.paths.trust())?.is_pinned(&real_path, &bytes);
+        let is_pinned =
+            is_own || TrustList::load(&ctx.paths.trust())?.is_pinned(&real_path, &bytes);
         let decoded = input::decode(bytes, &format!("`{file_name}`"))?;
         if let Some(notice) = &decoded.notice {
             ctx.notice(notice);
@@ -203,31 +216,52 @@ impl PromptProgram {
         Ok(AssignedArguments { values, positional, extra })
     }
 
-    /// Applies the front matter to the options of the turn. Flags take precedence.
+    /// Applies the front matter to the options of the turn. Flags take precedence. Without `notes: true` the turn is bare.
     ///
     /// # Errors
-    /// Status 65 for a field that cannot be used, 77 for one that widens in a file that is not pinned.
+    /// Status 65 for a field that cannot be used, 77 for one that widens in a file that is not pinned, 2 for a flag that names a
+    /// session of a bare turn.
     pub(crate) fn apply(&self, ctx: &Context, options: &mut TurnOptions) -> Result<()> {
-        if options.session.key.is_none()
-            && options.session.fork.is_none()
-            && !options.session.resume
-        {
-            options.session.key = Some(fresh_session_key());
-        }
         for (name, value) in &self.fields {
             if !self.is_pinned && self.widens(name, value, &options.grants) {
                 let path = self.path.display().to_string();
-                return Err(fail_with_hint(
-                    Exit::Refused,
-                    format!("`{path}` sets `{name}`, which would widen what the run may do"),
-                    format!(
-                        "`nanobot trust {}` after reading it, or the flag `--{name}`",
-                        quote(&path)
-                    ),
-                ));
+                let trust = format!("`nanobot trust {}` after reading it", quote(&path));
+                return Err(if name == "notes" {
+                    let cause = format!("`{path}` sets `notes`, which would send your notes");
+                    fail_with_hint(Exit::Refused, cause, trust)
+                } else {
+                    let cause =
+                        format!("`{path}` sets `{name}`, which would widen what the run may do");
+                    fail_with_hint(Exit::Refused, cause, format!("{trust}, or the flag `--{name}`"))
+                });
             }
             self.apply_field(ctx, name, value, options)
                 .map_err(|cause| unusable(&self.path, &format!("`{name}`: {cause}")))?;
+        }
+        let has_notes = self.fields.iter().any(|(name, value)| name == "notes" && *value == true);
+        let session = &options.session;
+        let names_session = session.key.is_some()
+            || session.fork.is_some()
+            || session.resume
+            || session.last
+            || session.new;
+        if has_notes && !options.prompt.bare {
+            if !names_session {
+                options.session.key = Some(fresh_session_key());
+            }
+        } else if names_session {
+            return Err(fail_with_hint(
+                Exit::Usage,
+                "a prompt file has no session: it sends its text alone",
+                "`notes: true` in its front matter, and `nanobot trust` for the file",
+            ));
+        } else {
+            let is_own_choice = options.prompt.bare
+                || self.fields.iter().any(|(name, _)| name == "notes" || name == "tools");
+            if !is_own_choice {
+                announce_bare_runs(ctx)?;
+            }
+            options.make_bare();
         }
         Ok(())
     }
@@ -267,6 +301,15 @@ impl PromptProgram {
                 options.model.max_tokens =
                     Some(if self.is_pinned { count } else { count.min(limit) });
             }
+            "notes" if !value.is_boolean() => return Err("it is neither true nor false".into()),
+            "system" => {
+                let text = as_text(value)?;
+                let system = match text.strip_prefix('@') {
+                    Some(file) => format!("@{}", self.path_beside(file).display()),
+                    None => text,
+                };
+                set_if_none(&mut options.prompt.system, system);
+            }
             "schema" if options.schema.is_none() => {
                 options.schema = Some(self.schema(ctx, value)?);
             }
@@ -298,7 +341,7 @@ impl PromptProgram {
     /// True if the field would give the run more permissions than the config and the flags.
     fn widens(&self, name: &str, value: &Value, grants: &Grants) -> bool {
         match name {
-            "net" => *value != Value::Bool(false),
+            "net" | "notes" => *value != Value::Bool(false),
             // Every file may choose the read-only profile.
             "profile" => value.as_str() != Some("plan"),
             // A run has this tool only if the user names it.
@@ -311,7 +354,7 @@ impl PromptProgram {
                 let file = value.as_str().map(|text| self.path_beside(text));
                 file.is_some_and(|file| file.is_file() && !self.is_beside(&file))
             }
-            _ => WIDENING_FIELDS.contains(&name),
+            _ => WIDENING_FIELDS.contains(&name) || PROMPT_FIELDS.contains(&name),
         }
     }
 
@@ -360,6 +403,27 @@ impl PromptProgram {
     }
 }
 
+/// Notifies the user once that a prompt file is sent without notes and tools, if there are notes.
+fn announce_bare_runs(ctx: &Context) -> Result<()> {
+    let workspace = ctx.settings()?.workspace;
+    let marker = ctx.paths.bare_runs_announced();
+    let has_notes =
+        ["memory/MEMORY.md", "USER.md"].iter().any(|name| workspace.join(name).is_file());
+    if !has_notes || marker.exists() {
+        return Ok(());
+    }
+    ctx.notice(
+        "a prompt file is sent without your notes and skills, and with the tools that its `tools` names; `notes: true` in a file that \
+         `nanobot trust` has pinned sends them",
+    );
+    let result = durable_file::create_dir(&ctx.paths.prompts())
+        .and_then(|()| durable_file::append(&marker, b""));
+    if let Err(error) = result {
+        log::warn!(target: "run", "the notice will be shown again: {error:#}");
+    }
+    Ok(())
+}
+
 /// The parts of a prompt file.
 struct ParsedPrompt {
     fields: Vec<(String, Value)>,
@@ -393,7 +457,8 @@ fn parse(text: &str) -> Result<ParsedPrompt, String> {
             "reasoning-effort" => "effort".to_owned(),
             name => name.to_owned(),
         };
-        let field_names = || NARROWING_FIELDS.into_iter().chain(WIDENING_FIELDS);
+        let field_names =
+            || NARROWING_FIELDS.into_iter().chain(WIDENING_FIELDS).chain(PROMPT_FIELDS);
         if !field_names().any(|field| field == name) {
             let suggestion = nearest(&name, field_names())
                 .map(|nearest| format!("; did you mean `{nearest}`?"))

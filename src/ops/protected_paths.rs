@@ -23,6 +23,7 @@ const PROTECTED_PATHS: &[&str] = &[
     "pairing.json",
     "pipes",
     "profiles",
+    "prompts",
     "sessions",
     "tools.jsonl",
     "trust.json",

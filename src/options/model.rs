@@ -1,7 +1,7 @@
 //! The model of a turn, its parameters, and the limits of its cost.
 
-use super::value::{dollars, temperature};
-use clap::Args;
+use super::value::{BodyField, body_field, dollars, temperature};
+use clap::{ArgAction, Args};
 use nanobot_config::settings::FlagOverrides;
 
 /// Model, parameters and cost limit
@@ -20,6 +20,16 @@ pub struct ModelOptions {
     /// Reasoning effort: low, medium, high, or another level that the model takes
     #[arg(long, alias = "effort", value_name = "LEVEL", hide_short_help = true)]
     pub reasoning_effort: Option<String>,
+    /// Verbosity of the answer: low, medium or high, where the model takes it
+    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
+    pub verbosity: Option<String>,
+    /// Add a field to the request's body, such as `top_p=0.9`; may be repeated
+    ///
+    /// For what a provider offers beside the flags: `seed=7`, `service_tier=flex`. A value that is JSON is sent as such, any other as a
+    /// string. Fields that nanobot sets itself are refused.
+    #[arg(id = "option", short = 'o', long = "option", value_name = "KEY=VALUE", action = ArgAction::Append, value_parser = body_field,
+          hide_short_help = true)]
+    pub body_fields: Vec<BodyField>,
     /// Maximum number of requests to the model in a turn
     #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub max_iterations: Option<u32>,
@@ -44,6 +54,12 @@ impl ModelOptions {
             max_tokens: self.max_tokens,
             temperature: self.temperature,
             reasoning_effort: self.reasoning_effort.clone(),
+            verbosity: self.verbosity.clone(),
+            body_fields: self
+                .body_fields
+                .iter()
+                .map(|field| (field.name.clone(), field.value.clone()))
+                .collect(),
             max_iterations: self.max_iterations,
             workspace: None,
         }

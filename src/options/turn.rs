@@ -36,6 +36,15 @@ pub struct TurnOptions {
     pub servers: Vec<McpServer>,
 }
 
+impl TurnOptions {
+    /// Makes the turn a bare one: it stores nothing, and has no tools but those that are named.
+    pub(crate) fn make_bare(&mut self) {
+        self.prompt.bare = true;
+        self.session.ephemeral = true;
+        self.grants.no_tools |= self.grants.tools.is_none();
+    }
+}
+
 /// Message and attachments
 #[derive(Args, Clone, Debug, Default)]
 pub struct TurnInput {

@@ -4,6 +4,7 @@ use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
 use nanobot_base::format::parse_time_span;
 use nanobot_base::message::user_text::UserText;
 use nanobot_os::home::expand_argument;
+use serde_json::Value;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,45 @@ pub enum Since {
     Ago(Duration),
     /// The first day of this month.
     Month,
+}
+
+/// A field of the request's body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BodyField {
+    pub(crate) name: String,
+    pub(crate) value: Value,
+}
+
+/// The fields of a request's body that the program sets, each with the flag that changes it.
+const FIELDS_OF_FLAGS: [(&str, &str); 15] = [
+    ("model", "--model"),
+    ("messages", "--message"),
+    ("input", "--message"),
+    ("system", "--system"),
+    ("instructions", "--system"),
+    ("tools", "--tools"),
+    ("tool_choice", "--tools"),
+    ("stream", "--no-stream"),
+    ("stream_options", "--no-stream"),
+    ("max_tokens", "--max-tokens"),
+    ("max_completion_tokens", "--max-tokens"),
+    ("max_output_tokens", "--max-tokens"),
+    ("temperature", "--temperature"),
+    ("reasoning_effort", "--reasoning-effort"),
+    ("response_format", "--schema"),
+];
+
+/// `KEY=VALUE`, of which the value is JSON or a string.
+pub(crate) fn body_field(text: &str) -> Result<BodyField, String> {
+    let (name, value) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or("expected KEY=VALUE, such as `top_p=0.9`")?;
+    if let Some((_, flag)) = FIELDS_OF_FLAGS.iter().find(|(field, _)| *field == name) {
+        return Err(format!("`{name}` is set by `{flag}`"));
+    }
+    let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+    Ok(BodyField { name: name.to_owned(), value })
 }
 
 /// A text that the user types.

@@ -1,5 +1,6 @@
 //! Runs of scripts: without anything private, with a system prompt of their own, and with the code of an answer alone.
 
+use crate::formats::Format;
 use crate::server::{calls, says};
 use crate::story::Story;
 use serde_json::json;
@@ -170,4 +171,39 @@ fn a_program_is_made_by_one_line() {
     let line = "nanobot agent --bare -x -m 'awk: sum of column 3' > sum.awk && printf '1 2 3\\n4 5 6\\n' | awk -f sum.awk";
     let (stdout, _) = crate::page_commands::run_line(&story, line, &[]);
     assert_eq!(stdout, "9\n");
+}
+
+/// Fields of the body that a provider offers beside our flags.
+#[test]
+fn options_are_fields_of_the_request() {
+    let story = Story::new().script([says("Hi.")]).allow_extra_keys(&["top_p", "seed", "tier"]);
+    let options =
+        ["-o", "top_p=0.9", "-o", "seed=7", "--option", "tier=flex", "--verbosity", "low"];
+    story.run(["agent", "-m", "hello"].iter().chain(&options)).stdout("Hi.\n").stderr("");
+    let body = &story.requests()[0].body;
+    assert_eq!(
+        [&body["top_p"], &body["seed"], &body["tier"], &body["verbosity"]],
+        [&json!(0.9), &json!(7), &json!("flex"), &json!("low")]
+    );
+    for (option, flag) in [
+        ("model=x", "--model"),
+        ("messages=[]", "--message"),
+        ("tools=[]", "--tools"),
+        ("stream=false", "--no-stream"),
+        ("max_tokens=9", "--max-tokens"),
+    ] {
+        let refused = story.run(["agent", "-m", "hello", "-o", option]).status(2);
+        refused.stderr_has(&format!("is set by `{flag}`"));
+    }
+    story.run(["agent", "-m", "hello", "-o", "top_p"]).status(2).stderr_has("expected KEY=VALUE");
+    let responses = Story::in_format(Format::Responses, "gpt-5").script([says("Hi.")]);
+    responses.run(["agent", "--verbosity", "low", "-m", "hello"]).stdout("Hi.\n").stderr("");
+    assert_eq!(responses.requests()[0].body["text"], json!({ "verbosity": "low" }));
+    let anthropic = Story::in_format(Format::Anthropic, "claude-sonnet-4-5")
+        .allow_extra_keys(&["temperature"])
+        .script([says("Hi.")]);
+    anthropic
+        .run(["agent", "--verbosity", "low", "-m", "hello"])
+        .stdout("Hi.\n")
+        .stderr_has("takes no verbosity: `low` is not sent");
 }

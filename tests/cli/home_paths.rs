@@ -110,7 +110,7 @@ fn flags_of_a_turn_expand_the_home() {
 #[test]
 fn a_prompt_file_and_its_paths_expand_the_home() {
     let story = Story::new();
-    write(&story.home().join("p.md"), b"---\nread: ~/notes\n---\nread it\n");
+    write(&story.home().join("p.md"), b"---\nread: ~/notes\ntools: read_file\n---\nread it\n");
     write(&story.home().join("notes/a"), b"to read");
     story.run(["trust", "~/p.md"]).stdout_has("");
     let path = story.home().join("notes/a");

@@ -71,14 +71,17 @@ fn commands_of_the_topic_programs() {
         prints("chmod", ""),
         prints("--help", "Usage: ./sum-up [words]"),
         answers("sum-up 10", [says("Short.")], "Short."),
-        answers("--json sum-up", [says("Shorter.")], "\"text\":\"Shorter.\""),
+        answers("--json ./sum-up", [says("Shorter.")], "\"text\":\"Shorter.\""),
         prints("nanobot trust sum-up", "is now trusted"),
+        prints("--save shorter", ""),
+        prints("run --list", "shorter  In $1 words:"),
+        answers("run shorter 20", [says("Shortest.")], "Shortest."),
         prints("mcp serve", "\"protocolVersion\":\"2025-11-25\""),
     ]);
     let story = Story::new().file("letter.txt", "A long letter.");
     run_page(&story, topic("programs"), &[], rows.collect());
     let asked = story.requests();
-    let asked = &asked[asked.len() - 2].messages()[1]["content"];
+    let asked = &asked[asked.len() - 3].messages()[1]["content"];
     let text = asked.to_string();
     assert!(
         text.contains("Sum up the text in 10 words.") && text.contains("A long letter."),

@@ -94,6 +94,14 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "the message that `/NAME` sends in `nanobot repl`; `$ARGUMENTS` in it stands for the text after the command, `$1` to `$9` for its words",
     },
     DocumentedPath {
+        path: "~/.nanobot/prompts/NAME.md",
+        meaning: "the prompt that `nanobot run NAME` runs; `nanobot run --save NAME` writes one",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/prompts/.announced",
+        meaning: "the notice about what a prompt file is sent with was shown",
+    },
+    DocumentedPath {
         path: "~/.nanobot/hooks/NAME",
         meaning: "programs of hooks; no run may change them (`hooks` of the config names the commands)",
     },
@@ -351,6 +359,16 @@ impl Paths {
     /// Returns the directory of the user's slash commands, one `NAME.md` each.
     pub fn commands(&self) -> PathBuf {
         self.root.join("commands")
+    }
+
+    /// Returns the directory of the user's prompts, one `NAME.md` each.
+    pub fn prompts(&self) -> PathBuf {
+        self.root.join("prompts")
+    }
+
+    /// Returns the file that records that the notice about what a prompt file is sent with was shown.
+    pub fn bare_runs_announced(&self) -> PathBuf {
+        self.root.join("prompts/.announced")
     }
 
     /// Returns the directory of the user's profiles, one `NAME.md` each.

@@ -325,6 +325,9 @@ pub struct FlagOverrides {
     pub max_tokens: Option<u32>,
     pub temperature: Option<f64>,
     pub reasoning_effort: Option<String>,
+    pub verbosity: Option<String>,
+    /// Fields of the request's body, in addition to those of the config.
+    pub body_fields: Map<String, Value>,
     pub max_iterations: Option<u32>,
     pub workspace: Option<PathBuf>,
 }

@@ -20,6 +20,7 @@ pub struct ModelSettings {
     pub max_tokens: u32,
     pub temperature: f64,
     pub reasoning_effort: Option<String>,
+    pub verbosity: Option<String>,
     /// Additional fields of the request body. They take precedence over the provider's fields.
     pub extra_body: Map<String, Value>,
     pub overrides: ModelOverrides,
@@ -67,6 +68,8 @@ pub(super) struct ModelFlagValues<'a> {
     pub(super) max_tokens: Option<u32>,
     pub(super) temperature: Option<f64>,
     pub(super) reasoning_effort: Option<&'a str>,
+    pub(super) verbosity: Option<&'a str>,
+    pub(super) body_fields: &'a Map<String, Value>,
 }
 
 /// A preset of the config.
@@ -123,6 +126,8 @@ pub(super) fn model_chain(
         if let Some(effort) = flags.reasoning_effort {
             model_settings.reasoning_effort = Some(effort.to_owned());
         }
+        model_settings.verbosity = flags.verbosity.map(str::to_owned);
+        model_settings.extra_body.extend(flags.body_fields.clone());
         let model = model_settings.model.as_deref().unwrap_or_default();
         let bare_name = model.rsplit('/').next().unwrap_or(model);
         let overrides = overrides_by_model.get(model).or_else(|| overrides_by_model.get(bare_name));
@@ -185,6 +190,7 @@ fn parse_preset(
         reasoning_effort: fields
             .text("reasoningEffort")?
             .or_else(|| default_settings.reasoning_effort.clone()),
+        verbosity: None,
         extra_body: fields.object("extraBody")?,
         overrides: fields.model_overrides()?,
         model: Some(model),
@@ -318,7 +324,7 @@ mod tests {
     use super::{
         ModelFlagValues, ModelOverrides, ModelSettings, ModelSources, PriceSettings, model_chain,
     };
-    use serde_json::{Value, json};
+    use serde_json::{Map, Value, json};
 
     fn model_settings(
         presets: Value,
@@ -332,8 +338,14 @@ mod tests {
             fallbacks,
             models: json!({ "m": { "price": { "input": 1, "output": 2 } } }),
         };
-        let flags =
-            ModelFlagValues { model, max_tokens: None, temperature: None, reasoning_effort: None };
+        let flags = ModelFlagValues {
+            model,
+            max_tokens: None,
+            temperature: None,
+            reasoning_effort: None,
+            verbosity: None,
+            body_fields: &Map::new(),
+        };
         let defaults = ModelSettings {
             model: Some("d".into()),
             provider: "openai".into(),

@@ -111,6 +111,8 @@ impl TypedReader<'_> {
             max_tokens,
             temperature,
             reasoning_effort,
+            verbosity,
+            body_fields,
             max_iterations: _,
             workspace: _,
         } = flags;
@@ -132,6 +134,7 @@ impl TypedReader<'_> {
                 .expect("the table says that it is a number"),
             reasoning_effort: self
                 .optional_text(const { config_key("agents.defaults.reasoningEffort") }, None)?,
+            verbosity: None,
             extra_body: Map::new(),
             overrides: models::ModelOverrides::default(),
         };
@@ -148,6 +151,8 @@ impl TypedReader<'_> {
             max_tokens: *max_tokens,
             temperature: *temperature,
             reasoning_effort: reasoning_effort.as_deref(),
+            verbosity: verbosity.as_deref(),
+            body_fields,
         };
         models::model_chain(&sources, &flags, &default_settings)
     }

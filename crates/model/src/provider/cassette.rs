@@ -195,7 +195,8 @@ mod tests {
 
     #[test]
     fn exchanges_round_trip() {
-        let sampling = Sampling { max_tokens: 1, temperature: None, reasoning_effort: None };
+        let sampling =
+            Sampling { max_tokens: 1, temperature: None, reasoning_effort: None, verbosity: None };
         let request = Request {
             system: "s",
             messages: &[],

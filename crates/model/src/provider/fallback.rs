@@ -144,7 +144,12 @@ mod tests {
     fn only_errors_that_another_model_may_avoid_fall_back() {
         let link = |context| FallbackModel {
             model: String::new(),
-            sampling: Sampling { max_tokens: 1, temperature: None, reasoning_effort: None },
+            sampling: Sampling {
+                max_tokens: 1,
+                temperature: None,
+                reasoning_effort: None,
+                verbosity: None,
+            },
             context_tokens: context,
             provider: Box::new(DemoProvider),
         };

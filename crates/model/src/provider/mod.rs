@@ -117,6 +117,8 @@ pub struct Sampling {
     pub temperature: Option<f64>,
     /// `minimal`, `low`, `medium`, `high` or another value that the model accepts.
     pub reasoning_effort: Option<String>,
+    /// `low`, `medium` or `high`; not sent in Anthropic's format, which has no such field.
+    pub verbosity: Option<String>,
 }
 
 /// A piece of a streamed reply, or an event of the exchange.

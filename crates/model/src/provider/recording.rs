@@ -44,7 +44,8 @@ mod tests {
 
     #[test]
     fn a_reply_that_cannot_be_recorded_is_not_lost() {
-        let sampling = Sampling { max_tokens: 1, temperature: None, reasoning_effort: None };
+        let sampling =
+            Sampling { max_tokens: 1, temperature: None, reasoning_effort: None, verbosity: None };
         let request = Request {
             system: "",
             messages: &[],

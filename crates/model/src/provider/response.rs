@@ -264,7 +264,12 @@ pub(super) mod test_support {
         tools: &[],
         tool_choice: ToolChoice::Auto,
         model: "m",
-        sampling: &Sampling { max_tokens: 1, temperature: None, reasoning_effort: None },
+        sampling: &Sampling {
+            max_tokens: 1,
+            temperature: None,
+            reasoning_effort: None,
+            verbosity: None,
+        },
         reply_id: "r",
         schema: None,
     };

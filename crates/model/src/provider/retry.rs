@@ -122,7 +122,8 @@ mod tests {
         let clock = Clock::Fixed("2026-01-02T03:04:05Z".parse().unwrap());
         let retry =
             RetryProvider { inner: ScriptedProvider(Mutex::new(steps)), clock, shows_pieces };
-        let sampling = Sampling { max_tokens: 1, temperature: None, reasoning_effort: None };
+        let sampling =
+            Sampling { max_tokens: 1, temperature: None, reasoning_effort: None, verbosity: None };
         let request = Request {
             system: "",
             messages: &[],

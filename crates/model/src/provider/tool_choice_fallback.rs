@@ -81,7 +81,8 @@ mod tests {
             inner: RefusingProvider(Mutex::new(0)),
             ignores_tool_choice: AtomicBool::new(false),
         };
-        let sampling = Sampling { max_tokens: 1, temperature: None, reasoning_effort: None };
+        let sampling =
+            Sampling { max_tokens: 1, temperature: None, reasoning_effort: None, verbosity: None };
         let request = Request {
             system: "",
             messages: &[],

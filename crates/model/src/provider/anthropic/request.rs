@@ -556,6 +556,7 @@ mod tests {
                 max_tokens: 8192,
                 temperature: Some(0.5),
                 reasoning_effort: asked.effort.map(str::to_owned),
+                verbosity: None,
             },
             reply_id: "r",
             schema: None,

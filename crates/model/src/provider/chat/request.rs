@@ -40,6 +40,9 @@ pub(super) fn write_body(
     {
         body.put(key, value);
     }
+    if let Some(verbosity) = &request.sampling.verbosity {
+        body.put("verbosity", verbosity);
+    }
     if stream {
         body.put("stream", true);
         if !quirks.no_stream_options {
@@ -396,7 +399,12 @@ mod tests {
     }
 
     fn body(messages: &[Message], quirks: &Quirks, calls: ToolChoice<'_>) -> Value {
-        let sampling = Sampling { max_tokens: 9, temperature: Some(0.5), reasoning_effort: None };
+        let sampling = Sampling {
+            max_tokens: 9,
+            temperature: Some(0.5),
+            reasoning_effort: None,
+            verbosity: None,
+        };
         let tools = [ToolSpec {
             name: "t".into(),
             description: "d".into(),

@@ -12,7 +12,7 @@ use nanobot_base::message::{
     Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage, images_first, to_plain_text,
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
 /// The smallest output limit that the API accepts.
@@ -46,10 +46,17 @@ pub(super) fn write_body(
     if stream || format.quirks.streaming_only {
         body.put("stream", true);
     }
+    let mut text = Map::new();
+    if let Some(verbosity) = &request.sampling.verbosity {
+        text.insert("verbosity".into(), verbosity.as_str().into());
+    }
     if let Some(schema) = request.schema {
         let format =
             json!({ "type": "json_schema", "name": "answer", "schema": schema, "strict": false });
-        body.put("text", json!({ "format": format }));
+        text.insert("format".into(), format);
+    }
+    if !text.is_empty() {
+        body.put("text", text);
     }
     body.put("instructions", BodyText(request.system));
     if !request.tools.is_empty() {
@@ -322,6 +329,7 @@ mod tests {
                 max_tokens,
                 temperature: Some(0.5),
                 reasoning_effort: Some("high".into()),
+                verbosity: None,
             },
             reply_id: "r",
             schema: None,

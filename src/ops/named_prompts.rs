@@ -1,0 +1,197 @@
+//! The user's prompts: `~/.nanobot/prompts/NAME.md` is the prompt file that `nanobot run NAME` runs. No run can change the folder.
+
+use super::context::Context;
+use super::prompt_program::MAX_FILE_BYTES;
+use super::user_commands::is_command_name;
+use crate::options::turn::TurnOptions;
+use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::durable_file;
+use nanobot_os::input;
+use nanobot_os::terminal::sanitize;
+use nanobot_store::skill;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// A prompt in the list.
+#[derive(Serialize)]
+pub(crate) struct NamedPrompt {
+    pub(crate) name: String,
+    /// The `description` of its front matter, or else the first line of its message.
+    pub(crate) description: String,
+}
+
+/// True if this argument of `run` names a prompt of the user. With a slash or a dot it is a file.
+pub(crate) fn is_name(argument: &str) -> bool {
+    is_command_name(argument)
+}
+
+/// The file of the prompt `name`.
+///
+/// # Errors
+/// Status 66: there is none.
+pub(crate) fn find(ctx: &Context, name: &str) -> Result<PathBuf> {
+    let path = file_path(ctx, name);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let hint = if Path::new(name).is_file() {
+        format!("`nanobot run ./{name}` for the file")
+    } else {
+        "`nanobot run --list`".to_owned()
+    };
+    Err(fail_with_hint(Exit::NoInput, format!("there is no prompt `{name}`"), hint))
+}
+
+fn file_path(ctx: &Context, name: &str) -> PathBuf {
+    ctx.paths.prompts().join(format!("{name}.md"))
+}
+
+/// All prompts, by name.
+///
+/// # Errors
+/// The folder or a file cannot be read.
+pub(crate) fn list(ctx: &Context) -> Result<Vec<NamedPrompt>> {
+    let entries = match std::fs::read_dir(ctx.paths.prompts()) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let file_name = entry?.file_name();
+        let name = file_name.to_str().and_then(|name| name.strip_suffix(".md"));
+        names.extend(name.filter(|name| is_name(name)).map(str::to_owned));
+    }
+    names.sort();
+    names.into_iter().map(|name| describe(ctx, name)).collect()
+}
+
+fn describe(ctx: &Context, name: String) -> Result<NamedPrompt> {
+    let path = file_path(ctx, &name);
+    let text = input::read_text(&path, &path.display().to_string(), MAX_FILE_BYTES)?.text;
+    let (head, body) = skill::parse_strict(&text).unwrap_or((Value::Null, text));
+    let first_line = body.trim().lines().next().unwrap_or_default();
+    let description = sanitize(head["description"].as_str().unwrap_or(first_line));
+    Ok(NamedPrompt { name, description })
+}
+
+/// Saves the message and the flags of a command line as the prompt `name`.
+///
+/// # Errors
+/// Status 2: there is no message, or a flag has no field in a prompt file. Status 1: there is such a prompt.
+pub(crate) fn save(ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {
+    if !is_name(name) {
+        let cause = format!("`{name}` is no name of a prompt");
+        return Err(fail_with_hint(Exit::Usage, cause, "letters, digits, `-` and `_`"));
+    }
+    let message = match (&options.input.message, &options.input.prompt_file) {
+        (Some(message), None) => message.as_str().to_owned(),
+        (None, Some(path)) => {
+            input::read_text(path, &path.display().to_string(), MAX_FILE_BYTES)?.text
+        }
+        _ => {
+            let hint = format!("nanobot run --save {name} -m 'sum up $1'");
+            return Err(fail_with_hint(Exit::Usage, "a prompt needs a message", hint));
+        }
+    };
+    if let Some(flag) = flag_without_field(options) {
+        return Err(fail(Exit::Usage, format!("a prompt file has no field for `{flag}`")));
+    }
+    let path = file_path(ctx, name);
+    if path.exists() {
+        let cause = format!("there is a prompt `{name}` already");
+        return Err(fail_with_hint(
+            Exit::Failed,
+            cause,
+            format!("edit or remove `{}`", path.display()),
+        ));
+    }
+    let mut text = String::new();
+    let fields = front_matter(options);
+    if !fields.is_empty() {
+        text.push_str("---\n");
+        for (field, value) in &fields {
+            // JSON is YAML.
+            text.push_str(&format!("{field}: {value}\n"));
+        }
+        text.push_str("---\n");
+    }
+    text.push_str(message.trim());
+    text.push('\n');
+    durable_file::create_dir(&ctx.paths.prompts())?;
+    durable_file::create(&path, |out| Ok(out.write_all(text.as_bytes())?))?;
+    ctx.notice(&format!("saved `{}`; `nanobot run {name}` runs it", path.display()));
+    Ok(())
+}
+
+/// The first flag of the command line that a prompt file has no field for.
+fn flag_without_field(options: &TurnOptions) -> Option<&'static str> {
+    let TurnOptions {
+        input, stdin, session, output, prompt, model, grants, limits, recording, ..
+    } = options;
+    let flags = [
+        (!input.attach.is_empty(), "--attach"),
+        (stdin.stdin, "--stdin"),
+        (stdin.no_stdin, "--no-stdin"),
+        (stdin.require_input, "--require-input"),
+        (session.key.is_some(), "--session"),
+        (session.new, "--new"),
+        (session.resume, "--resume"),
+        (session.last, "--continue"),
+        (session.fork.is_some(), "--fork"),
+        (output.json, "--json"),
+        (output.extract.is_some(), "--extract"),
+        (output.verbose, "--verbose"),
+        (prompt.append_system.is_some(), "--append-system"),
+        (model.verbosity.is_some(), "--verbosity"),
+        (!model.body_fields.is_empty(), "--option"),
+        (model.no_stream, "--no-stream"),
+        (model.send_keys, "--send-keys"),
+        (grants.directory.is_some(), "--directory"),
+        (grants.sandbox.is_some(), "--sandbox"),
+        (limits.offline, "--offline"),
+        (limits.strict, "--strict"),
+        (recording.dry_run.is_some(), "--dry-run"),
+        (recording.record.is_some(), "--record"),
+        (recording.replay.is_some(), "--replay"),
+    ];
+    flags.into_iter().find_map(|(is_given, flag)| is_given.then_some(flag))
+}
+
+/// The front matter that says what the flags say.
+fn front_matter(options: &TurnOptions) -> Map<String, Value> {
+    let TurnOptions { prompt, model, grants, limits, schema, .. } = options;
+    let denied: Vec<&String> = grants.deny.iter().chain(&grants.disabled_tools).collect();
+    let tools = if grants.no_tools {
+        Some(json!([]))
+    } else {
+        grants.tools.as_ref().map(|tools| json!(tools))
+    };
+    let net =
+        grants.net.as_ref().map(|hosts| if hosts.is_empty() { json!(true) } else { json!(hosts) });
+    let list = |values: Vec<Value>| (!values.is_empty()).then_some(Value::Array(values));
+    let paths = |paths: &[PathBuf]| list(paths.iter().map(|path| json!(path)).collect());
+    let fields = [
+        ("model", model.name.as_ref().map(|name| json!(name))),
+        ("effort", model.reasoning_effort.as_ref().map(|effort| json!(effort))),
+        ("temperature", model.temperature.map(|temperature| json!(temperature))),
+        ("max-cost", model.max_cost.map(|cost| json!(cost))),
+        ("max-tokens", model.max_tokens.map(|tokens| json!(tokens))),
+        ("max-iterations", model.max_iterations.map(|count| json!(count))),
+        ("max-total-tokens", limits.max_total_tokens.map(|tokens| json!(tokens))),
+        ("timeout", limits.timeout.map(|timeout| json!(timeout.as_secs().max(1)))),
+        ("schema", schema.as_ref().map(|schema| json!(schema))),
+        ("system", prompt.system.as_ref().map(|system| json!(system))),
+        ("profile", grants.profile.as_ref().map(|profile| json!(profile))),
+        ("tools", tools),
+        ("allow", list(grants.allow.iter().map(|rule| json!(rule)).collect())),
+        ("deny", list(denied.into_iter().map(|rule| json!(rule)).collect())),
+        ("read", paths(&grants.read)),
+        ("write", paths(&grants.write)),
+        ("net", net),
+    ];
+    fields.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?))).collect()
+}
