@@ -203,6 +203,9 @@ fn files_are_at_the_documented_paths() {
             .stdout_has("demo")
             .stderr_has("on branch");
     }
+    story.run(["run", "--save", "NAME", "-m", "x"]).stderr_has("NAME.md");
+    write(&story.dir().join("p.md"), b"x");
+    story.run(["run", "--replay", "demo", "p.md"]).stdout_has("demo").error_text();
     // An unknown sender gets a code, and an allowed one sends a file.
     for allowed in [false, true] {
         crate::channel::receive_file(&story, allowed);
