@@ -6,7 +6,8 @@
 pub struct HelpPage {
     /// Words after `nanobot`; empty for the program itself.
     pub command: &'static str,
-    /// Exit statuses and their meanings; empty for the table of all statuses.
+    /// Its exit statuses and their meanings; empty for the table of all statuses. [`Self::exit_statuses`] adds those of all
+    /// commands.
     pub statuses: &'static [(u8, &'static str)],
     /// Environment variables it reads, beside those that all commands read.
     pub variables: &'static [&'static str],
@@ -14,6 +15,23 @@ pub struct HelpPage {
     pub files: &'static [&'static str],
     /// Working command lines with descriptions.
     pub examples: &'static [(&'static str, &'static str)],
+}
+
+impl HelpPage {
+    /// All exit statuses and their meanings, in the order of their numbers. Empty for the table of all statuses.
+    pub fn exit_statuses(&self) -> Vec<(u8, &'static str)> {
+        let mut statuses = self.statuses.to_vec();
+        if !statuses.is_empty() && self.statuses != GROUP_STATUSES {
+            // Each command can be called wrongly, and each prints something.
+            for common in [USAGE, IO] {
+                if statuses.iter().all(|(number, _)| *number != common.0) {
+                    statuses.push(common);
+                }
+            }
+        }
+        statuses.sort_unstable_by_key(|(number, _)| *number);
+        statuses
+    }
 }
 
 /// The row of `command`.
@@ -25,6 +43,8 @@ const DONE: (u8, &str) = (0, "done");
 const USAGE: (u8, &str) = (2, "usage error");
 const IO: (u8, &str) = (74, "could not read or write");
 const CONFIG: (u8, &str) = (78, "the config is invalid");
+const NO_PATH: (u8, &str) = (66, "no such file or directory");
+const FILE_BUSY: (u8, &str) = (75, "another process is changing the file");
 const NO_SESSION: (u8, &str) = (66, "no such session");
 const BUSY: (u8, &str) = (75, "the session is in use");
 const NO_SKILL: (u8, &str) = (66, "no such skill");
@@ -37,6 +57,9 @@ const TOOL_CHANGED: (u8, &str) = (77, "a tool has changed since it was accepted"
 const SERVER_STATUSES: &[(u8, &str)] = &[DONE, USAGE, NO_SERVER, SERVER_UNAVAILABLE, IO, CONFIG];
 const SESSION_STATUSES: &[(u8, &str)] = &[DONE, USAGE, NO_SESSION, IO, BUSY, CONFIG];
 const JOB_STATUSES: &[(u8, &str)] = &[DONE, USAGE, NO_JOB, IO, CONFIG];
+/// Statuses of commands that change jobs.
+const JOB_CHANGE_STATUSES: &[(u8, &str)] =
+    &[DONE, (1, "the job was changed, but the crontab could not be"), NO_JOB, FILE_BUSY, CONFIG];
 /// Statuses of commands that only group subcommands.
 const GROUP_STATUSES: &[(u8, &str)] = &[(2, "usage error: the command is missing or unknown")];
 /// Statuses of commands that run a turn: the table of all.
@@ -112,7 +135,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot repl -s work --write", "A session that may change files in this directory"),
         ("nanobot repl --replay demo", "Try it without a key"),
     ] },
-    HelpPage { command: "onboard", statuses: &[DONE, USAGE, IO, CONFIG], variables: &["OPENAI_API_KEY"], files: &["config.json", "workspace/"], examples: &[
+    HelpPage { command: "onboard", statuses: &[DONE, FILE_BUSY, CONFIG], variables: &["OPENAI_API_KEY"], files: &["config.json", "workspace/"], examples: &[
         ("nanobot onboard", "Interactive setup"),
         ("nanobot onboard --provider anthropic --api-key-env ANTHROPIC_API_KEY --yes", "Without questions, for scripts"),
         ("nanobot onboard --provider custom --api-base http://127.0.0.1:8000/v1 --model local --yes", "A server of your own"),
@@ -128,7 +151,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot config get agents.defaults.model", "One key"),
         ("nanobot config get agents.defaults.model --json", "With its origin"),
     ] },
-    HelpPage { command: "config set", statuses: &[DONE, USAGE, (65, "standard input is not text"), (66, "standard input is empty"), IO, (78, "no such key, or the value is invalid")], variables: &[], files: &["config.json"], examples: &[
+    HelpPage { command: "config set", statuses: &[DONE, (65, "standard input is not text"), (66, "standard input is empty"), FILE_BUSY, (78, "no such key, or the value is invalid")], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config set agents.defaults.maxToolIterations 60", "A number"),
         ("nanobot config set agents.defaults.fallbackModels '[\"gpt-6-luna\"]'", "A list, as JSON"),
         ("nanobot config set 'models.\"gpt-4.1\".price' '{\"input\": 2, \"output\": 8}'", "A name with a dot, in quotes"),
@@ -139,10 +162,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot config list --all --origin", "All keys with their origins"),
         ("nanobot config list --json | jq -r .key", "The names of the keys that differ"),
     ] },
-    HelpPage { command: "config unset", statuses: &[DONE, USAGE, IO, (78, "no such key, or it is not set")], variables: &[], files: &["config.json"], examples: &[
+    HelpPage { command: "config unset", statuses: &[DONE, FILE_BUSY, (78, "no such key, or it is not set")], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config unset agents.defaults.model", "Return to the default"),
     ] },
-    HelpPage { command: "config edit", statuses: &[(0, "no errors"), (1, "the editor failed"), USAGE, IO, (78, "there are errors")], variables: &["VISUAL", "EDITOR"], files: &["config.json"], examples: &[
+    HelpPage { command: "config edit", statuses: &[(0, "no errors"), (1, "the editor failed"), FILE_BUSY, (78, "there are errors")], variables: &["VISUAL", "EDITOR"], files: &["config.json"], examples: &[
         ("EDITOR=nano nanobot config edit", "With another editor"),
     ] },
     HelpPage { command: "config check", statuses: &[(0, "no errors"), USAGE, IO, (78, "there are errors")], variables: &[], files: &["config.json"], examples: &[
@@ -241,7 +264,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot model list --provider anthropic", "Limits and prices of one provider's models"),
         ("nanobot model list --remote", "Ask the configured provider"),
     ] },
-    HelpPage { command: "model use", statuses: &[DONE, USAGE, CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
+    HelpPage { command: "model use", statuses: &[DONE, FILE_BUSY, CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
         ("nanobot model use claude-sonnet-5", "Runs without `--model` use it"),
     ] },
     HelpPage { command: "model show", statuses: &[DONE, USAGE, CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
@@ -257,10 +280,10 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "provider show", statuses: &[DONE, USAGE, (66, "no such provider"), IO, CONFIG], variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
         ("nanobot provider show anthropic", "Its address, default model, and where its key comes from"),
     ] },
-    HelpPage { command: "provider login", statuses: &[(0, "logged in"), USAGE, (69, "the provider is not available"), IO, (77, "the login was refused"), CONFIG], variables: &["HTTPS_PROXY"], files: &["auth/"], examples: &[
+    HelpPage { command: "provider login", statuses: &[(0, "logged in"), (69, "the provider is not available"), FILE_BUSY, (77, "the login was refused"), CONFIG], variables: &["HTTPS_PROXY"], files: &["auth/"], examples: &[
         ("nanobot provider login openaiCodex", "Prints a code to enter in any browser"),
     ] },
-    HelpPage { command: "provider logout", statuses: &[(0, "logged out"), USAGE, IO, CONFIG], variables: &[], files: &["auth/"], examples: &[
+    HelpPage { command: "provider logout", statuses: &[(0, "logged out"), FILE_BUSY, CONFIG], variables: &[], files: &["auth/"], examples: &[
         ("nanobot provider logout openaiCodex", "Remove the saved login"),
     ] },
     HelpPage { command: "cron", statuses: GROUP_STATUSES, variables: &[], files: JOB_FILES, examples: &[
@@ -268,12 +291,12 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot cron list", "All jobs with their next and last runs"),
         ("nanobot cron logs --output digest", "The output of a job's last run"),
     ] },
-    HelpPage { command: "cron add", statuses: &[DONE, (1, "the job was created, but the crontab could not be changed"), USAGE, IO, CONFIG], variables: &["OPENAI_API_KEY"], files: &["cron/jobs.json", "cron/ID/", "crontab.lock"], examples: &[
+    HelpPage { command: "cron add", statuses: &[DONE, (1, "the job was created, but the crontab could not be changed"), NO_PATH, FILE_BUSY, CONFIG], variables: &["OPENAI_API_KEY"], files: &["cron/jobs.json", "cron/ID/", "crontab.lock"], examples: &[
         ("nanobot cron add -n digest --cron '0 8 * * 1-5' --read ~/inbox -m 'summarise what is new in ~/inbox'", "At eight, Monday to Friday"),
         ("nanobot cron add --in 2h -m 'remind me of the cake'", "Once, in two hours"),
         ("nanobot cron add --every 30m --when 'test -s /var/mail/me' -m 'is any of this mail urgent?' --channel file --to ~/urgent.txt", "Only if a command succeeds, with answers appended to a file"),
     ] },
-    HelpPage { command: "cron apply", statuses: &[DONE, (1, "a job was saved, but the crontab could not be changed"), USAGE, (65, "the file is not a list of jobs"), (66, "there is no such file"), IO, CONFIG], variables: &[], files: &["cron/jobs.json", "cron/ID/", "crontab.lock"], examples: &[
+    HelpPage { command: "cron apply", statuses: &[DONE, (1, "a job was saved, but the crontab could not be changed"), (65, "the file is not a list of jobs"), (66, "there is no such file"), FILE_BUSY, CONFIG], variables: &[], files: &["cron/jobs.json", "cron/ID/", "crontab.lock"], examples: &[
         ("nanobot cron apply -f jobs.yaml", "Create and change what the file lists"),
         ("nanobot cron apply -f jobs.yaml --prune --json", "For a configuration management system"),
     ] },
@@ -288,7 +311,7 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "cron show", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
         ("nanobot cron show digest", "Message, schedule and permissions"),
     ] },
-    HelpPage { command: "cron edit", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+    HelpPage { command: "cron edit", statuses: JOB_CHANGE_STATUSES, variables: &[], files: JOB_FILES, examples: &[
         ("nanobot cron edit digest --cron '30 7 * * *'", "Change the schedule"),
         ("nanobot cron edit digest --when ''", "Remove a setting"),
     ] },
@@ -297,16 +320,16 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot cron run digest --as-cron", "As cron would, to find what is missing in its environment"),
         ("nanobot cron run --due", "For a scheduler other than cron"),
     ] },
-    HelpPage { command: "cron enable", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+    HelpPage { command: "cron enable", statuses: JOB_CHANGE_STATUSES, variables: &[], files: JOB_FILES, examples: &[
         ("nanobot cron enable digest", "Enable a job"),
     ] },
-    HelpPage { command: "cron disable", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+    HelpPage { command: "cron disable", statuses: JOB_CHANGE_STATUSES, variables: &[], files: JOB_FILES, examples: &[
         ("nanobot cron disable digest", "Disable a job, but keep it"),
     ] },
-    HelpPage { command: "cron remove", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+    HelpPage { command: "cron remove", statuses: JOB_CHANGE_STATUSES, variables: &[], files: JOB_FILES, examples: &[
         ("nanobot cron remove digest", "Remove a job with its records and session"),
     ] },
-    HelpPage { command: "cron sync", statuses: &[DONE, (1, "the crontab could not be changed"), USAGE, IO, CONFIG], variables: &[], files: &["cron/jobs.json", "crontab.lock"], examples: &[
+    HelpPage { command: "cron sync", statuses: &[DONE, (1, "the crontab could not be changed"), FILE_BUSY, CONFIG], variables: &[], files: &["cron/jobs.json", "crontab.lock"], examples: &[
         ("nanobot cron sync --dry-run", "Show what would change in the crontab"),
     ] },
     HelpPage { command: "cron logs", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
@@ -314,7 +337,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot cron logs digest --output", "The output of the last run"),
         ("nanobot cron logs --follow", "New runs as they end, until Ctrl-C"),
     ] },
-    HelpPage { command: "cron export", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+    HelpPage { command: "cron export", statuses: &[DONE, (1, "something was not exported"), NO_JOB, CONFIG], variables: &[], files: JOB_FILES, examples: &[
         ("nanobot cron export --format systemd -o ~/.config/systemd/user", "systemd timers instead of a crontab"),
         ("nanobot cron export --format kubernetes digest | kubectl apply -f -", "One job as a CronJob"),
     ] },
@@ -322,10 +345,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot heartbeat", "Check now"),
         ("nanobot heartbeat enable --every 30m", "Check every 30 minutes with cron"),
     ] },
-    HelpPage { command: "heartbeat enable", statuses: &[DONE, (1, "enabled, but the crontab could not be changed"), USAGE, IO, CONFIG], variables: &[], files: JOB_FILES, examples: &[
+    HelpPage { command: "heartbeat enable", statuses: &[DONE, (1, "enabled, but the crontab could not be changed"), NO_PATH, FILE_BUSY, CONFIG], variables: &[], files: JOB_FILES, examples: &[
         ("nanobot heartbeat enable --every 2h --channel file --to ~/heartbeat.txt", "Append answers to a file"),
     ] },
-    HelpPage { command: "heartbeat disable", statuses: &[DONE, (1, "disabled, but the crontab could not be changed"), USAGE, IO, CONFIG], variables: &[], files: JOB_FILES, examples: &[
+    HelpPage { command: "heartbeat disable", statuses: &[DONE, (1, "disabled, but the crontab could not be changed"), FILE_BUSY, CONFIG], variables: &[], files: JOB_FILES, examples: &[
         ("nanobot heartbeat disable", "Stop checking"),
     ] },
     HelpPage { command: "channel", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
@@ -344,13 +367,13 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "channel login", statuses: CHANNEL_STATUSES, variables: &[], files: &[], examples: &[
         ("nanobot channel login telegram", "Ask for the token, try it, and set the command menu"),
     ] },
-    HelpPage { command: "channel pair", statuses: &[DONE, USAGE, (66, "there is no such code"), IO, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
+    HelpPage { command: "channel pair", statuses: &[DONE, (66, "there is no such code"), FILE_BUSY, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
         ("nanobot channel pair approve ABCD-EFGH", "Allow a sender"),
     ] },
     HelpPage { command: "channel pair list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
         ("nanobot channel pair list", "The codes that are valid now"),
     ] },
-    HelpPage { command: "channel pair approve", statuses: &[DONE, USAGE, (66, "there is no such code"), IO, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
+    HelpPage { command: "channel pair approve", statuses: &[DONE, (66, "there is no such code"), FILE_BUSY, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
         ("nanobot channel pair approve ABCD-EFGH", "Allow a sender"),
     ] },
     HelpPage { command: "channel poll", statuses: CHANNEL_STATUSES, variables: TURN_VARIABLES, files: CHANNEL_FILES, examples: &[
@@ -370,7 +393,7 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "channel retry", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
         ("nanobot channel retry send.report-7", "Send a message again"),
     ] },
-    HelpPage { command: "undo", statuses: &[DONE, (1, "a file was changed since; nothing was undone"), USAGE, (66, "nothing to undo"), IO], variables: &[], files: &["undo/"], examples: &[
+    HelpPage { command: "undo", statuses: &[DONE, (1, "a file was changed since; nothing was undone"), (66, "nothing to undo"), (75, "the turn is still running")], variables: &[], files: &["undo/"], examples: &[
         ("nanobot undo --dry-run", "Show what would change"),
         ("nanobot undo", "Undo the last turn in this directory"),
         ("nanobot undo --redo", "Reapply the undone changes"),
@@ -385,23 +408,23 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot policy explain exec 'git push'", "The decision about a command, and the reason"),
         ("nanobot policy test", "Test the sandbox"),
     ] },
-    HelpPage { command: "policy explain", statuses: &[(0, "the call is allowed"), USAGE, (77, "the call is refused"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[
+    HelpPage { command: "policy explain", statuses: &[(0, "the call is allowed"), NO_PATH, (77, "the call is refused"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[
         ("nanobot policy explain", "Permissions of a run without flags"),
         ("nanobot policy explain write_file /etc/hosts --write", "A call, with a flag"),
         ("nanobot policy explain web_fetch https://example.org --net=example.org", "A URL"),
     ] },
-    HelpPage { command: "policy test", statuses: &[(0, "all checks passed"), (1, "a check failed"), USAGE, CONFIG, (126, "the system has no sandbox")], variables: &[], files: &["config.json", "profiles/"], examples: &[
+    HelpPage { command: "policy test", statuses: &[(0, "all checks passed"), (1, "a check failed"), NO_PATH, CONFIG, (126, "the system has no sandbox")], variables: &[], files: &["config.json", "profiles/"], examples: &[
         ("nanobot policy test --net", "With the flags of a run"),
     ] },
     HelpPage { command: "tool", statuses: GROUP_STATUSES, variables: &[], files: &["config.json", "profiles/", "tools/NAME"], examples: &[
         ("nanobot tool list", "All tools"),
         ("nanobot tool run read_file '{\"path\": \"README.md\"}'", "The result the model would get"),
     ] },
-    HelpPage { command: "tool list", statuses: COMMON_STATUSES, variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool list --profile plan --json", "As JSON, with the schemas")] },
+    HelpPage { command: "tool list", statuses: &[DONE, NO_PATH, CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool list --profile plan --json", "As JSON, with the schemas")] },
     HelpPage { command: "tool show", statuses: &[DONE, USAGE, (66, "there is no such tool"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool show grep", "Its arguments")] },
     HelpPage { command: "tool new", statuses: &[DONE, (1, "there is such a file already"), USAGE, CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool new tides -d 'Times of high and low water'", "A program to complete; then try it with `tool run tides`")] },
     HelpPage { command: "tool check", statuses: &[DONE, (1, "a program cannot be used"), USAGE, CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool check", "All programs, and the reason why one cannot be used")] },
-    HelpPage { command: "tool run", statuses: &[DONE, (1, "the tool failed"), USAGE, (77, "the policy denies the call"), CONFIG], variables: &["HTTPS_PROXY", "BRAVE_API_KEY"], files: &["config.json", "profiles/", "undo/"], examples: &[
+    HelpPage { command: "tool run", statuses: &[DONE, (1, "the tool failed"), NO_PATH, (77, "the policy denies the call"), CONFIG], variables: &["HTTPS_PROXY", "BRAVE_API_KEY"], files: &["config.json", "profiles/", "undo/"], examples: &[
         ("nanobot tool run grep '{\"pattern\": \"TODO\"}'", "Search this directory as the agent would"),
         ("nanobot tool run exec '{\"command\": \"id; ls /root\"}'", "See the sandbox from inside"),
     ] },
@@ -410,7 +433,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot mcp list", "All servers"),
         ("nanobot mcp test", "Test all servers; the agent starts a server when it calls one of its tools"),
     ] },
-    HelpPage { command: "mcp serve", statuses: &[DONE, USAGE, IO, CONFIG], variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
+    HelpPage { command: "mcp serve", statuses: &[DONE, NO_PATH, CONFIG], variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
         ("nanobot mcp serve", "The command of a server, for the config of a client"),
         ("nanobot mcp serve --tools 'read_file,grep'", "Only these tools, and `ask`"),
     ] },
@@ -418,7 +441,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot mcp login linear", "In the browser of this machine"),
         ("nanobot mcp login linear --paste", "With a browser elsewhere"),
     ] },
-    HelpPage { command: "mcp logout", statuses: &[DONE, USAGE, (66, "there is no such login"), IO], variables: &[], files: &["auth/mcp"], examples: &[("nanobot mcp logout linear", "Forget the login")] },
+    HelpPage { command: "mcp logout", statuses: &[DONE, (66, "there is no such login"), FILE_BUSY], variables: &[], files: &["auth/mcp"], examples: &[("nanobot mcp logout linear", "Forget the login")] },
     HelpPage { command: "mcp list", statuses: COMMON_STATUSES, variables: &[], files: &["config.json", "mcp/"], examples: &[("nanobot mcp list --json | jq -r 'select(.error).name'", "Servers with an error")] },
     HelpPage { command: "mcp show", statuses: SERVER_STATUSES, variables: &[], files: &["config.json", "mcp/"], examples: &[
         ("nanobot mcp show time", "Tools, resources and prompts"),
@@ -428,15 +451,15 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot mcp test", "Test all servers"),
         ("nanobot mcp test time || nanobot mcp show time", "In a script"),
     ] },
-    HelpPage { command: "mcp add", statuses: &[DONE, USAGE, SERVER_UNAVAILABLE, IO, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
+    HelpPage { command: "mcp add", statuses: &[DONE, SERVER_UNAVAILABLE, FILE_BUSY, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
         ("nanobot mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes", "It may read and write the paths in its command: ~/notes"),
         ("nanobot mcp add hub https://example.org/mcp -H 'Authorization: Bearer ${HUB_TOKEN}'", "A remote server; the token stays in the environment"),
         ("nanobot mcp add time --allow -- uvx mcp-server-time", "Approve all of its tools"),
     ] },
-    HelpPage { command: "mcp remove", statuses: &[DONE, USAGE, NO_SERVER, IO, CONFIG], variables: &[], files: &["config.json", "mcp/"], examples: &[
+    HelpPage { command: "mcp remove", statuses: &[DONE, NO_SERVER, FILE_BUSY, CONFIG], variables: &[], files: &["config.json", "mcp/"], examples: &[
         ("nanobot mcp remove time", "From the config, with its cached data"),
     ] },
-    HelpPage { command: "mcp accept", statuses: &[(0, "everything was accepted"), USAGE, NO_SERVER, SERVER_UNAVAILABLE, (77, "something was not accepted"), IO, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
+    HelpPage { command: "mcp accept", statuses: &[(0, "everything was accepted"), NO_SERVER, SERVER_UNAVAILABLE, FILE_BUSY, (77, "something was not accepted"), CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
         ("nanobot mcp accept time", "Review the changes, and accept or reject them"),
         ("nanobot mcp accept time convert_time --yes", "One tool, without asking"),
     ] },
@@ -472,7 +495,7 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "skill remove", statuses: &[DONE, (1, "the answer was no"), USAGE, NO_SKILL, IO, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
         ("nanobot skill remove tea", "Delete it permanently"),
     ] },
-    HelpPage { command: "trust", statuses: &[DONE, USAGE, (66, "no such directory"), IO], variables: &[], files: &["trust.json"], examples: &[
+    HelpPage { command: "trust", statuses: &[DONE, (66, "no such directory"), FILE_BUSY], variables: &[], files: &["trust.json"], examples: &[
         ("nanobot trust", "The current directory"),
         ("nanobot trust --list", "List trusted directories"),
         ("nanobot trust --revoke ~/src/other", "Stop trusting a directory"),

@@ -117,7 +117,7 @@ fn to_long_help(mut command: Command, page: Option<&HelpPage>, statuses: &str) -
         }
         text.push('\n');
     }
-    match page.statuses {
+    match page.exit_statuses().as_slice() {
         [] => text.push_str(statuses),
         page_statuses => {
             let page_statuses: Vec<String> = page_statuses

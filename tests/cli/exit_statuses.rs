@@ -1,13 +1,18 @@
 //! Every exit status, produced by its cause, with the cause's name in the result.
 
+use crate::cron::add_job;
+use crate::help::invocations;
 use crate::requirements::require_root;
 use crate::server::{Responder, calls, fails, says};
 use crate::story::{NANOBOT, Story};
 use crate::wait::until_exists;
+use nanobot::cli::page_table::PAGES;
 use nanobot_base::error::Exit;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::process::Stdio;
 
 /// A user that the machine does not know.
 const OTHER_USER: u32 = 54_321;
@@ -104,6 +109,102 @@ fn every_exit_status_can_be_produced() {
     caused.insert(Exit::NoSandbox.code());
     let all: BTreeSet<u8> = Exit::ALL.iter().map(|exit| exit.code()).collect();
     assert_eq!(caused, all);
+}
+
+/// A part of the surroundings that is broken while a command runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    FullOutput,
+    /// A path in the permissions, for commands that take them.
+    MissingPath,
+    Crontab,
+    Config,
+    /// The directories and files of the program's state have the wrong type.
+    State,
+}
+
+impl Fault {
+    fn cause(self, story: &Story) {
+        let root = story.home().join(".nanobot");
+        match self {
+            Self::FullOutput | Self::MissingPath => {}
+            Self::Crontab => story.crontab().set_behavior("forbidden"),
+            Self::Config => std::fs::write(root.join("config.json"), "{").unwrap(),
+            Self::State => {
+                for name in
+                    ["auth", "channels", "cron", "mcp", "skills", "tools", "undo", "workspace"]
+                {
+                    let path = root.join(name);
+                    if path.is_dir() {
+                        std::fs::remove_dir_all(&path).unwrap();
+                    }
+                    std::fs::write(path, "a file in the place of a directory").unwrap();
+                }
+                for name in ["trust.json", "pairing.json", "usage.jsonl", "config.json.lock"] {
+                    std::fs::create_dir_all(root.join(name)).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// Commands whose example asks another server, waits, or starts programs of the machine.
+fn is_run_elsewhere(line: &str) -> bool {
+    ["login", "onboard", "serve", "mcp add", "webhook"].iter().any(|part| line.contains(part))
+}
+
+/// An example of each command, with something broken: its page has the status with which it ends.
+#[test]
+fn every_page_has_the_statuses_of_its_command() {
+    let mut causes = BTreeSet::new();
+    let faults =
+        [Fault::FullOutput, Fault::MissingPath, Fault::Crontab, Fault::Config, Fault::State];
+    for fault in faults {
+        let story = Story::new().env("EDITOR", "true").script([says("x")]);
+        story.run(["agent", "-m", "x"]).stdout("x\n");
+        add_job(&story, &["-n", "digest", "--every", "2h"]);
+        std::fs::create_dir(story.home().join("inbox")).unwrap();
+        fault.cause(&story);
+        // The table of all statuses, and commands that only group others.
+        let pages = PAGES.iter().filter(|page| page.exit_statuses().len() > 1);
+        for page in pages {
+            let mut lines = page.examples.iter().map(|(line, _)| *line);
+            let own = lines.find_map(|line| {
+                let mut found = invocations(line).into_iter();
+                found.find(|words| words[1..].join(" ").starts_with(page.command))
+            });
+            let Some(words) = own.filter(|words| !is_run_elsewhere(&words.join(" "))) else {
+                continue;
+            };
+            let mut command = story.command(&words[1..]);
+            if fault == Fault::MissingPath {
+                command.arg("--read=/none");
+            }
+            if fault == Fault::FullOutput {
+                command.stdout(Stdio::from(File::options().write(true).open("/dev/full").unwrap()));
+            }
+            let ran = story.wait(command.spawn().unwrap());
+            let (code, stderr) = (ran.code(), ran.error_text());
+            drop(ran.text());
+            let statuses = page.exit_statuses();
+            assert!(
+                statuses.iter().any(|(number, _)| i32::from(*number) == code),
+                "{fault:?}: {words:?} ends with {code}, which its page does not have\n{stderr}"
+            );
+            causes.insert((fault, code, page.command));
+        }
+    }
+    let count = |fault: Fault, code: i32| {
+        causes.iter().filter(|(other, number, _)| (*other, *number) == (fault, code)).count()
+    };
+    assert!(count(Fault::FullOutput, 74) > 30, "{causes:#?}");
+    assert!(count(Fault::MissingPath, 66) > 5, "{causes:#?}");
+    assert!(count(Fault::Config, 78) > 20, "{causes:#?}");
+    assert!(count(Fault::State, 74) > 10, "{causes:#?}");
+    for command in ["edit", "enable", "disable", "remove"] {
+        let command = format!("cron {command}");
+        assert!(causes.contains(&(Fault::Crontab, 1, command.as_str())), "{command}: {causes:#?}");
+    }
 }
 
 #[test]

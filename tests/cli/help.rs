@@ -43,7 +43,8 @@ fn the_short_help_of_every_command_fits_a_screen() {
 fn every_command_documents_its_exit_statuses_and_has_an_example() {
     let commands = commands(HelpLength::Long);
     for (path, command) in &commands {
-        let row = page(path).unwrap_or_else(|| panic!("`{path}` has no row in src/cli/pages.rs"));
+        let row =
+            page(path).unwrap_or_else(|| panic!("`{path}` has no row in src/cli/page_table.rs"));
         assert!(!row.examples.is_empty(), "{path} has no example");
         let help = command.clone().term_width(100).render_long_help().to_string();
         assert!(help.contains("Exit status:"), "{path}\n{help}");

@@ -223,7 +223,8 @@ fn italic(text: &str) -> String {
 
 fn command_page(command: &Command, words: &[String]) -> String {
     let path = words.join(" ");
-    let page = page(&path).unwrap_or_else(|| panic!("`{path}` has no row in src/cli/pages.rs"));
+    let page =
+        page(&path).unwrap_or_else(|| panic!("`{path}` has no row in src/cli/page_table.rs"));
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let mut roff = Roff::begin(&page_name(words), 1, &lowercase_first(&about));
     roff.section("SYNOPSIS");
@@ -238,7 +239,7 @@ fn command_page(command: &Command, words: &[String]) -> String {
     commands(&mut roff, command, words);
     options(&mut roff, command);
     roff.section("EXIT STATUS");
-    match page.statuses {
+    match page.exit_statuses().as_slice() {
         [] => Exit::ALL
             .iter()
             .for_each(|exit| roff.tagged(&bold(&exit.code().to_string()), exit.meaning())),
