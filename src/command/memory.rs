@@ -290,7 +290,7 @@ fn diff(
         let object = json!({ "from": old_name, "to": new_name, "diff": text });
         ctx.terminal.print_json(&object)
     } else {
-        ctx.terminal.print_bytes(text.as_bytes())
+        ctx.terminal.print(&text)
     }
 }
 

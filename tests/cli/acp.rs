@@ -288,6 +288,22 @@ fn the_editor_is_asked_for_permissions() {
 }
 
 #[test]
+fn an_editor_gets_no_key() {
+    let command = json!({ "command": "echo key-of-the-story" });
+    let story = Story::new().script([calls("exec", command), says("Done.")]);
+    let mut editor = Editor::start(&story, &[]);
+    let session = editor.open();
+    let mut asked = Vec::new();
+    let (updates, _) = editor.prompt(&session, "say it", &mut |params| {
+        asked.push(params.clone());
+        Some("once")
+    });
+    let received = json!([updates, asked]).to_string();
+    assert!(received.contains("echo ***") && !received.contains("key-of-the-story"), "{received}");
+    assert_eq!(editor.close(), "");
+}
+
+#[test]
 fn a_turn_is_cancelled_while_it_streams_and_while_it_asks() {
     let delta = json!({ "choices": [{ "index": 0, "delta": { "content": "begin" } }] });
     let stalls = Response::events([format!("data: {delta}\n\n")]).ending(Ending::Stall);

@@ -7,6 +7,7 @@ use crate::mail::mail_story;
 use crate::mail_server::PASSWORD;
 use crate::screen::Key;
 use crate::server::{Request, Responder, Response, Server, calls, fails, says, sends};
+use crate::session_commands::session_text;
 use crate::story::{Story, write};
 use crate::telegram_server::TOKEN;
 use crate::web::{PageServer, page_response};
@@ -198,6 +199,36 @@ fn model_and_server_output_contains_no_keys() {
     let wants =
         vec![calls("read_file", json!({ "path": format!("{}/x", canary("config")) })), says("ok")];
     run_and_check("called", wants, &["--output-format", "stream-json", "--record", "tape"]);
+}
+
+/// A session of an earlier time has keys: no document of it has one.
+#[test]
+fn an_export_contains_no_keys() {
+    let known = CANARIES.iter().filter(|(name, _)| *name != "apiKeyFile");
+    let keys: Vec<&str> = known.map(|(_, key)| *key).collect();
+    let texts: Vec<String> = keys.iter().map(|key| format!("my key is {key}.")).collect();
+    let messages: Vec<(&str, &str)> = texts.iter().map(|text| ("user", text.as_str())).collect();
+    let story =
+        story_with_canaries().workspace_file("sessions/old.jsonl", session_text("old", &messages));
+    for format in ["markdown", "html", "json"] {
+        let arguments = ["session", "export", "old", "--format", format];
+        let printed = story.run(arguments).text();
+        story.run([&arguments[..], &["-o", "out"]].concat()).stdout("");
+        let written = std::fs::read_to_string(story.dir().join("out")).unwrap();
+        for (place, text) in [("stdout", printed), ("file", written)] {
+            for key in &keys {
+                let json = Value::from(*key).to_string();
+                for form in [key, json.trim_matches('"'), &*escape_html(key)] {
+                    assert!(!text.contains(form), "{format}, {place}: {form} in {text}");
+                }
+            }
+            assert_eq!(text.matches("***").count(), keys.len(), "{format}, {place}: {text}");
+        }
+    }
+}
+
+fn escape_html(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Secrets: a type that cannot be printed by accident, and the redactor for everything that is output, logged or
 //! stored.
 //!
-//! [`redact_known`] redacts the keys known to this program, in every form that they are likely to take; all output passes
-//! through it. [`redact_all`] also redacts text that looks like any key. It applies to tool results, errors, logs and
+//! [`redact_known`] redacts the keys known to this program, in every form that they are likely to take; the text of all
+//! output passes through it. [`redact_all`] also redacts text that looks like any key. It applies to tool results, errors, logs and
 //! recordings, but not to text of a user or a model. [`mask_for_request`] redacts the longer known keys in texts that are sent to a model
 //! and stored in a session. The encodings of the keys are computed when there is a text to redact.
 
@@ -16,8 +16,8 @@ mod stream;
 pub use key::{LazySecret, REDACTED, Secret};
 pub use redact::{
     contains_key, has_masked_request, is_redacted_copy, mask_for_request, redact_all,
-    redact_all_json, redact_all_spellings, redact_known, redact_known_json, register,
-    register_file, register_files_of,
+    redact_all_json, redact_all_spellings, redact_known, redact_known_json, redact_known_json_text,
+    register, register_file, register_files_of,
 };
 pub use stream::StreamRedactor;
 

@@ -3,12 +3,13 @@
 //! If standard output is not a terminal, it receives text byte for byte. On a terminal, and always on standard error,
 //! control characters are escaped first: a terminal obeys escape sequences, and text can disguise its order. Every
 //! output function does this, so callers cannot forget it. Colours are added afterwards, by [`StdoutWriter`] and
-//! [`Terminal::eprint_failure`]. Known API keys are redacted in all text.
+//! [`Terminal::eprint_failure`]. Known API keys are redacted in all text, apart from raw bytes in a pipe and from a request
+//! that is shown as it would be sent.
 
 use crate::secret;
 use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine};
-use sanitize::{json_line, redact_and_sanitize};
+use sanitize::{json_line, json_text, redact_and_sanitize};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
@@ -61,6 +62,15 @@ impl Terminal {
         }
     }
 
+    /// Like [`Self::print_request`], for the JSON of a request, which stays valid JSON on a terminal too.
+    pub fn print_request_json(self, text: &str) -> Result<()> {
+        if self.stdout_is_tty {
+            self.write_stdout(sanitize_json(text).as_bytes())
+        } else {
+            self.write_stdout(text.as_bytes())
+        }
+    }
+
     /// Like [`Self::print`], for bytes that may not be text: a pipe receives them unchanged.
     pub fn print_bytes(self, bytes: &[u8]) -> Result<()> {
         if self.stdout_is_tty {
@@ -85,13 +95,9 @@ impl Terminal {
         self.write_stdout(lines.as_bytes())
     }
 
-    /// Like [`Self::print_json`], for JSON that is already text.
+    /// Like [`Self::print_json`], for lines of JSON that are already text.
     pub fn print_json_text(self, text: &str) -> Result<()> {
-        if self.stdout_is_tty {
-            self.write_stdout(sanitize_json(text).as_bytes())
-        } else {
-            self.write_stdout(text.as_bytes())
-        }
+        self.write_stdout(json_text(self.stdout_is_tty, text).as_bytes())
     }
 
     fn write_stdout(self, bytes: &[u8]) -> Result<()> {

@@ -59,7 +59,7 @@ fn print_warning(
     let terminal = mcp.ctx.terminal;
     if as_json {
         let line = json!({ "name": name, "ok": false, "environment": environment, "error": error });
-        return terminal.print_json_text(&format!("{line}\n"));
+        return terminal.print_json(&line);
     }
     terminal.print(&format!("warn  {name}: {error}\n"))
 }
@@ -130,7 +130,7 @@ fn more_severe(exit: Exit, other_exit: Exit) -> Exit {
 fn print_test(mcp: &McpContext<'_>, test: &ServerTest<'_>, as_json: bool) -> Result<()> {
     let terminal = mcp.ctx.terminal;
     if as_json {
-        return terminal.print_json_text(&format!("{}\n", test_json(test)));
+        return terminal.print_json(&test_json(test));
     }
     let name = &test.server.name;
     let millis = test.duration.as_millis();

@@ -10,10 +10,12 @@ use anyhow::{Context as _, Result};
 use nanobot_agent::report::Bar;
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
+use nanobot_os::secret;
 use nanobot_os::signal;
 use nanobot_os::terminal::StdoutWriter;
 use nanobot_store::session::{self, SessionEntry, SessionStore, SessionSummary};
 use serde_json::json;
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -50,10 +52,10 @@ pub(super) fn run(
             });
             comma = ",";
             if text.len() > WRITE_CHUNK_BYTES {
-                sink(&std::mem::take(&mut text))?;
+                sink(&redact(format, &std::mem::take(&mut text)))?;
             }
         }
-        sink(&(text + document_end(format)))
+        sink(&redact(format, &(text + document_end(format))))
     };
     match output.as_deref().filter(|path| path.as_os_str() != "-") {
         None => {
@@ -88,6 +90,14 @@ fn format_of(output: Option<&Path>) -> DocumentFormat {
         "html" | "htm" => DocumentFormat::Html,
         "json" => DocumentFormat::Json,
         _ => DocumentFormat::Markdown,
+    }
+}
+
+/// Redacts the known keys in a part of the document, which may be given to others.
+fn redact(format: DocumentFormat, text: &str) -> Cow<'_, str> {
+    match format {
+        DocumentFormat::Json => secret::redact_known_json_text(text),
+        DocumentFormat::Markdown | DocumentFormat::Html => secret::redact_known(text),
     }
 }
 

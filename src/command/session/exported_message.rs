@@ -3,6 +3,7 @@
 use super::transcript::day_and_time;
 use nanobot_base::markdown::document;
 use nanobot_base::message::{Message, ToolCall, ToolResult, plain_text};
+use nanobot_os::secret::redact_known;
 use nanobot_store::session::LoggedMessage;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ impl ExportedMessage {
                 fence_text("", &plain_text(&result.parts)),
             ),
         };
+        // A key must be found before HTML escapes some of its characters.
+        let body = redact_known(&body).into_owned();
         Self { number: index + 1, author, heading, time: day_and_time(time), body }
     }
 }

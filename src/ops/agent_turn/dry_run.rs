@@ -91,7 +91,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
     };
     match (preview.inner.first_request.into_inner().ignore_poison(), ending.error) {
         (Some(text), _) if form == DryRunForm::Curl => ctx.terminal.print_request(&text),
-        (Some(text), _) => ctx.terminal.print_json_text(&format!("{text}\n")),
+        (Some(text), _) => ctx.terminal.print_request_json(&format!("{text}\n")),
         (None, Some(error)) => Err(error),
         (None, None) => Ok(()),
     }

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
@@ -187,6 +188,59 @@ pub fn redact_known_json(value: &Value) -> Cow<'_, Value> {
     redact_json(value, &|text| redact_known(text))
 }
 
+/// Applies [`redact_known`] to every string in JSON text, names of members included. The text may be a part of a document
+/// that begins and ends outside of its strings. Numbers stay, so that the text remains valid.
+pub fn redact_known_json_text(text: &str) -> Cow<'_, str> {
+    let mut out = String::new();
+    let mut copied = 0;
+    for range in string_literals(text) {
+        if let Some(literal) = redact_literal(&text[range.clone()]) {
+            out.push_str(&text[copied..range.start]);
+            out.push_str(&literal);
+            copied = range.end;
+        }
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(&text[copied..]);
+    Cow::Owned(out)
+}
+
+/// The ranges of the strings in JSON text, with their quotation marks.
+fn string_literals(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let bytes = text.as_bytes();
+    let mut position = 0;
+    std::iter::from_fn(move || {
+        let start = position + memchr::memchr(b'"', &bytes[position..])?;
+        position = start + 1;
+        while let Some(offset) = memchr::memchr2(b'"', b'\\', &bytes[position..]) {
+            position += offset;
+            if bytes[position] == b'"' {
+                position += 1;
+                return Some(start..position);
+            }
+            position = (position + 2).min(bytes.len());
+        }
+        position = bytes.len();
+        Some(start..position)
+    })
+}
+
+/// Redacts a string of JSON text; `None` if it stays.
+fn redact_literal(literal: &str) -> Option<String> {
+    // No encoding of a key is shorter than a key.
+    if literal.len() < MIN_KEY_BYTES {
+        return None;
+    }
+    let owned = |text: Cow<'_, str>| matches!(text, Cow::Owned(_)).then(|| text.into_owned());
+    match serde_json::from_str::<String>(literal) {
+        Ok(value) => owned(redact_known(&value)).map(|value| Value::String(value).to_string()),
+        // The text is not JSON, or has half of a surrogate pair.
+        Err(_) => owned(redact_known(literal)),
+    }
+}
+
 /// Applies [`redact_all`] to every string within `value`.
 pub fn redact_all_json(value: &Value) -> Cow<'_, Value> {
     redact_json(value, &|text| redact_all(text))
@@ -246,7 +300,33 @@ fn map_strings(value: &Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> Option<V
 
 #[cfg(test)]
 mod tests {
-    use super::is_masked_in_requests;
+    use super::{is_masked_in_requests, redact_known_json_text, register};
+    use crate::secret::Secret;
+    use std::borrow::Cow;
+
+    #[test]
+    fn keys_in_the_text_of_json_are_redacted() {
+        register(&Secret::new("n/key of \"JSON\" text"));
+        register(&Secret::new("9182736455463728"));
+        let check = |text: &str, expect: &str| {
+            assert_eq!(redact_known_json_text(text), expect, "{text}");
+        };
+        check(
+            r#"{"a":"x n/key of \"JSON\" text","b":["9182736455463728"]}"#,
+            r#"{"a":"x ***","b":["***"]}"#,
+        );
+        check(r#"{"9182736455463728":1}"#, r#"{"***":1}"#);
+        // A number is no string, and an escape sequence stays whole.
+        check("{\"a\":9182736455463728}\n", "{\"a\":9182736455463728}\n");
+        check(
+            r#"["x\n/key of \"JSON\" text","\nn/key of\n \"JSON\" text"]"#,
+            r#"["x\n/key of \"JSON\" text","\n***"]"#,
+        );
+        // A part of a document, and text that is not JSON.
+        check(r#","messages":["9182736455463728""#, r#","messages":["***""#);
+        check(r#"["\ud800 9182736455463728"] "9182736455463728"#, r#"["\ud800 ***"] "***"#);
+        assert!(matches!(redact_known_json_text(r#"{"a":"\\"}"#), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn which_keys_are_masked_in_requests() {

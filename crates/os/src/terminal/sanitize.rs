@@ -209,10 +209,15 @@ pub(super) fn redact_and_sanitize(text: &str) -> String {
     sanitize(&secret::redact_all(text))
 }
 
-/// Formats `value` as a line for standard output, redacted; escaped if that is a terminal.
+/// Redacts JSON text for standard output, and escapes it if that is a terminal.
+pub(super) fn json_text(is_terminal: bool, text: &str) -> Cow<'_, str> {
+    let text = secret::redact_known_json_text(text);
+    if is_terminal { sanitize_json(&text).into() } else { text }
+}
+
+/// Formats `value` as a line for standard output, as [`json_text`] does.
 pub(super) fn json_line(is_terminal: bool, value: &Value) -> String {
-    let line = secret::redact_known_json(value).to_string() + "\n";
-    if is_terminal { sanitize_json(&line) } else { line }
+    json_text(is_terminal, &format!("{value}\n")).into_owned()
 }
 
 #[cfg(test)]

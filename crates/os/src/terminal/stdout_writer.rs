@@ -4,7 +4,7 @@
 //! a terminal. Colours are added here, after escaping, and nowhere else.
 
 use super::device::Terminal;
-use super::sanitize::{Sanitizer, json_line, sanitize, sanitize_json};
+use super::sanitize::{Sanitizer, json_line, json_text, sanitize};
 use super::status_area::{LINK_END, LINK_START};
 use super::write_buffer;
 use crate::secret;
@@ -12,7 +12,7 @@ use anyhow::Result;
 use console::Style;
 use serde_json::Value;
 
-/// Size of the buffer at which it is written, in bytes.
+/// The usual value of [`StdoutWriter::flush_bytes`].
 const FLUSH_BYTES: usize = 64 << 10;
 /// Longest address that terminals accept as a link, in bytes.
 const MAX_LINK_BYTES: usize = 2083;
@@ -23,9 +23,9 @@ pub struct StdoutWriter {
     terminal: Terminal,
     buffer: String,
     sanitizer: Sanitizer,
-    /// True if text is escaped in a pipe too.
+    /// True if text is escaped: standard output is a terminal, or a pipe to a pager. JSON is escaped for a terminal only.
     sanitizes: bool,
-    /// Size of the buffer at which it is written.
+    /// Size of the buffer at which it is written, in bytes.
     flush_bytes: usize,
 }
 
@@ -41,7 +41,8 @@ impl StdoutWriter {
         }
     }
 
-    /// Creates a writer that also escapes text for a pipe: a pager may pass it on to a terminal.
+    /// Creates a writer that also escapes text for a pipe: a pager may pass it on to a terminal. JSON in a pipe is not
+    /// escaped: its reader is a program.
     pub fn for_pager(terminal: Terminal) -> Self {
         Self { sanitizes: true, ..Self::new(terminal) }
     }
@@ -54,7 +55,7 @@ impl StdoutWriter {
     /// Returns the buffered text instead of writing it.
     pub fn into_text(mut self) -> String {
         self.end_text();
-        std::mem::take(&mut self.buffer)
+        self.buffer
     }
 
     /// Adds text. Consecutive calls form one text, even if a character sequence is split between them.
@@ -71,7 +72,7 @@ impl StdoutWriter {
         self.flush_if_full()
     }
 
-    /// Adds text in a style, if colours are allowed; unchanged if standard output is a pipe.
+    /// Adds text in a style, if colours are allowed. It is redacted and escaped as [`Self::write`] does it.
     ///
     /// # Errors
     /// The errors of [`Terminal::print`].
@@ -115,16 +116,13 @@ impl StdoutWriter {
         self.flush_if_full()
     }
 
-    /// Adds JSON that is already text, or a part of it.
+    /// Adds JSON that is already text, or a part of it that begins and ends outside of its strings.
     ///
     /// # Errors
     /// The errors of [`Terminal::print`].
     pub fn write_json_text(&mut self, text: &str) -> Result<()> {
-        if self.terminal.stdout_is_tty {
-            self.buffer.push_str(&sanitize_json(text));
-        } else {
-            self.buffer.push_str(text);
-        }
+        self.end_text();
+        self.buffer.push_str(&json_text(self.terminal.stdout_is_tty, text));
         self.flush_if_full()
     }
 
