@@ -1,5 +1,6 @@
 //! The web tools: conversion of pages, addresses that are never connected to, and protection against exfiltration.
 
+use crate::requirements::require;
 use crate::server::{calls, calls_all, says};
 use crate::story::write_program;
 use crate::story::{RunResult, Story};
@@ -419,6 +420,9 @@ fn non_html_content_is_handled() {
     let image = gif;
     let pages = PageServer::start(move |path| match path {
         "/json" => page_response("application/json", r#"{"b":[1,{"a":"x"}]}"#),
+        "/exact" => {
+            page_response("application/json", r#"{"id":123456789012345678901234,"id":1.10}"#)
+        }
         "/broken" => page_response("application/json", "{"),
         "/text" => page_response("text/plain", "a\n  b"),
         "/empty" => page_response("text/plain", ""),
@@ -440,6 +444,7 @@ fn non_html_content_is_handled() {
         fetch(&story, &url).stdout(&marks);
     };
     check("/json", "{\n  \"b\": [\n    1,\n    {\n      \"a\": \"x\"\n    }\n  ]\n}\n");
+    check("/exact", "{\n  \"id\": 123456789012345678901234,\n  \"id\": 1.10\n}\n");
     check("/broken", "{\n");
     check("/text", "a\n  b\n");
     check("/empty", "");
@@ -455,6 +460,22 @@ fn non_html_content_is_handled() {
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     let sent = story.requests().last().unwrap().raw.clone();
     assert!(sent.contains("data:image/gif;base64,R0lGODlhAQABAAAAAA=="), "{sent}");
+}
+
+#[test]
+fn a_large_office_document_is_read_whole() {
+    if !require("python3") {
+        return;
+    }
+    let story = story();
+    let script = "import zipfile\n\
+        with zipfile.ZipFile('large.docx', 'w') as archive:\n\
+        \x20   archive.writestr('word/media/image1.png', bytes(3 << 20))\n\
+        \x20   archive.writestr('word/document.xml', '<w:document><w:p><w:t>Dear all,</w:t></w:p></w:document>')\n";
+    assert!(story.program("python3").args(["-c", script]).status().unwrap().success());
+    let document = std::fs::read(story.dir().join("large.docx")).unwrap();
+    let pages = PageServer::start(move |_| page_response("application/zip", &document));
+    fetch(&story, &pages.url("/large.docx")).stdout_has("Dear all,");
 }
 
 #[test]

@@ -57,6 +57,7 @@ pub mod sandbox_spec;
 pub mod sessions;
 pub mod spawn;
 pub mod todo;
+mod untrusted_text;
 mod walk;
 pub mod web;
 pub mod web_fetch;

@@ -1,9 +1,9 @@
 //! The `web_search` tool: queries a search engine and returns a numbered list of titles, addresses and short
 //! descriptions.
 
+use super::untrusted_text::UNTRUSTED_NOTICE;
 use super::web::WebAccess;
 use super::web::engine::{SearchEngine, SearchResult};
-use super::web_fetch::UNTRUSTED_NOTICE;
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use nanobot_base::error::Stop;
 use nanobot_base::message::tagged_block;

@@ -61,6 +61,11 @@ pub fn media_part(
     })))
 }
 
+/// True if `bytes` begin as a PDF or an office document does, which cannot be read if its end is missing.
+pub(crate) fn is_document(bytes: &[u8]) -> bool {
+    pdf::is_pdf(bytes) || office::is_archive(bytes)
+}
+
 /// Extracts the text of a PDF or of an office document. `None` if `bytes` are neither. `path` is the `PATH` of the
 /// program that reads PDFs.
 ///

@@ -21,6 +21,7 @@ mod origin;
 mod page;
 pub mod pdf;
 
+pub(crate) use content::is_document;
 pub use content::{document_text, media_part, part_from_bytes};
 pub use image_scaling::{ImageLimits, ImageParser};
 pub use office::OfficeParser;

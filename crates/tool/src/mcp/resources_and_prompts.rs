@@ -6,6 +6,7 @@ use super::result::{
     MAX_DESCRIPTION_CHARS, MAX_MEDIA_TYPE_CHARS, MAX_NAME_CHARS, MAX_TITLE_CHARS, MAX_URI_CHARS,
 };
 use crate::function_tool::FunctionTool;
+use crate::untrusted_text::max_text_chars;
 use crate::{CallEffect, ToolError, ToolOutput};
 use nanobot_base::message::ToolSpec;
 use nanobot_config::policy::Refusal;
@@ -161,7 +162,7 @@ fn format_list(
     if lines.is_empty() {
         format!("server `{}` lists nothing", single_line(server, MAX_NAME_CHARS))
     } else {
-        truncate(&lines.join("\n"), context.limits.max_result_chars / 16 * 15)
+        truncate(&lines.join("\n"), max_text_chars(context.limits.max_result_chars))
     }
 }
 

@@ -2,7 +2,7 @@
 //! images that providers accept. Other content is described by its type and size.
 
 use super::super::ToolOutput;
-use super::super::web_fetch::UNTRUSTED_NOTICE;
+use super::super::untrusted_text::{UNTRUSTED_NOTICE, max_text_chars};
 use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits};
 use nanobot_base::message::tagged_block;
 use nanobot_base::message::{MessagePart, plain_text};
@@ -68,7 +68,8 @@ pub(crate) fn convert_answer(
         texts.push("(no output)".into());
     }
     let full_text = texts.join("\n");
-    let (text, omitted_chars) = truncate(full_text.trim_end(), limits.max_result_chars / 16 * 15);
+    let (text, omitted_chars) =
+        truncate(full_text.trim_end(), max_text_chars(limits.max_result_chars));
     // The ellipsis shows that an address before it may be incomplete.
     let ellipsis = if omitted_chars > 0 { "…" } else { "" };
     let mut text = match text {

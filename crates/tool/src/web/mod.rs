@@ -8,7 +8,7 @@
 //! and repetition included, because their sequence can spell out data; so a repeated address is answered from the run's cache.
 
 use super::ToolError;
-use crate::attach::pdf;
+use crate::attach;
 use nanobot_base::error::{Exit, NextStep, Stop, exit_for, next_step};
 use nanobot_base::message::addresses;
 use nanobot_base::shell_quote::quote;
@@ -36,7 +36,7 @@ pub mod page_cache;
 const MAX_REDIRECTS: usize = 5;
 /// Maximum bytes of a text, after decompression: more than is ever read of a page.
 const MAX_TEXT_BYTES: usize = 2 << 20;
-/// Maximum bytes of an image or a PDF, which are useless if cut.
+/// Maximum bytes of an image, a PDF or an office document, which are useless if cut.
 const MAX_BINARY_BYTES: usize = 16 << 20;
 /// The accepted content types, for servers that offer a page in several forms.
 const ACCEPT: &str =
@@ -250,7 +250,7 @@ fn read_body(
     };
     read(&mut bytes, MAX_TEXT_BYTES)?;
     let mut limit = MAX_TEXT_BYTES;
-    if pdf::is_pdf(&bytes) || image_type(&bytes).is_some() {
+    if attach::is_document(&bytes) || image_type(&bytes).is_some() {
         limit = MAX_BINARY_BYTES;
         read(&mut bytes, MAX_BINARY_BYTES)?;
         if bytes.len() > MAX_BINARY_BYTES {

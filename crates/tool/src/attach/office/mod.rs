@@ -32,12 +32,17 @@ impl IsolatedParser for OfficeParser {
     }
 }
 
+/// True if `bytes` begin as an archive does.
+pub(super) fn is_archive(bytes: &[u8]) -> bool {
+    bytes.starts_with(archive::START)
+}
+
 /// Reads the text of an office document. `None` if `bytes` are not an office document.
 ///
 /// # Errors
 /// Status 65 if the document is damaged, encrypted or too large, or its parser failed.
 pub(super) fn read_text(bytes: &[u8], origin: AttachmentOrigin<'_>) -> Result<Option<String>> {
-    if !bytes.starts_with(archive::START) {
+    if !is_archive(bytes) {
         return Ok(None);
     }
     let unreadable =
