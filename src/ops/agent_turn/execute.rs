@@ -29,7 +29,7 @@ use nanobot_model::ledger::CallPurpose;
 use nanobot_os::paths::is_generated_dir;
 use nanobot_sandbox::process;
 use nanobot_store::history::subagent_refs;
-use nanobot_store::memory::Memory;
+use nanobot_store::memory::{self, Memory, MessageRange};
 use nanobot_store::session::{self, SessionStore, consolidation};
 use std::path::Path;
 use std::sync::Arc;
@@ -236,8 +236,9 @@ fn record_memory(
     if untrusted.is_none() && memory.check_writable().is_err() {
         return Ok(());
     }
-    let mut advance =
-        |key: &str, from, to| consolidation::advance_pointer(sessions, key, from, to).map(drop);
+    let mut advance = |range: MessageRange<'_>| {
+        consolidation::advance_pointer(sessions, range.session, range.from, range.to).map(drop)
+    };
     let timeout = untrusted.map_or(Duration::ZERO, |_| MEMORY_LOCK_TIMEOUT);
     match memory.lock(timeout, &mut || {}, &mut advance) {
         // The run that holds the lock records the memory before it changes it.
@@ -253,7 +254,7 @@ fn memory_label(setup: &TurnSetup, stats: &TurnStats) -> Option<String> {
         return Some(content);
     }
     let scope = &setup.policy.file_scope;
-    let memory = scope.workspace.join("memory/MEMORY.md");
+    let memory = memory::file_path(&scope.workspace);
     let has_run_command = stats.tools.keys().any(|name| runs_commands(name));
     let may_have_written =
         has_run_command && scope.command_writable_roots().any(|root| memory.starts_with(root));

@@ -123,10 +123,12 @@ impl<'a> Consolidator<'a> {
     }
 
     /// Returns the callback with which the memory advances a session's consolidation pointer.
-    pub(crate) fn advance_callback(&self) -> impl FnMut(&str, usize, usize) -> Result<()> {
+    pub(crate) fn advance_callback(&self) -> impl FnMut(MessageRange<'_>) -> Result<()> {
         let sessions = self.sessions.clone();
         // If the pointer does not move, another program has changed or removed the session. That is no error.
-        move |key, from, to| consolidation::advance_pointer(&sessions, key, from, to).map(drop)
+        move |range| {
+            consolidation::advance_pointer(&sessions, range.session, range.from, range.to).map(drop)
+        }
     }
 
     /// Consolidates the next chunk of `key`. With `include_not_due`, also a chunk that is not due yet.

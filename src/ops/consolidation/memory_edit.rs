@@ -4,7 +4,7 @@ use crate::ops::context::Context;
 use anyhow::Result;
 use nanobot_base::error::{Exit, exit_for, fail_with_hint};
 use nanobot_store::memory::{
-    LockedMemory, Memory, MemoryUpdate, UpdateResult, Version, VersionCause,
+    LockedMemory, Memory, MemoryUpdate, MessageRange, UpdateResult, Version, VersionCause,
 };
 use nanobot_store::session::{self, consolidation};
 use std::time::Duration;
@@ -32,8 +32,9 @@ pub(crate) fn lock(
     sessions: &session::SessionStore,
     wait: Duration,
 ) -> Result<LockedMemory> {
-    let mut advance =
-        |key: &str, from, to| consolidation::advance_pointer(sessions, key, from, to).map(drop);
+    let mut advance = |range: MessageRange<'_>| {
+        consolidation::advance_pointer(sessions, range.session, range.from, range.to).map(drop)
+    };
     let mut busy = || ctx.notice("waiting for another run that is changing the memory");
     memory.lock(wait, &mut busy, &mut advance)
 }
@@ -126,7 +127,7 @@ pub(crate) fn replace(
     }
     let update =
         MemoryUpdate { memory: Some(text), restores: restored_id, ..MemoryUpdate::default() };
-    locked_memory.apply(base_text, cause, update, &mut |_, _, _| Ok(()))
+    locked_memory.apply(base_text, cause, update, &mut |_| Ok(()))
 }
 
 /// Checks that the text is now the memory.

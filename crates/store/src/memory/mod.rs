@@ -13,6 +13,7 @@ use nanobot_os::durable_file;
 use nanobot_os::file_lock::FileLock;
 use request::CHARS_PER_TOKEN;
 use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use version::VersionStore;
@@ -28,6 +29,11 @@ pub use version::{Version, VersionCause};
 
 /// A memory of fewer characters is a list of a few facts, most of which may become outdated at once.
 const MIN_HALVED_CHARS: usize = 400;
+/// The divisors of the characters of a memory, for those that must remain: of most memories, of one of a few facts, and of one
+/// that a request has reduced to its budget.
+const REMAINDER_DIVISOR: usize = 2;
+const FEW_FACTS_DIVISOR: usize = 8;
+const REDUCED_DIVISOR: usize = 5;
 /// Name of the plan file, which is written before anything is changed.
 const PLAN_FILE: &str = ".pending.json";
 const PLAN_FORMAT_VERSION: u32 = 1;
@@ -43,9 +49,9 @@ pub const PROTECTED_NAMES: &[&str] = &[VERSIONS_DIR, PLAN_FILE, ".lock", ".curso
 /// The memory of a workspace.
 #[derive(Clone, Debug)]
 pub struct Memory {
+    workspace: PathBuf,
+    /// The directory of its files.
     dir: PathBuf,
-    /// The location in older releases.
-    legacy_path: PathBuf,
     clock: Clock,
 }
 
@@ -81,9 +87,9 @@ pub struct MessageRange<'a> {
 /// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateResult {
-    /// Fully applied.
+    /// The new text, if there is one, is the memory.
     Applied,
-    /// Another program has changed the memory meanwhile; the new text is stored aside.
+    /// The new text is stored aside: there is a reason for it, or another program has changed the memory meanwhile.
     StoredAside,
 }
 
@@ -101,8 +107,9 @@ struct UpdatePlan {
     stamp: String,
     #[serde(default, rename = "trouble", skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    /// The version in force; below, the staged version.
+    /// The version in force.
     base: Option<u64>,
+    /// The staged version.
     version: Option<Version>,
 }
 
@@ -110,32 +117,20 @@ impl Memory {
     /// The memory of `workspace`. Reads and creates nothing.
     pub fn new(workspace: &Path, clock: &Clock) -> Self {
         Self {
+            workspace: workspace.to_owned(),
             dir: workspace.join("memory"),
-            legacy_path: workspace.join("MEMORY.md"),
             clock: clock.clone(),
         }
     }
 
     /// The path of the memory text.
     pub fn path(&self) -> PathBuf {
-        let path = self.dir.join("MEMORY.md");
-        let has_content =
-            |path: &Path| std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
-        if !has_content(&path) && has_content(&self.legacy_path) {
-            self.legacy_path.clone()
-        } else {
-            path
-        }
+        file_path(&self.workspace)
     }
 
     /// Reads the memory text; `None` if there is none.
     pub fn read(&self) -> Result<Option<Vec<u8>>> {
-        let text = durable_file::read(&self.dir.join("MEMORY.md"))?;
-        if text.as_ref().is_some_and(|text| !text.is_empty()) {
-            return Ok(text);
-        }
-        let legacy = durable_file::read(&self.legacy_path)?;
-        Ok(legacy.filter(|text| !text.is_empty()).or(text))
+        durable_file::read(&self.path())
     }
 
     /// The memory's files: the text, and the history in both forms.
@@ -149,8 +144,8 @@ impl Memory {
         self.version_store().list()
     }
 
-    /// The version in force. If untrusted content is in its origin, the label stays until the user edits the memory or
-    /// restores an earlier version.
+    /// The version in force. If untrusted content is in its origin, the label stays until the user edits or accepts the
+    /// memory, or restores an earlier version.
     pub fn current_version(&self) -> Result<Option<Version>> {
         Ok(version::current(&self.versions()?).cloned())
     }
@@ -202,7 +197,11 @@ impl Memory {
         let message = self.last_error()?;
         if message.is_some() {
             let path = self.error_path();
-            std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
+            match std::fs::remove_file(&path) {
+                // Another process has forgotten it.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed.with_context(|| format!("remove `{}`", path.display()))?,
+            }
         }
         Ok(message)
     }
@@ -259,7 +258,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Removes temporary files of killed runs. No other process writes such files while the lock is held.
+    /// Removes temporary files of killed runs. While the lock is held, other processes write such a file only to record an
+    /// error, which may be lost here: a failure that persists is recorded again.
     fn remove_temporary_files(&self) {
         for dir in [self.dir.clone(), self.dir.join(VERSIONS_DIR)] {
             let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -285,8 +285,16 @@ impl Memory {
     }
 }
 
-/// Moves a session's pointer past a range; receives the session's key, the start and the end.
-pub type AdvancePointer<'a> = dyn FnMut(&str, usize, usize) -> Result<()> + 'a;
+/// The path of the memory text of `workspace`. Older releases stored it at the root; that file counts if there is no other.
+/// An empty memory is none that is missing, so the content of the files does not matter.
+pub fn file_path(workspace: &Path) -> PathBuf {
+    let path = workspace.join("memory/MEMORY.md");
+    let legacy_path = workspace.join("MEMORY.md");
+    if !path.exists() && legacy_path.exists() { legacy_path } else { path }
+}
+
+/// Moves the pointer of a session past a range.
+pub type AdvancePointer<'a> = dyn FnMut(MessageRange<'_>) -> Result<()> + 'a;
 
 /// The locked memory.
 #[derive(Debug)]
@@ -313,7 +321,8 @@ impl LockedMemory {
     pub fn record_turn(&self, before: &[u8], origin: Option<&str>) -> Result<()> {
         let store = self.memory.version_store();
         let mut is_recorded = false;
-        for version in store.list()? {
+        let same_size = |version: &Version| version.bytes == before.len() as u64;
+        for version in store.list()?.into_iter().filter(same_size) {
             is_recorded |= store.read_text(version.id)?.as_deref() == Some(before);
         }
         if !is_recorded {
@@ -420,8 +429,7 @@ impl LockedMemory {
         };
         let text = serde_json::to_vec(&plan).context("encode the memory update")?;
         durable_file::replace(&self.plan_path(), &text)?;
-        self.complete_plan(advance)?;
-        Ok(if is_changed { UpdateResult::StoredAside } else { UpdateResult::Applied })
+        self.complete_plan(advance)
     }
 
     /// Returns the version before the one in force.
@@ -430,16 +438,16 @@ impl LockedMemory {
     }
 
     /// Carries out the plan, if there is one. Every step is idempotent, because a killed run may already have done it.
-    fn complete_plan(&self, advance: &mut AdvancePointer<'_>) -> Result<()> {
+    fn complete_plan(&self, advance: &mut AdvancePointer<'_>) -> Result<UpdateResult> {
         let path = self.plan_path();
         let Some(text) = durable_file::read(&path)? else {
-            return Ok(());
+            return Ok(UpdateResult::Applied);
         };
-        let plan: UpdatePlan = serde_json::from_slice(&text).map_err(|error| {
+        let plan = parse_plan(&text).map_err(|cause| {
             let path = path.display();
             fail_with_hint(
                 Exit::Io,
-                format!("the unfinished memory update in `{path}` is invalid: {error}"),
+                format!("the unfinished memory update in `{path}` is invalid: {cause}"),
                 "move the file elsewhere; it contains the update that was not applied",
             )
         })?;
@@ -456,6 +464,10 @@ impl LockedMemory {
         if let Some(version) = &plan.version {
             outcome = self.put_in_force(version, plan.base)?;
         }
+        let result = match outcome {
+            ConsolidationOutcome::Aside => UpdateResult::StoredAside,
+            _ => UpdateResult::Applied,
+        };
         if let Some((session, from, to)) = &plan.range {
             match &plan.error {
                 Some(error) => {
@@ -463,17 +475,16 @@ impl LockedMemory {
                     self.memory.record_error(&format!("{session}: {error}"))?;
                 }
                 // A model has answered, so the recorded error is obsolete.
-                None if !plan.entries.is_empty() && self.memory.error_path().exists() => {
-                    drop(std::fs::remove_file(self.memory.error_path()));
-                }
+                None if !plan.entries.is_empty() => drop(self.memory.forget_error()?),
                 None => {}
             }
             self.memory.record_run(session, outcome)?;
             // This is the last step: until then the range stays due, and the process that retries it finds the plan.
-            advance(session, *from, *to)?;
+            advance(MessageRange { session, from: *from, to: *to })?;
         }
         std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
-        durable_file::sync_dir(&self.memory.dir)
+        durable_file::sync_dir(&self.memory.dir)?;
+        Ok(result)
     }
 
     /// Puts a staged version in force, unless it is to be stored aside or the memory was changed meanwhile.
@@ -529,16 +540,28 @@ impl LockedMemory {
     }
 }
 
+fn parse_plan(text: &[u8]) -> Result<UpdatePlan, String> {
+    let plan: UpdatePlan = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    match plan.v {
+        PLAN_FORMAT_VERSION => Ok(plan),
+        other => Err(format!("its format is {other}, of another release")),
+    }
+}
+
 /// Number of meaningful characters in a memory: headings, rules, and placeholders in parentheses or italics are not counted.
 fn count_meaningful_chars(text: &str) -> usize {
-    let is_enclosed = |line: &str, open: char, close: char| {
-        line.len() > 1 && line.starts_with(open) && line.ends_with(close)
+    let is_rule =
+        |line: &str| ['-', '*', '_'].iter().any(|mark| line.chars().all(|letter| letter == *mark));
+    // All of the line is one placeholder. Bold text and items of lists are not.
+    let is_placeholder = |line: &str, open: char, close: char| {
+        let inner = line.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
+        inner.is_some_and(|inner| !inner.contains([open, close]) && !inner.starts_with(' '))
     };
     let is_form = |line: &str| {
         line.starts_with('#')
-            || line.chars().all(|letter| letter == '-')
-            || is_enclosed(line, '(', ')')
-            || is_enclosed(line, '*', '*')
+            || is_rule(line)
+            || is_placeholder(line, '(', ')')
+            || is_placeholder(line, '*', '*')
     };
     let lines = text.trim().lines().map(str::trim);
     let filled = lines.filter(|line| !is_form(line));
@@ -547,13 +570,16 @@ fn count_meaningful_chars(text: &str) -> usize {
 
 /// The reason to reject `new` as the replacement for `old`: it is blank, or so short that it is probably wrong. Half of
 /// the characters must remain, and an eighth of a short memory. If the request was to reduce the memory to at most
-/// `budget` tokens, it may be shorter, regardless of the old size.
+/// `budget` tokens, a fifth must remain, or half of the budget if that is less.
 pub fn rejection_reason(old: &str, new: &str, budget: Option<usize>) -> Option<String> {
     let (old_chars, new_chars) = (count_meaningful_chars(old), count_meaningful_chars(new));
     let min_chars = match budget {
-        Some(budget) => old_chars.div_ceil(5).min(budget.saturating_mul(CHARS_PER_TOKEN) / 2),
-        None if old_chars < MIN_HALVED_CHARS => old_chars.div_ceil(8),
-        None => old_chars.div_ceil(2),
+        Some(budget) => {
+            let budget_chars = budget.saturating_mul(CHARS_PER_TOKEN);
+            old_chars.div_ceil(REDUCED_DIVISOR).min(budget_chars / REMAINDER_DIVISOR)
+        }
+        None if old_chars < MIN_HALVED_CHARS => old_chars.div_ceil(FEW_FACTS_DIVISOR),
+        None => old_chars.div_ceil(REMAINDER_DIVISOR),
     };
     if new.trim().is_empty() && !old.trim().is_empty() {
         Some("the new text is empty".into())
@@ -566,7 +592,10 @@ pub fn rejection_reason(old: &str, new: &str, budget: Option<usize>) -> Option<S
 
 #[cfg(test)]
 mod tests {
-    use super::{Memory, MemoryUpdate, MessageRange, UpdateResult, VersionCause, rejection_reason};
+    use super::{
+        Memory, MemoryUpdate, MessageRange, PLAN_FORMAT_VERSION, UpdatePlan, UpdateResult,
+        VersionCause, count_meaningful_chars, rejection_reason,
+    };
     use nanobot_os::clock::Clock;
     use std::path::Path;
     use std::time::Duration;
@@ -576,7 +605,7 @@ mod tests {
     }
 
     fn lock(memory: &Memory) -> super::LockedMemory {
-        memory.lock(Duration::ZERO, &mut || {}, &mut |_, _, _| Ok(())).unwrap()
+        memory.lock(Duration::ZERO, &mut || {}, &mut |_| Ok(())).unwrap()
     }
 
     fn write(held: &super::LockedMemory, seen: &[u8], text: &str) -> UpdateResult {
@@ -585,16 +614,16 @@ mod tests {
             memory: Some(text.into()),
             ..MemoryUpdate::default()
         };
-        held.apply(seen, VersionCause::Consolidation, change, &mut |_, _, _| Ok(())).unwrap()
+        held.apply(seen, VersionCause::Consolidation, change, &mut |_| Ok(())).unwrap()
     }
 
     #[test]
     fn a_memory_must_not_shrink_to_nothing() {
         let long = "x".repeat(400);
-        let check = |old: &str, new: &str, tidying, stops| {
+        let check = |old: &str, new: &str, budget, is_rejected| {
             assert_eq!(
-                rejection_reason(old, new, tidying).is_some(),
-                stops,
+                rejection_reason(old, new, budget).is_some(),
+                is_rejected,
                 "{} {}",
                 old.len(),
                 new.len()
@@ -602,6 +631,7 @@ mod tests {
         };
         check("", "", None, false);
         check("a", " \n", None, true);
+        check("**Likes tea**\n* has *two* cats\n* and a *dog*", "x", None, true);
         check(&long[..399], &long[..50], None, false);
         check(&long[..399], "ok", None, true);
         check("Likes tea.", "Tea.", None, false);
@@ -613,6 +643,19 @@ mod tests {
         // Half of the budget is enough, even for a memory many times as large.
         check(&long, &long[..20], Some(10), false);
         check(&long, &long[..19], Some(10), true);
+    }
+
+    #[test]
+    fn meaningful_characters_are_counted() {
+        let check = |text: &str, expect: usize| {
+            assert_eq!(count_meaningful_chars(text), expect, "{text}");
+        };
+        check("# Facts\n\n---\n***\n(none yet)\n*to be filled in*\n", 0);
+        check("**Likes tea**", 13);
+        check("* has *two*", 11);
+        check("*Ann* and *Bob*", 15);
+        check("(Ann) and (Bob)", 15);
+        check("- tea\n-", 5);
     }
 
     #[test]
@@ -646,6 +689,64 @@ mod tests {
     }
 
     #[test]
+    fn the_result_says_where_the_text_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = memory(dir.path());
+        let held = lock(&memory);
+        assert_eq!(write(&held, b"", "a"), UpdateResult::Applied);
+        // Another program has written the same text meanwhile.
+        std::fs::write(memory.path(), "b").unwrap();
+        assert_eq!(write(&held, b"a", "b"), UpdateResult::Applied);
+        assert_eq!(memory.read().unwrap().unwrap(), b"b");
+        let change = MemoryUpdate {
+            range: Some(MessageRange { session: "a:b", from: 0, to: 1 }),
+            memory: Some(b"c".into()),
+            aside_reason: Some("too short".into()),
+            ..MemoryUpdate::default()
+        };
+        let result = held.apply(b"b", VersionCause::Consolidation, change, &mut |_| Ok(()));
+        assert_eq!(result.unwrap(), UpdateResult::StoredAside);
+        // Another program writes after the plan was made.
+        let plan = UpdatePlan {
+            v: PLAN_FORMAT_VERSION,
+            range: None,
+            entries: Vec::new(),
+            history_bytes: memory.history().size().unwrap(),
+            stamp: String::new(),
+            error: None,
+            base: memory.current_version().unwrap().map(|version| version.id),
+            version: Some(held.next_version(
+                &memory.versions().unwrap(),
+                VersionCause::Edit,
+                None,
+                b"d",
+            )),
+        };
+        memory.version_store().stage(plan.version.as_ref().unwrap().id, b"d").unwrap();
+        std::fs::write(held.plan_path(), serde_json::to_vec(&plan).unwrap()).unwrap();
+        std::fs::write(memory.path(), "theirs").unwrap();
+        assert_eq!(held.complete_plan(&mut |_| Ok(())).unwrap(), UpdateResult::StoredAside);
+        assert_eq!(memory.read().unwrap().unwrap(), b"theirs");
+        let newer = serde_json::to_vec(&UpdatePlan { v: PLAN_FORMAT_VERSION + 1, ..plan }).unwrap();
+        std::fs::write(held.plan_path(), newer).unwrap();
+        let error = held.complete_plan(&mut |_| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("its format is 2"), "{error:#}");
+    }
+
+    #[test]
+    fn an_empty_memory_is_not_that_of_an_older_release() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("MEMORY.md"), "of an older release").unwrap();
+        std::fs::create_dir(dir.path().join("memory")).unwrap();
+        std::fs::write(dir.path().join("memory/MEMORY.md"), "a").unwrap();
+        let memory = memory(dir.path());
+        let held = lock(&memory);
+        write(&held, b"a", "");
+        assert_eq!(memory.read().unwrap().unwrap(), b"");
+        assert_eq!(held.read_and_record().unwrap(), b"");
+    }
+
+    #[test]
     fn an_unfinished_plan_is_completed_once() {
         let dir = tempfile::tempdir().unwrap();
         let memory = memory(dir.path());
@@ -656,15 +757,14 @@ mod tests {
             memory: Some(b"new".into()),
             ..MemoryUpdate::default()
         };
-        let fails = held.apply(b"", VersionCause::Consolidation, change(), &mut |_, _, _| {
-            anyhow::bail!("killed")
-        });
+        let fails = held
+            .apply(b"", VersionCause::Consolidation, change(), &mut |_| anyhow::bail!("killed"));
         assert!(fails.is_err());
         drop(held);
         let mut moved = Vec::new();
         for _ in 0..2 {
-            let held = memory.lock(Duration::ZERO, &mut || {}, &mut |key, from, to| {
-                moved.push((key.to_owned(), from, to));
+            let held = memory.lock(Duration::ZERO, &mut || {}, &mut |range| {
+                moved.push((range.session.to_owned(), range.from, range.to));
                 Ok(())
             });
             drop(held.unwrap());

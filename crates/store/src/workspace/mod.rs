@@ -1,5 +1,6 @@
 //! The agent's workspace: its instruction files, its memory, and the templates from which they are created.
 
+use crate::memory;
 use anyhow::{Context, Result};
 use nanobot_os::durable_file;
 use nanobot_os::entry_mode::EntryMode;
@@ -65,16 +66,8 @@ impl Workspace {
             let text = note_text(name, &self.read_file(name)?);
             notes.bootstrap.extend(text.map(|text| (name.to_owned(), text)));
         }
-        notes.memory_file = self.read_file("memory/MEMORY.md")?;
+        notes.memory_file = durable_file::read(&memory::file_path(&self.root))?.unwrap_or_default();
         notes.memory = note_text("memory/MEMORY.md", &notes.memory_file);
-        if notes.memory.is_none() {
-            // Older releases stored the memory at the root.
-            let legacy = self.read_file("MEMORY.md")?;
-            notes.memory = note_text("MEMORY.md", &legacy);
-            if notes.memory_file.is_empty() {
-                notes.memory_file = legacy;
-            }
-        }
         Ok(notes)
     }
 
@@ -153,5 +146,9 @@ mod tests {
         workspace.create().unwrap();
         assert_eq!(workspace.read_notes().unwrap().memory.as_deref(), Some("old"));
         assert!(!temp.path().join("memory/MEMORY.md").exists());
+        // An empty memory is the memory too.
+        std::fs::write(temp.path().join("memory/MEMORY.md"), "").unwrap();
+        let notes = workspace.read_notes().unwrap();
+        assert_eq!((notes.memory, notes.memory_file), (None, Vec::new()));
     }
 }
