@@ -45,6 +45,17 @@ fn the_first_sync_answers_nothing_and_later_messages_come_once() {
 }
 
 #[test]
+fn a_room_to_which_a_third_user_is_invited_is_no_direct_chat() {
+    let server = MatrixServer::start();
+    server.add_room("!r:h", 2);
+    server.invite_others("!r:h", 1);
+    let channel = connect(&server);
+    let mut reader = Reader::after_first_look(&*channel);
+    server.write("!r:h", "@ann:h", "hello");
+    assert!(!reader.poll()[0].chat.is_direct);
+}
+
+#[test]
 fn a_part_that_is_sent_again_is_one_event() {
     let server = MatrixServer::start();
     server.add_room("!r:h", 2);

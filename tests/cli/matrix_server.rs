@@ -22,6 +22,8 @@ struct Homeserver {
     events: Vec<(String, Value)>,
     /// Joined members of each room.
     members: BTreeMap<String, usize>,
+    /// Users that each room is waiting for.
+    invited: BTreeMap<String, usize>,
     /// Open invitations: room and inviter.
     invitations: BTreeMap<String, String>,
     /// Event ids by room and transaction id.
@@ -53,6 +55,11 @@ impl MatrixServer {
     pub(crate) fn add_room(&self, room: &str, members: usize) {
         let mut server = self.shared.0.lock().unwrap();
         server.members.insert(room.to_owned(), members);
+    }
+
+    /// Adds other users to those that are invited to a room.
+    pub(crate) fn invite_others(&self, room: &str, count: usize) {
+        *self.shared.0.lock().unwrap().invited.entry(room.to_owned()).or_default() += count;
     }
 
     pub(crate) fn invite(&self, room: &str, inviter: &str) {
@@ -248,6 +255,11 @@ fn respond((server, arrived): &(Mutex<Homeserver>, Condvar), request: &Request) 
             let joined: serde_json::Map<String, Value> =
                 members.map(|number| (number.to_string(), json!({}))).collect();
             json!({ "joined": joined })
+        }
+        [_, _, "rooms", room, "members"] => {
+            assert_eq!(query("membership"), Some("invite"));
+            let count = server.invited.get(*room).copied().unwrap_or_default();
+            json!({ "chunk": vec![json!({ "type": "m.room.member" }); count] })
         }
         [_, _, "rooms", room, "send", "m.room.message", transaction] => {
             return server.send(room, transaction, &request.body);

@@ -65,7 +65,29 @@ fn services() -> Vec<Service> {
             "m.relates_to": { "m.in_reply_to": { "event_id": "$0" } } })),
             true,
         ),
+        // A name that the markup shows otherwise, and one without a link.
+        (
+            event(json!({ "msgtype": "m.text", "body": format!("{TYPED} see  evil.example"),
+                    "formatted_body": pill("see  evil.example"), "m.mentions": eve })),
+            false,
+        ),
+        (
+            event(json!({ "msgtype": "m.text", "body": named,
+                    "formatted_body": "<a href=\"https://matrix.to/#/@bot:h\">evil.example</a>",
+                    "m.mentions": eve })),
+            false,
+        ),
+        // A reply mentions the user that it replies to.
+        (
+            event(
+                json!({ "msgtype": "m.text", "body": TYPED, "m.mentions": { "user_ids": ["@eve:evil.example"] },
+                "m.relates_to": { "m.in_reply_to": { "event_id": "$0" } } }),
+            ),
+            true,
+        ),
         (event(json!({ "msgtype": "m.file", "body": EVIL, "url": "mxc://h/1" })), false),
+        (event(json!({ "msgtype": "m.file", "body": EVIL, "file": {} })), false),
+        (event(json!({ "msgtype": "org.example.card", "body": EVIL })), false),
         (
             event(
                 json!({ "msgtype": "m.file", "body": TYPED, "filename": EVIL, "url": "mxc://h/1" }),

@@ -377,18 +377,24 @@ impl Matrix {
         Ok(messages.collect())
     }
 
-    /// True if only one other user is in the room. The number of members is requested once.
+    /// True if only one other user is in the room or invited. The number of members is requested once.
     fn is_direct(&self, update: &mut RoomUpdate) -> Result<bool> {
         if let Some(members) = update.members {
             return Ok(members <= MAX_DIRECT_MEMBERS);
         }
-        let room_id = percent_encode(&update.room_id);
-        let path = format!("/_matrix/client/v3/rooms/{room_id}/joined_members");
-        let members = self.client.get(&path)?;
+        let room_path = format!("/_matrix/client/v3/rooms/{}", percent_encode(&update.room_id));
+        let members = self.client.get(&format!("{room_path}/joined_members"))?;
         let Some(joined) = members["joined"].as_object() else {
             return Err(self.client.unexpected_response().into());
         };
-        let count = joined.len() as u64;
+        let mut count = joined.len() as u64;
+        if count <= MAX_DIRECT_MEMBERS {
+            let members = self.client.get(&format!("{room_path}/members?membership=invite"))?;
+            let Some(invited) = members["chunk"].as_array() else {
+                return Err(self.client.unexpected_response().into());
+            };
+            count += invited.len() as u64;
+        }
         update.members = Some(count);
         Ok(count <= MAX_DIRECT_MEMBERS)
     }

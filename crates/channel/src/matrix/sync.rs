@@ -1,9 +1,10 @@
 //! Rooms, invitations and messages in the responses of a Matrix server. No I/O.
 
-use crate::mention::with_names;
+use crate::mention::{with_names, without_mention};
 use crate::{AttachmentKind, Chat, InboundMessage, QuotedText, RemoteFile, Sender};
 use mail_parser::decoders::html::html_to_text;
 use nanobot_base::message::user_text::UserText;
+use nanobot_net::web_url::percent_encode;
 use serde_json::{Value, json};
 
 /// The new events of a room.
@@ -15,7 +16,7 @@ pub(super) struct RoomUpdate {
     pub(super) events: Vec<Value>,
     /// The position before the events, if the server has left out events there.
     pub(super) gap_end: Option<String>,
-    /// The number of members, if it has changed.
+    /// The number of joined and invited users, if the server says it.
     pub(super) members: Option<u64>,
 }
 
@@ -43,11 +44,13 @@ pub(super) fn joined_rooms(sync: &Value) -> Vec<RoomUpdate> {
             room_id: room_id.clone(),
             events: timeline["events"].as_array().cloned().unwrap_or_default(),
             gap_end: gap_end.map(str::to_owned),
+            // A count that has not changed may be missing, so one of them alone says nothing.
             members: members("m.joined_member_count")
-                .map(|joined| joined + members("m.invited_member_count").unwrap_or(0)),
+                .zip(members("m.invited_member_count"))
+                .map(|(joined, invited)| joined + invited),
         }
     });
-    updates.filter(|update| !update.events.is_empty()).collect()
+    updates.filter(|update| !update.events.is_empty() || update.gap_end.is_some()).collect()
 }
 
 /// Returns the rooms of `rooms.invite`, as messages without text by those who invited us.
@@ -80,7 +83,9 @@ pub(super) enum RoomEntry {
 }
 
 impl RoomEntry {
-    /// Finds the last entry.
+    /// Finds our last invitation; our last entry, if no invitation is among the events. An entry follows its invitation, and the
+    /// messages between them are for us. If we have left since, and come back without an invitation, the messages that the
+    /// server shows us from that time are read too.
     pub(super) fn find(events: &[Value], user: &str) -> Option<Self> {
         let is_invitation = |event: &Value| membership(event, user) == Some("invite");
         let is_entry =
@@ -123,6 +128,7 @@ pub(super) fn is_from_others(event: &Value, user: &str) -> bool {
 /// The question of a poll and its answers; `None` for other content.
 fn poll_text(content: &Value) -> Option<String> {
     let text = |value: &Value| {
+        // The forms are in the order of preference: the last is the plainest.
         let new = value["m.text"].as_array().and_then(|forms| forms.last()?["body"].as_str());
         let text = new.or(value["org.matrix.msc1767.text"].as_str()).or(value["body"].as_str());
         text.unwrap_or_default().to_owned()
@@ -154,20 +160,23 @@ impl RoomReader<'_> {
         let body = content["body"].as_str().unwrap_or_default();
         let replied = relation["m.in_reply_to"]["event_id"].as_str();
         let (quote, typed) = if replied.is_some() { split_reply(body) } else { ("", body) };
-        let file = to_file(kind, content);
+        let attachment_kind = attachment_kind(kind, content);
+        let file = attachment_kind.and_then(|kind| to_file(kind, content));
+        // For other clients, a message of a thread seems to reply to the last one.
+        let replied = if relation["is_falling_back"] == true { None } else { replied };
         // The body of a file is its name, unless there is a caption.
         let is_caption = content["filename"].as_str().is_some_and(|name| name != body);
         let text = match poll {
             Some(poll) => UserText::label(poll),
-            // The client has written the text of a location.
-            None if kind == "m.location" => UserText::label(typed),
-            None if file.is_none() || is_caption => self.typed_text(content, typed),
-            None => UserText::default(),
+            None if attachment_kind.is_some() && !is_caption => UserText::default(),
+            None if attachment_kind.is_some() || matches!(kind, "m.text" | "m.emote") => {
+                self.typed_text(content, typed, replied.is_some())
+            }
+            // The client has written the text, such as that of a location.
+            None => UserText::label(typed),
         };
         let is_thread = relation["rel_type"] == "m.thread";
         let thread = if is_thread { relation["event_id"].as_str() } else { None };
-        // For other clients, a message of a thread seems to reply to the last one.
-        let replied = if relation["is_falling_back"] == true { None } else { replied };
         // The quoted text is as the sender's client gives it; current clients give none.
         let quotes = replied.map(|id| QuotedText::replied(quote, quote.len(), Some(id), false));
         // The file is from an encrypted room, or there is no file.
@@ -190,24 +199,31 @@ impl RoomReader<'_> {
         })
     }
 
-    /// The text that the sender typed. The client has inserted the names of the users that it mentions.
-    fn typed_text(self, content: &Value, text: &str) -> UserText {
-        let mentioned = content["m.mentions"]["user_ids"].as_array().into_iter().flatten();
-        let others = mentioned.filter(|user| **user != self.user).count();
+    /// The text that the sender typed. The client has inserted the names of the users that it mentions, each with a link in
+    /// the markup. A text in which one of the names is not found is a label: nothing tells it from what was typed.
+    fn typed_text(self, content: &Value, text: &str, is_reply: bool) -> UserText {
         let markup = content["formatted_body"].as_str().unwrap_or_default();
-        let names = user_names(markup);
-        if others > names.len() {
-            // The names cannot be distinguished from the typed text.
+        let links = user_links(markup);
+        let is_linked = |user: &&str| links.iter().any(|link| link.leads_to(user));
+        let mentioned = content["m.mentions"]["user_ids"].as_array().into_iter().flatten();
+        let mentioned = mentioned.filter_map(Value::as_str);
+        let unlinked: Vec<&str> = mentioned.filter(|user| !is_linked(user)).collect();
+        let others = unlinked.iter().filter(|user| **user != self.user).count();
+        // A reply mentions the user that it replies to, without a name in the text.
+        let has_all_links = others == 0 || (is_reply && unlinked.len() == 1);
+        let is_found = |link: &UserLink| link.leads_to(self.user) || text.contains(&link.name);
+        if !has_all_links || !links.iter().all(is_found) {
             return UserText::label(text);
         }
-        with_names(text, &names.into_iter().map(|name| (name.clone(), name)).collect::<Vec<_>>())
+        let names = links.into_iter().map(|link| (link.name.clone(), link.name));
+        with_names(text, &names.collect::<Vec<_>>())
     }
 
     fn mentions_us(self, content: &Value, typed: &str) -> bool {
         let mentions = &content["m.mentions"];
         if !mentions.is_object() {
             // Clients before version 1.7 of the specification.
-            return typed.contains(self.user);
+            return without_mention(typed, self.user).is_some();
         }
         let users = mentions["user_ids"].as_array();
         users.is_some_and(|users| users.iter().any(|user| user == self.user))
@@ -215,17 +231,42 @@ impl RoomReader<'_> {
     }
 }
 
-/// The names of users in the markup of a text: those of links to users.
-fn user_names(markup: &str) -> Vec<String> {
+/// A link to a user in the markup of a text.
+struct UserLink {
+    /// The id of the user, which may be percent-encoded.
+    user_id: String,
+    /// The name that the client shows, without markup.
+    name: String,
+}
+
+impl UserLink {
+    fn leads_to(&self, user_id: &str) -> bool {
+        self.user_id == user_id || self.user_id.eq_ignore_ascii_case(&percent_encode(user_id))
+    }
+}
+
+/// The links to users in the markup of a text, without those of the message to which it replies.
+fn user_links(markup: &str) -> Vec<UserLink> {
+    let markup = markup.rsplit_once("</mx-reply>").map_or(markup, |(_, typed)| typed);
     let links = markup.split("<a ").skip(1);
-    let names = links.filter_map(|link| {
+    let links = links.filter_map(|link| {
         let (attributes, rest) = link.split_once('>')?;
-        let user_links = ["matrix.to/#/@", "matrix.to/#/%40", "matrix:u/"];
         let name = rest.split_once("</a>").map_or(rest, |(name, _)| name);
-        let is_user = user_links.iter().any(|link| attributes.contains(link));
-        is_user.then(|| html_to_text(name).trim().to_owned())
+        let user_id = linked_user(attributes)?;
+        Some(UserLink { user_id, name: html_to_text(name).trim().to_owned() })
     });
-    names.filter(|name| !name.is_empty()).collect()
+    links.collect()
+}
+
+/// The id of the user that a link with these attributes leads to (Matrix specification, appendix on URIs).
+fn linked_user(attributes: &str) -> Option<String> {
+    let (sigil, id) = match attributes.split_once("matrix.to/#/") {
+        Some((_, id)) => ("", id),
+        None => ("@", attributes.split_once("matrix:u/")?.1),
+    };
+    let end = id.find(['"', '\'', '?', ' ']).unwrap_or(id.len());
+    let id = format!("{sigil}{}", &id[..end]);
+    ["@", "%40"].iter().any(|start| id.starts_with(start)).then_some(id)
 }
 
 /// Splits the body of a reply into the text that the client quoted, and the text that the sender typed.
@@ -237,15 +278,19 @@ fn split_reply(body: &str) -> (&str, &str) {
     (quote.trim_end(), typed.trim_start_matches('\n'))
 }
 
-fn to_file(kind: &str, content: &Value) -> Option<RemoteFile> {
-    let kind = match kind {
+/// The kind of file in an event of this type; `None` if there is none. It may be missing: encrypted rooms have others.
+fn attachment_kind(kind: &str, content: &Value) -> Option<AttachmentKind> {
+    Some(match kind {
         "m.image" | "m.sticker" => AttachmentKind::Image,
         "m.audio" if content["org.matrix.msc3245.voice"].is_object() => AttachmentKind::Voice,
         "m.audio" => AttachmentKind::Audio,
         "m.video" => AttachmentKind::Video,
         "m.file" => AttachmentKind::File,
         _ => return None,
-    };
+    })
+}
+
+fn to_file(kind: AttachmentKind, content: &Value) -> Option<RemoteFile> {
     let name = content["filename"].as_str().or(content["body"].as_str());
     Some(RemoteFile {
         id: content["url"].as_str()?.to_owned(),
@@ -268,7 +313,7 @@ pub(super) fn message_type(kind: AttachmentKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{RoomEntry, RoomReader, invitations, split_reply};
+    use super::{RoomEntry, RoomReader, invitations, joined_rooms, split_reply, user_links};
     use serde_json::{Value, json};
 
     /// Checks the message of an event with this content in a room: its text, its quotes, its thread, and if it
@@ -309,6 +354,7 @@ mod tests {
         };
         check(text("hello"), Some(("hello", &[], None, false)));
         check(text("@bot:h hello"), Some(("@bot:h hello", &[], None, true)));
+        check(text("@bot:home hello"), Some(("@bot:home hello", &[], None, false)));
         check(json!({ "msgtype": "m.notice", "body": "x" }), None);
         check(json!({}), None);
         check(with(text("* b"), "m.relates_to", json!({ "rel_type": "m.replace" })), None);
@@ -369,8 +415,55 @@ mod tests {
         );
         let place = json!({ "msgtype": "m.location", "body": "At the mill", "geo_uri": "geo:1,2" });
         check("m.room.message", place, "At the mill", &[], false);
-        let encrypted = json!({ "msgtype": "m.image", "body": "", "file": {} });
-        check("m.room.message", encrypted, "", &[], true);
+        // A name of a file is no text, also if the file is encrypted.
+        for kind in ["m.image", "m.file", "m.audio", "m.video"] {
+            let encrypted = json!({ "msgtype": kind, "body": "evil.com.png", "file": {} });
+            check("m.room.message", encrypted, "", &[], true);
+        }
+        check("m.sticker", json!({ "body": "evil.com", "file": {} }), "", &[], true);
+        let caption =
+            json!({ "msgtype": "m.image", "body": "look", "filename": "a.png", "file": {} });
+        check("m.room.message", caption, "look", &[], false);
+    }
+
+    #[test]
+    fn members_are_counted_if_both_counts_are_there() {
+        let check = |summary: Value, expect: Option<u64>| {
+            let update = json!({ "timeline": { "events": [{}] }, "summary": summary });
+            let rooms = joined_rooms(&json!({ "rooms": { "join": { "!r:h": update } } }));
+            assert_eq!(rooms[0].members, expect, "{summary}");
+        };
+        check(json!({ "m.joined_member_count": 2, "m.invited_member_count": 0 }), Some(2));
+        check(json!({ "m.joined_member_count": 2, "m.invited_member_count": 1 }), Some(3));
+        check(json!({ "m.joined_member_count": 2 }), None);
+        check(json!({ "m.invited_member_count": 1 }), None);
+        check(json!({}), None);
+    }
+
+    #[test]
+    fn events_that_the_server_left_out_are_read_even_if_no_other_follows() {
+        let timeline = json!({ "limited": true, "prev_batch": "p", "events": [] });
+        let sync = json!({ "rooms": { "join": { "!r:h": { "timeline": timeline } } } });
+        assert_eq!(joined_rooms(&sync)[0].gap_end.as_deref(), Some("p"));
+    }
+
+    #[test]
+    fn links_to_users_are_found() {
+        let check = |markup: &str, expect: &[(&str, &str)]| {
+            let links = user_links(markup);
+            let links = links.iter().map(|link| (link.user_id.as_str(), link.name.as_str()));
+            assert_eq!(links.collect::<Vec<_>>(), expect, "{markup}");
+        };
+        check(
+            "hi <a href=\"https://matrix.to/#/@ann:h\">Ann</a> <a class='x' href='https://matrix.to/#/%40bob%3Ah?via=h'>Bob</a>",
+            &[("@ann:h", "Ann"), ("%40bob%3Ah", "Bob")],
+        );
+        check("<a href=\"matrix:u/ann:h?action=chat\">Ann</a>", &[("@ann:h", "Ann")]);
+        check(
+            "<a href=\"https://matrix.to/#/!r:h/$e\">In reply to</a> <a href=\"https://a.example/\">x</a>",
+            &[],
+        );
+        check("<mx-reply><a href=\"https://matrix.to/#/@eve:h\">@eve:h</a></mx-reply>hi", &[]);
     }
 
     #[test]
