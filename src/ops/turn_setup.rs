@@ -142,7 +142,7 @@ pub(crate) fn build(
         hosts: hosts.chain(hosts_of_skills(ctx, &skills)?).collect(),
         offline: input.offline,
         mcp_tools,
-        listed_tools: input.listed_tools(),
+        explicitly_named_tools: input.explicitly_named_tools(),
         background: Some(Arc::default()),
         host_traffic,
         programs,
@@ -498,7 +498,7 @@ fn build_toolbox(
         }
     });
     tools.extend(jobs.as_ref().map(|jobs| jobs.tool(policy, shared)));
-    let is_named = policy.is_named(SESSIONS) || shared.listed_tools.contains(SESSIONS);
+    let is_named = policy.is_named(SESSIONS) || shared.explicitly_named_tools.contains(SESSIONS);
     if input.user_prompt.is_some() || is_named {
         let sessions = StoredSessions::new(ctx.session_store(input.settings)?, input.session_key);
         tools.push(Arc::new(SessionsTool::new(Arc::new(sessions))));

@@ -17,24 +17,24 @@ use std::path::{Path, PathBuf};
 
 /// The version of the file format.
 const FORMAT_VERSION: u64 = 1;
-/// Lifetime of a cached offer, in seconds. Calls renew it; the offer of a server that is never called expires.
+/// Lifetime of cached features, in seconds. Calls renew it; the features of a server that is never called expires.
 const FEATURES_LIFETIME_SECS: i64 = 30 * 24 * 3600;
 /// Lifetime of a cached failure, in seconds.
 const FAILURE_LIFETIME_SECS: i64 = 600;
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// File name suffix for the offers of servers that may ask the user (elicitation).
+/// File name suffix for the features of servers that may ask the user (elicitation).
 const ELICITATION_SUFFIX: &str = "-asked";
 /// Maximum of characters of the server's name in a file name.
 const MAX_NAME_CHARS: usize = 40;
 
-/// The cache of offers and failures.
+/// The cache of features and failures.
 #[derive(Clone, Debug)]
 pub struct McpCache {
     dir: PathBuf,
     clock: Clock,
     env: Env,
-    /// True if servers may ask the user (elicitation). They may offer more then, so such offers are cached separately.
+    /// True if servers may ask the user (elicitation). They may offer more then, so such features are cached separately.
     with_elicitation: bool,
 }
 
@@ -73,7 +73,7 @@ impl McpCache {
         }
     }
 
-    /// Selects the offers that servers make when they may ask the user, if `with_elicitation` is true.
+    /// Selects the features that servers have when they may ask the user, if `with_elicitation` is true.
     pub(crate) fn with_elicitation(self, with_elicitation: bool) -> Self {
         Self { with_elicitation, ..self }
     }
@@ -86,7 +86,7 @@ impl McpCache {
         file.take(MAX_FILE_BYTES).read_to_end(&mut text).ok()?;
         let CacheFile { version, stored_at, features, failure } =
             serde_json::from_slice(&text).ok()?;
-        let age_secs = self.now() - stored_at;
+        let age_secs = self.now().checked_sub(stored_at)?;
         let is_valid = |lifetime_secs: i64| {
             version == FORMAT_VERSION && (0..lifetime_secs).contains(&age_secs)
         };
@@ -101,12 +101,12 @@ impl McpCache {
         }
     }
 
-    /// Caches the offer of `server`.
+    /// Caches the features of `server`.
     pub fn store(&self, server: &McpServer, features: &ServerFeatures) {
         self.write(server, Some(features.clone()), None);
     }
 
-    /// Caches the reason why `server` could not be reached.
+    /// Caches the reason why `server` could not be reached, in the place of its features.
     pub(crate) fn store_failure(&self, server: &McpServer, message: &str) {
         self.write(server, None, Some(message.to_owned()));
     }
@@ -128,7 +128,7 @@ impl McpCache {
         match write() {
             Ok(()) => self.remove_files(&server.name, Some(&path)),
             Err(error) => {
-                log::info!(target: "mcp", "cannot cache the features of `{}`: {error:#}", server.name);
+                log::info!(target: "mcp", "cannot write the cache of `{}`: {error:#}", server.name);
             }
         }
     }
@@ -161,7 +161,7 @@ impl McpCache {
     }
 }
 
-/// True if `file` holds the offer of a server that may ask the user.
+/// True if `file` holds the features of a server that may ask the user.
 fn is_with_elicitation(file: &Path) -> bool {
     let stem = file.file_stem().and_then(|stem| stem.to_str());
     stem.is_some_and(|stem| stem.ends_with(ELICITATION_SUFFIX))
@@ -240,6 +240,9 @@ mod tests {
         for file in std::fs::read_dir(temp.path().join("cache")).unwrap() {
             std::fs::write(file.unwrap().path(), "{ half").unwrap();
         }
+        assert_eq!(cache.get(&server("a-b", "http://1/")), None);
+        let old = r#"{"v":1,"when":-9223372036854775808,"failed":"x"}"#;
+        std::fs::write(cache.path(&server("a-b", "http://1/")), old).unwrap();
         assert_eq!(cache.get(&server("a-b", "http://1/")), None);
     }
 }

@@ -18,7 +18,9 @@ use std::path::PathBuf;
 pub(crate) struct UsageRecorder {
     /// The path of each skill's file.
     skills: Vec<(String, PathBuf)>,
+    /// The skills that the model asked to read, even if the call failed.
     read_skills: BTreeSet<String>,
+    /// By server; the empty name is for the program's own tools.
     definition_tokens: BTreeMap<String, u64>,
     skill_list_tokens: u64,
 }
@@ -79,7 +81,7 @@ impl UsageRecorder {
     }
 }
 
-/// The server in `servers` that offers `tool`. If several names match, the longest wins.
+/// The server in `servers` that probably offers `tool`, by its prefix. If several names match, the longest wins.
 pub(crate) fn find_server<'a>(tool: &str, servers: &[&'a str]) -> Option<&'a str> {
     servers
         .iter()

@@ -1,4 +1,4 @@
-//! The input for building the tools and the prompt of a turn.
+//! The input for building the tools and the prompt of a turn, and the part of it that flags of the prompt give.
 
 use crate::options::grants::Grants;
 use nanobot_config::policy::Policy;
@@ -33,7 +33,7 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) prompt: &'a PromptRequest,
     /// The turn's id, which the undo journal records.
     pub(crate) turn_id: &'a str,
-    /// The session's key, which the undo journal also records.
+    /// The key of the turn's session: for the undo journal, hooks, messages to chats, scheduled jobs and the `sessions` tool.
     pub(crate) session_key: &'a str,
     /// The file of the session, for hooks; `None` if nothing is stored.
     pub(crate) transcript: Option<&'a Path>,
@@ -41,13 +41,15 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) max_parallel: usize,
     /// Connect to loopback addresses only.
     pub(crate) offline: bool,
-    /// Start no MCP server whose tools are cached.
+    /// The run stores nothing about tools: no MCP server is started, one that is not cached is reported as missing, no
+    /// program of a tool is recorded, and no hook is announced.
     pub(crate) is_dry_run_or_replay: bool,
     /// Print a notice if the workspace replaces the current directory.
     pub(crate) announces_directory: bool,
     /// Upper bound on the run's permissions.
     pub(crate) policy_limit: Option<&'a Policy>,
-    /// Approves tool calls; `None` in unattended runs.
+    /// Approves tool calls and requests of MCP servers for the model; `None` in unattended runs, in which the model gets no
+    /// tool to ask the user.
     pub(crate) user_prompt: Option<Arc<dyn UserPrompt>>,
     /// Answers the questions of MCP servers; `None` in unattended runs.
     pub(crate) elicitation: Option<Arc<dyn ElicitationHandler>>,
@@ -58,14 +60,15 @@ pub(crate) struct SetupInput<'a> {
 }
 
 impl SetupInput<'_> {
-    /// The names and patterns of tools that `--tools` and the profile list.
-    pub(crate) fn listed_tools(&self) -> BTreeSet<String> {
+    /// The names that `--tools` and the profile list, for tools that are offered only if they are named. Such a tool must be
+    /// listed by its whole name: the pattern `*` does not ask for it.
+    pub(crate) fn explicitly_named_tools(&self) -> BTreeSet<String> {
         let flag = self.grants.tools.iter().flatten().cloned();
         let profile = self.profile.tools.iter().flatten();
         flag.chain(profile.map(|name| name.text().to_owned())).collect()
     }
 
-    /// True if `--tools` lists the tool, or is not given.
+    /// True if `--tools` has the tool's name or a pattern for it, or is not given.
     pub(crate) fn is_listed(&self, tool: &str) -> bool {
         self.grants.tools.is_none() || self.grants.lists_tool(tool)
     }

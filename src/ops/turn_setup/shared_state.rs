@@ -25,8 +25,8 @@ pub(crate) struct SharedState {
     /// Connect to loopback addresses only.
     pub(crate) offline: bool,
     pub(crate) mcp_tools: McpTools,
-    /// Names and patterns of tools, as listed by `--tools` and the profile.
-    pub(crate) listed_tools: BTreeSet<String>,
+    /// Names that `--tools` and the profile list, for tools that are offered only if they are named.
+    pub(crate) explicitly_named_tools: BTreeSet<String>,
     /// The commands in the background. `None` if none can be started, because they would continue after the end of their permission.
     pub(crate) background: Option<Arc<BackgroundCommands>>,
     /// The connections of commands to the hosts that the user has named.

@@ -48,7 +48,9 @@ pub(crate) fn all_tools(
         tools.push(Arc::new(edit_file::tool(Arc::clone(files))));
         tools.push(Arc::new(delete_file::tool(Arc::clone(files))));
         let model = settings.models[0].model.as_deref().unwrap_or_default();
-        if apply_patch::is_trained_model(model) || shared.listed_tools.contains(APPLY_PATCH) {
+        if apply_patch::is_trained_model(model)
+            || shared.explicitly_named_tools.contains(APPLY_PATCH)
+        {
             tools.push(Arc::new(apply_patch::tool(Arc::clone(files))));
         }
         tools.push(Arc::new(ListDir::new(Arc::clone(files))));

@@ -1,5 +1,5 @@
 //! Parsers of untrusted documents, each document in a process of its own: this program, started again, receives the document over
-//! a socket, answers, and ends. The process has no files, no environment, no network and limited memory. A parser that crashes,
+//! a socket, answers, and ends. The process has no files, no environment, no network and limited memory, as far as the system has the means. A parser that crashes,
 //! loops or needs too much memory is an error of one document.
 
 use super::helper::{Helper, HelperTask, receive_task};
@@ -104,7 +104,7 @@ struct ParserTask {
 /// Parses `document` in a process of its own.
 ///
 /// # Errors
-/// The parser did not finish, or the run ends.
+/// The process cannot be started, the parser did not finish, or the run ends.
 pub fn parse<P: IsolatedParser>(
     parameters: P::Parameters,
     document: &[u8],
