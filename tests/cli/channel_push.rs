@@ -97,6 +97,22 @@ fn a_service_that_is_down_is_tried_again() {
     }
 }
 
+/// The silence that ends a poll begins when the connection is open.
+#[test]
+fn a_poll_that_does_not_wait_gets_messages_over_a_slow_connection() {
+    let (story, server) = start("dingtalk");
+    let story = story.script([says("Hello.")]);
+    let said = UserMessage { id: "m1", group: None, from: "ann", text: "hi", mentions: false };
+    server.send_changed(&said, &|data| data["createAt"] = json!(0));
+    let down = Response::text(503, "text/plain", "busy");
+    server.fail_next("/v1.0/gateway/connections/open", down);
+    // By the real clock, the second attempt to connect follows the first one after a second.
+    let mut poll = story.command(["channel", "poll"]);
+    poll.env_remove("NANOBOT_TEST_TIME");
+    story.wait(poll.spawn().unwrap());
+    assert_eq!(texts(&server), ["Hello."]);
+}
+
 #[test]
 fn answers_that_cannot_be_sent_wait_or_are_given_up() {
     let (story, server) = start("dingtalk");

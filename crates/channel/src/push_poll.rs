@@ -15,7 +15,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The silence after which a poll that does not wait ends. By then the service has sent all messages that it had queued.
+/// The silence after which a poll that does not wait ends, from the opening of the connection or the last message. By then
+/// the service has sent all messages that it had queued.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum time to the response to a request.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,6 +48,7 @@ impl FrameConnection for WebSocket {
     }
 }
 
+/// The content of a frame of the service.
 #[derive(Debug, Default)]
 pub(super) struct FrameContent {
     pub(super) messages: Vec<InboundMessage>,
@@ -62,7 +64,9 @@ pub(super) struct Heartbeat {
 
 /// A service that sends its messages over a connection.
 pub(super) trait PushService: Sync {
-    /// Opens a connection, and logs in. `cache` is kept from poll to poll.
+    /// Opens a connection, and logs in. `cache` is that of the poll, which is kept from poll to poll. It is empty and
+    /// dropped afterwards if the connection is opened for a request or a check, so only the [`heartbeat`](Self::heartbeat)
+    /// may depend on what is stored in it here.
     fn connect(&self, cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>>;
 
     /// Reads a frame.
@@ -76,7 +80,8 @@ pub(super) trait PushService: Sync {
         cache: &mut Value,
     ) -> ChannelResult<FrameContent>;
 
-    /// The heartbeat that keeps the connection open, if the service needs one.
+    /// The heartbeat that keeps the new connection open, if the service needs one. `cache` is that of
+    /// [`connect`](Self::connect).
     fn heartbeat(&self, _cache: &Value) -> Option<Heartbeat> {
         None
     }
@@ -88,7 +93,7 @@ pub(super) struct PushListener {
     state: Mutex<PushState>,
     senders: Mutex<WaitingSenders>,
     /// Notified when a sender is done.
-    is_sent: Condvar,
+    sender_done: Condvar,
 }
 
 #[derive(Default)]
@@ -96,6 +101,9 @@ struct PushState {
     connection: Option<Box<dyn FrameConnection>>,
     /// Frames that a request has read.
     backlog: VecDeque<Value>,
+    /// The heartbeat of the connection.
+    heartbeat: Option<Heartbeat>,
+    /// The time of the next heartbeat, on the clock of [`signal::now`].
     heartbeat_at: Duration,
 }
 
@@ -107,11 +115,12 @@ struct WaitingSenders {
 }
 
 impl PushListener {
-    /// Implements [`super::Channel::poll`]. A poll that does not wait takes the messages that the service sends at once.
+    /// Implements [`super::Channel::poll`]. A poll that does not wait takes the messages that the service sends at once
+    /// when the connection is open.
     pub(super) fn poll(&self, service: &dyn PushService, request: PollRequest<'_>) -> Result<()> {
         let PollRequest { identity, cursor, wait, deliver } = request;
         let mut cache = cursor.cloned().unwrap_or_else(|| json!({}));
-        let mut stored = cursor.cloned();
+        let mut delivered_cursor = cursor.cloned();
         let mut deliver_batch = |messages: Vec<InboundMessage>, cache: &Value| {
             let cursor = cache.clone();
             deliver(Batch { messages, cursor })
@@ -119,7 +128,7 @@ impl PushListener {
         let mut end = signal::now().saturating_add(wait.max(IDLE_TIMEOUT));
         let mut has_reconnected = false;
         let ending = loop {
-            let frame = match self.next_frame(service, &mut cache, end) {
+            let frame = match self.next_frame(service, &mut cache, &mut end) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
@@ -139,7 +148,7 @@ impl PushListener {
             let has_messages = !content.messages.is_empty();
             if has_messages {
                 deliver_batch(content.messages, &cache)?;
-                stored = Some(cache.clone());
+                delivered_cursor = Some(cache.clone());
             }
             if let Some(acknowledgement) = content.acknowledgement {
                 self.acknowledge(&acknowledgement);
@@ -151,7 +160,7 @@ impl PushListener {
                 end = signal::now() + IDLE_TIMEOUT;
             }
         };
-        if stored.as_ref() != Some(&cache) {
+        if delivered_cursor.as_ref() != Some(&cache) {
             deliver_batch(Vec::new(), &cache)?;
         }
         Ok(ending?)
@@ -180,7 +189,7 @@ impl PushListener {
         }
         drop(state);
         self.senders.lock().ignore_poison().count -= 1;
-        self.is_sent.notify_all();
+        self.sender_done.notify_all();
         response
     }
 
@@ -222,12 +231,13 @@ impl PushListener {
         }
     }
 
-    /// Waits for the next frame until `end`. A connection that breaks is opened again, once.
+    /// Waits for the next frame until `end`, but at least for [`IDLE_TIMEOUT`] after a connection was opened: `end` is set
+    /// to that time. A connection that breaks is opened again, once.
     fn next_frame(
         &self,
         service: &dyn PushService,
         cache: &mut Value,
-        end: Duration,
+        end: &mut Duration,
     ) -> ChannelResult<Option<Value>> {
         loop {
             let interrupt = self.wait_for_senders()?;
@@ -235,14 +245,16 @@ impl PushListener {
             let was_open = state.connection.is_some();
             if !was_open {
                 state.connect(service, cache)?;
+                *end = (*end).max(signal::now() + IDLE_TIMEOUT);
             }
             let token = Some(Arc::clone(&interrupt));
-            let next = cancel::scope(token, || state.next_frame(service, cache, end));
+            let next = cancel::scope(token, || state.next_frame(*end));
             match next {
                 Err(ChannelError::Unavailable(cause)) if was_open => {
                     log::info!(target: "channel", "{cause}; connecting again");
                     state.connection = None;
                 }
+                // Not a failure: a sender has ended the wait. It sends over the same connection, then the wait goes on.
                 Err(_) if interrupt.is_cancelled() && signal::check().is_ok() => {}
                 Err(error) => {
                     state.connection = None;
@@ -257,7 +269,7 @@ impl PushListener {
     fn wait_for_senders(&self) -> ChannelResult<Arc<CancelToken>> {
         let mut senders = self.senders.lock().ignore_poison();
         while senders.count > 0 {
-            senders = self.is_sent.wait(senders).ignore_poison();
+            senders = self.sender_done.wait(senders).ignore_poison();
         }
         let unused = senders.interrupt.take().filter(|token| !token.is_cancelled());
         let interrupt = match unused {
@@ -272,17 +284,14 @@ impl PushListener {
 impl PushState {
     fn connect(&mut self, service: &dyn PushService, cache: &mut Value) -> ChannelResult<()> {
         self.connection = Some(service.connect(cache)?);
-        let interval = service.heartbeat(cache).map(|heartbeat| heartbeat.interval);
-        self.heartbeat_at = signal::now().saturating_add(interval.unwrap_or(Duration::MAX));
+        self.heartbeat = service.heartbeat(cache);
+        let interval = self.heartbeat.as_ref().map_or(Duration::MAX, |heartbeat| heartbeat.interval);
+        self.heartbeat_at = signal::now().saturating_add(interval);
         Ok(())
     }
 
-    fn next_frame(
-        &mut self,
-        service: &dyn PushService,
-        cache: &Value,
-        end: Duration,
-    ) -> ChannelResult<Option<Value>> {
+    /// Returns the next frame; `None` if there is none until `end`. Sends the heartbeats that are due meanwhile.
+    fn next_frame(&mut self, end: Duration) -> ChannelResult<Option<Value>> {
         if let Some(frame) = self.backlog.pop_front() {
             return Ok(Some(frame));
         }
@@ -295,14 +304,16 @@ impl PushState {
                 return Ok(next);
             }
             if signal::now() >= self.heartbeat_at
-                && let Some(Heartbeat { interval, frame }) = service.heartbeat(cache)
+                && let Some(Heartbeat { interval, frame }) = &self.heartbeat
             {
-                connection.send_frame(&frame)?;
-                self.heartbeat_at = signal::now() + interval;
+                connection.send_frame(frame)?;
+                self.heartbeat_at = signal::now() + *interval;
             }
         }
     }
 
+    /// Sends a request over the connection, which is opened if there is none, and waits for the response to it. Other
+    /// frames go to the backlog.
     fn exchange(
         &mut self,
         service: &dyn PushService,
