@@ -175,6 +175,20 @@ fn another_scheduler_needs_no_crontab() {
     assert_eq!(story.crontab().calls(), Vec::<String>::new());
 }
 
+/// `crontab` is not installed, and something else starts `cron run --due`, as the message about it says.
+#[test]
+fn a_job_that_is_done_needs_no_crontab() {
+    let story = Story::new().script([says("done")]);
+    let none = [("PATH", "/nowhere"), ("NANOBOT_TEST_DAEMON", "no")];
+    run_cron_with_env(&story, &none, &["add", "-n", "once", "--at", "2026-01-02T03:10", "-m", "x"])
+        .status(1)
+        .stdout_has("Added job 'once'")
+        .stderr_has("`nanobot cron run --due` once a minute from another scheduler");
+    let later = [&none[..], &[("NANOBOT_TEST_TIME", "2026-01-02T03:10:00Z")]].concat();
+    run_cron_with_env(&story, &later, &["run", "--due"]).stdout("done\n");
+    assert!(jobs(&story).is_empty());
+}
+
 #[test]
 fn lines_are_removed_when_another_scheduler_is_named() {
     let story = Story::new();

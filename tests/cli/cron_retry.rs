@@ -83,6 +83,17 @@ fn a_temporary_failure_is_retried_after_the_delay() {
 }
 
 #[test]
+fn a_crontab_that_cannot_be_read_for_a_retry_is_reported() {
+    let story = Story::new().script([busy()]).env("NANOBOT_TEST_ZONE", "UTC");
+    let id = add_daily(&story, &["--retry", "2", "--retry-delay", "5m"]);
+    story.crontab().set_behavior("torn");
+    start(&story, "08:00:00", &id)
+        .status(75)
+        .stderr_has("the crontab was not updated for the retry")
+        .stderr_has("input/output error");
+}
+
+#[test]
 fn the_last_failure_is_reported() {
     let story = Story::new()
         .script([busy(), busy(), says("By hand."), fails(401, "no")])

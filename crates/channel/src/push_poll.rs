@@ -285,7 +285,8 @@ impl PushState {
     fn connect(&mut self, service: &dyn PushService, cache: &mut Value) -> ChannelResult<()> {
         self.connection = Some(service.connect(cache)?);
         self.heartbeat = service.heartbeat(cache);
-        let interval = self.heartbeat.as_ref().map_or(Duration::MAX, |heartbeat| heartbeat.interval);
+        let interval =
+            self.heartbeat.as_ref().map_or(Duration::MAX, |heartbeat| heartbeat.interval);
         self.heartbeat_at = signal::now().saturating_add(interval);
         Ok(())
     }

@@ -42,7 +42,7 @@ use nanobot_sandbox::process::{self, CommandSpec};
 use nanobot_store::session as sessions;
 use nanobot_tool::message::ChatTarget;
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The last line of an answer that has nothing to report.
@@ -175,7 +175,14 @@ impl JobRunner<'_> {
         record.retry = earlier_retry.filter(is_retry_of).map_or(0, |retry| retry.number);
         record.usage = std::mem::take(&mut result.usage);
         let turn_exit = result.exit();
-        let mut errors = self.deliver(job, &options, start, &mut result, &mut record);
+        let mut errors = Vec::new();
+        errors.extend(self.deliver_answer(job, &options, &result, &mut record));
+        errors.extend(result.error.take());
+        // The answer is delivered already: a full disk is reported, but does not stop the run.
+        match self.store_answer(start, &result) {
+            Ok(path) => record.output = path,
+            Err(error) => errors.push(error),
+        }
         let exit = combined_exit(turn_exit, &errors);
         if exit == Exit::Timeout || !errors.is_empty() {
             signal::begin_shutdown();
@@ -189,19 +196,26 @@ impl JobRunner<'_> {
             Trigger::Manual => None,
         };
         let is_retried = trigger == Trigger::Schedule && state.retry.is_some();
+        let mut write_errors = Vec::new();
         if record.outcome == RunOutcome::Ok && self.is_stored {
-            errors.extend(unseen_answers::remember(ctx, self.settings, job, &record).err());
+            write_errors.extend(unseen_answers::remember(ctx, self.settings, job, &record).err());
         }
         // If the record cannot be written, the run state is not updated, so the next start detects that there was a run.
         let record_result =
             self.job_dir.append_record(&record).and_then(|()| self.job_dir.write_state(&state));
-        errors.extend(record_result.err());
-        errors.extend(self.update_job_file(job, &record, start, is_retried).err());
+        write_errors.extend(record_result.err());
+        write_errors.extend(self.update_job_file(job, &record, start, is_retried).err());
         if earlier_retry != state.retry {
-            errors.extend(self.update_retry_line(job).err());
+            write_errors.extend(self.update_retry_line(job).err());
         }
-        // A failure that is retried is only recorded.
-        if !is_retried || ctx.terminal.stderr_is_tty {
+        if is_retried && !ctx.terminal.stderr_is_tty {
+            // A failure that is retried is only recorded. What could not be written is reported: the retry may depend on it.
+            for error in &write_errors {
+                self.report_error(job, error);
+            }
+            errors.extend(write_errors);
+        } else {
+            errors.extend(write_errors);
             self.report_end(job, &options, &record, &errors, result.text.trim_end());
         }
         if let Some(turn) = &result.turn {
@@ -284,48 +298,46 @@ impl JobRunner<'_> {
         }
     }
 
-    /// Delivers the answer and stores a copy. Returns the errors, including that of the run.
-    fn deliver(
+    /// Delivers the answer, if there is one and it has a destination, which goes to `record`. Returns the error of the
+    /// delivery.
+    fn deliver_answer(
         &self,
         job: &Job,
         options: &JobOptions,
-        start: Timestamp,
-        result: &mut RunResult,
+        result: &RunResult,
         record: &mut RunRecord,
-    ) -> Vec<anyhow::Error> {
+    ) -> Option<anyhow::Error> {
         let text = result.text.trim_end();
         let is_delivered = result.turn.as_ref().is_some_and(|turn| turn.ending.is_delivered);
         let is_answer = !text.is_empty()
             && !is_delivered
             && matches!(result.exit(), Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget);
-        let mut errors: Vec<anyhow::Error> = Vec::new();
-        if is_answer
-            && !has_nothing_to_report(text, options.kind)
-            && (self.prints_answer || options.destination.is_some())
-        {
-            let source = MessageSource {
-                name: match options.kind {
-                    JobKind::Heartbeat => "the heartbeat".to_owned(),
-                    JobKind::Turn => format!("job `{}`", sanitized_name(&job.name)),
-                },
-                // If the run failed before its answer, it is unknown what it has read.
-                origin: result.origin.unwrap_or(Origin::External),
-            };
-            let DeliveryResult { destination, error } =
-                delivery::deliver(self.ctx, self.settings, job, options, text, source);
-            record.delivered = destination;
-            // A closed pipe is not a failure.
-            errors.extend(error.filter(|error| exit_for(error) != Exit::Answered));
+        let has_destination = self.prints_answer || options.destination.is_some();
+        if !is_answer || has_nothing_to_report(text, options.kind) || !has_destination {
+            return None;
         }
-        errors.extend(result.error.take());
-        if !text.is_empty() {
-            // The answer is delivered already: a full disk is reported, but does not stop the run.
-            match self.job_dir.store_output(start, "", text) {
-                Ok(path) => record.output = Some(path),
-                Err(error) => errors.push(error.context("the answer was not stored")),
-            }
+        let source = MessageSource {
+            name: match options.kind {
+                JobKind::Heartbeat => "the heartbeat".to_owned(),
+                JobKind::Turn => format!("job `{}`", sanitized_name(&job.name)),
+            },
+            // If the run failed before its answer, it is unknown what it has read.
+            origin: result.origin.unwrap_or(Origin::External),
+        };
+        let DeliveryResult { destination, error } =
+            delivery::deliver(self.ctx, self.settings, job, options, text, source);
+        record.delivered = destination;
+        // A closed pipe is not a failure.
+        error.filter(|error| exit_for(error) != Exit::Answered)
+    }
+
+    /// Stores a copy of the answer. Returns its path; `None` if there is no answer.
+    fn store_answer(&self, start: Timestamp, result: &RunResult) -> Result<Option<PathBuf>> {
+        let text = result.text.trim_end();
+        if text.is_empty() {
+            return Ok(None);
         }
-        errors
+        self.job_dir.store_output(start, "", text).map(Some).context("the answer was not stored")
     }
 
     /// Notifies a user who started the run by hand of the reason why there is no answer. Under cron nothing is printed,

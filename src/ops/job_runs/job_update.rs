@@ -6,7 +6,6 @@ use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::timing;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use nanobot_config::settings::JobStarter;
 use nanobot_cron::job::Job;
 use nanobot_cron::run_record::{RunOutcome, RunRecord, Trigger};
 
@@ -19,58 +18,54 @@ impl JobRunner<'_> {
         start: Timestamp,
         is_retried: bool,
     ) -> Result<()> {
-        let now = self.ctx.clock.timestamp();
         if !self.is_stored {
             return Ok(());
         }
-        // The schedule may have been edited during the run.
-        let mut is_same_schedule = false;
-        let is_stored = self.store.update(&job.id, now, |stored| {
-            is_same_schedule = stored.schedule == job.schedule;
-            stored.state.last_run = Timestamp::from_millisecond(start.as_millisecond()).ok();
+        let now = self.ctx.clock.timestamp();
+        // The job as it is now. It may have been edited or removed during the run.
+        let mut current_job = None;
+        self.store.update(&job.id, now, |stored| {
+            stored.state.last_run = Some(timing::truncate_to_millis(start));
             stored.state.last_status = Some(match record.outcome {
                 RunOutcome::Failed => "error".into(),
                 _ => "ok".into(),
             });
             stored.state.last_error.clone_from(&record.error);
             timing::update_next_run(self.ctx, stored, now);
+            current_job = Some(stored.clone());
+            // The options did not change.
             false
         })?;
-        if !is_stored {
+        let Some(current_job) = current_job else {
             // A job that our own command removed has no options any more; then its remaining data is removed. The data of
-            // a job with options stays: another program may have written an older copy of the job file.
+            // a job with options stays: another program may have written an older copy of the job file. A job that had no
+            // options before the run belongs to another program.
             if job.options.is_none() || self.store.has_options(&job.id)? {
                 return Ok(());
             }
             self.store.remove_job_dir(&job.id)?;
             return lifecycle::discard_session(self.ctx, self.settings, job);
-        }
+        };
+        let is_same_schedule = current_job.schedule == job.schedule;
         let is_scheduled = record.trigger == Trigger::Schedule;
-        if is_same_schedule && job.is_once() && is_scheduled && !is_retried {
-            self.retire(job, Some(record.outcome))
+        if is_same_schedule && current_job.is_once() && is_scheduled && !is_retried {
+            self.retire(&current_job, Some(record.outcome))
         } else {
             Ok(())
         }
     }
 
-    /// Updates the crontab after a retry was planned or is over. A job without a line is started by another scheduler, and
-    /// stays without one.
+    /// Updates the crontab after a retry was planned or is over.
     pub(super) fn update_retry_line(&self, job: &Job) -> Result<()> {
-        let is_line = |line: &String| crontab_sync::job_id(line) == Some(job.id.as_str());
-        let has_line = || {
-            crontab_sync::read_lines(self.ctx, self.settings)
-                .is_ok_and(|lines| lines.iter().any(is_line))
-        };
-        if self.settings.job_starter == JobStarter::Other || !self.is_stored || !has_line() {
+        if !self.is_stored {
             return Ok(());
         }
-        crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Managed)
-            .map(drop)
-            .context("the crontab was not updated for the retry")
+        self.update_lines(job).context("the crontab was not updated for the retry")
     }
 
-    /// Retires a one-time job: removes it but keeps its record, or disables it.
-    pub(crate) fn retire(&self, job: &Job, outcome: Option<RunOutcome>) -> Result<()> {
+    /// Retires a one-time job. A job that is deleted after its run is removed if the run succeeded; its record stays. Any
+    /// other job is disabled.
+    pub(super) fn retire(&self, job: &Job, outcome: Option<RunOutcome>) -> Result<()> {
         let is_done =
             matches!(outcome, Some(RunOutcome::Ok | RunOutcome::Nothing | RunOutcome::NotNeeded));
         if is_done && job.delete_after_run {
@@ -80,11 +75,19 @@ impl JobRunner<'_> {
             self.store.update(&job.id, now, |job| {
                 job.enabled = false;
                 job.state.next_run = None;
+                // The options did not change.
                 false
             })?;
         }
-        crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Managed)
-            .map(drop)
-            .context("the job's line was not removed from the crontab")
+        self.update_lines(job).context("the job's line was not removed from the crontab")
+    }
+
+    /// Updates the crontab if it has a line of the job. A job without a line is started by another scheduler, and stays
+    /// without one.
+    fn update_lines(&self, job: &Job) -> Result<()> {
+        if crontab_sync::has_line(self.ctx, self.settings, &job.id)? {
+            crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Managed)?;
+        }
+        Ok(())
     }
 }

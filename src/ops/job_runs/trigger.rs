@@ -147,15 +147,12 @@ fn run_manually(
     exit
 }
 
-/// Removes the obsolete crontab line of a job that no longer exists. Returns true on success. Without a job file
-/// nothing is removed, since its directory may be unavailable only temporarily.
+/// Removes the obsolete crontab line of a job that no longer exists. Returns true on success; after a failure, the caller
+/// names the command that reports it. Without a job file nothing is removed, since its directory may be unavailable only
+/// temporarily.
 fn remove_stale_line(ctx: &Context, settings: &Settings, store: &JobStore, id: &str) -> bool {
-    let has_line = || {
-        crontab_sync::read_lines(ctx, settings)
-            .is_ok_and(|lines| lines.iter().any(|line| crontab_sync::job_id(line) == Some(id)))
-    };
     store.job_file().exists()
-        && has_line()
+        && crontab_sync::has_line(ctx, settings, id).unwrap_or(false)
         && crontab_sync::write_crontab(ctx, settings, store, JobFilter::Managed).is_ok()
 }
 

@@ -284,6 +284,23 @@ pub(crate) fn read_lines(ctx: &Context, settings: &Settings) -> Result<Vec<Strin
     Ok(read_block(ctx, settings)?.lines)
 }
 
+/// True if the crontab has a line of the job `id`. If crontab lines do not start the jobs of this workspace, there is none,
+/// nor if this machine or this user has no crontab.
+///
+/// # Errors
+/// The crontab cannot be read.
+pub(crate) fn has_line(ctx: &Context, settings: &Settings, id: &str) -> Result<bool> {
+    if settings.job_starter == JobStarter::Other {
+        return Ok(false);
+    }
+    let table = match Crontab::new(&ctx.env, &ctx.paths).read() {
+        Err(CrontabError::Missing | CrontabError::Forbidden(_)) => return Ok(false),
+        table => table?,
+    };
+    let lines = crontab_block::block_lines(&table, &block_name(settings)?).unwrap_or_default();
+    Ok(lines.iter().any(|line| job_id(line) == Some(id)))
+}
+
 /// The lines of the block of the workspace with the real path `workspace`, and the number of other lines that name this
 /// program. Without a `crontab` program there are no lines.
 pub(crate) fn lines_for_removal(ctx: &Context, workspace: &Path) -> Result<(Vec<String>, usize)> {
