@@ -2,7 +2,9 @@
 //! patch is applied as a whole or not at all.
 
 use super::files::Files;
-use super::files::change::{ExpectedState, FileChange, LoadedFile, RevertibleChange};
+use super::files::change::{
+    ChangeAllError, ExpectedState, FileChange, LoadedFile, RevertibleChange,
+};
 use super::files::text_file::{TextFile, text_to_change};
 use super::function_tool::FunctionTool;
 use super::masked_text::{edit_masked, restore_keys};
@@ -13,7 +15,7 @@ use nanobot_config::policy::call_files::files_of_call;
 use nanobot_config::policy::file_scope::{FileAccess, FileScope};
 use nanobot_config::policy::tool_names::APPLY_PATCH;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The families of models that were trained on the format.
@@ -54,44 +56,63 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
         }
         .into(),
     };
-    FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
-        apply(&files, arguments).map_err(|error| match error {
-            ToolError::Failed(message) => {
-                format!("the patch was not applied, and no file was changed: {message}").into()
-            }
-            error => error,
-        })
-    })
+    FunctionTool::new(spec, CallEffect::Writes, move |arguments| apply(&files, arguments))
 }
 
 fn apply(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     let text = arguments["patch"].as_str().unwrap_or_default();
-    let patches = patch::parse(text)?;
-    // Check before reading: if a file is read-only, the model should get that error.
-    for file in files_of_call(APPLY_PATCH, arguments) {
-        files.file_scope.decide(file.path, FileAccess::Write)?;
-    }
-    let plan: Vec<PlannedPatch<'_>> =
-        patches.iter().map(|patch| PlannedPatch::new(files, patch)).collect::<Result<_, _>>()?;
+    let patches = patch::parse(text).map_err(|message| to_unapplied(message.into()))?;
+    let plan = plan_patches(files, arguments, &patches).map_err(to_unapplied)?;
     // A moved file is removed only after it was written at its new path.
     let writes = plan.iter().filter_map(PlannedPatch::write);
     let removals = plan.iter().filter_map(PlannedPatch::removal);
     let changes: Vec<RevertibleChange<'_>> = writes.chain(removals).collect();
-    let paths = files.change_all(&changes)?;
-    let mut written_paths = paths.iter();
-    let (mut report, mut diff) = (Vec::new(), Some(String::new()));
+    let paths = files.change_all(&changes).map_err(|error| match error {
+        ChangeAllError::Unchanged(error) => to_unapplied(error),
+        ChangeAllError::Changed(message) => {
+            format!("the patch failed, and a part of it was applied: {message}").into()
+        }
+    })?;
+    let (mut lines, mut written_paths) = (Vec::new(), Vec::new());
+    // Without the diff of one file there is none: that of the others would look like all changes.
+    let mut diff = Some(String::new());
     for patch in &plan {
-        report.push(patch.describe(&files.file_scope, &mut written_paths));
+        let written_path =
+            patch.new.as_ref().and_then(|new| paths.get(new.path)).map(PathBuf::as_path);
+        lines.push(patch.describe(&files.file_scope, written_path));
+        written_paths.extend(written_path);
         let heading = (plan.len() > 1).then(|| format!("{}\n", patch.path));
         let changes = patch.diff();
         diff =
             diff.zip(changes).map(|(all, changes)| all + &heading.unwrap_or_default() + &changes);
     }
-    let count = plan.iter().filter(|patch| patch.new.is_some()).count();
-    let report = paths[..count]
-        .iter()
-        .fold(report.join("\n"), |text, path| files.add_instructions(text, path));
+    let report = written_paths
+        .into_iter()
+        .fold(lines.join("\n"), |text, path| files.add_instructions(text, path));
     Ok(ToolOutput { diff, ..report.into() })
+}
+
+/// Reads the files of `patches`, and applies their hunks.
+fn plan_patches<'a>(
+    files: &Files,
+    arguments: &Value,
+    patches: &'a [FilePatch<'a>],
+) -> Result<Vec<PlannedPatch<'a>>, ToolError> {
+    // Check before reading: if a file is read-only, the model should get that error.
+    for file in files_of_call(APPLY_PATCH, arguments) {
+        files.file_scope.decide(file.path, FileAccess::Write)?;
+    }
+    patches.iter().map(|patch| PlannedPatch::new(files, patch)).collect()
+}
+
+/// The error of a patch that changed no file.
+fn to_unapplied(error: ToolError) -> ToolError {
+    match error {
+        ToolError::Failed(message) => {
+            format!("the patch was not applied, and no file was changed: {message}").into()
+        }
+        error => error,
+    }
 }
 
 /// The patch of one file, with the contents of its file before and after.
@@ -167,17 +188,12 @@ impl<'a> PlannedPatch<'a> {
         })
     }
 
-    /// Describes the changes; `written_paths` are the remaining paths of files that were written.
-    fn describe<'p>(
-        &self,
-        file_scope: &FileScope,
-        written_paths: &mut impl Iterator<Item = &'p PathBuf>,
-    ) -> String {
+    /// Describes the change. `written_path` is the path of the file that was written; `None` if it was deleted.
+    fn describe(&self, file_scope: &FileScope, written_path: Option<&Path>) -> String {
         let old_path = file_scope.absolute(self.path);
         let old_path = old_path.display();
-        let path = self.new.as_ref().and_then(|_| written_paths.next());
         let is_moved = self.new.as_ref().is_some_and(|new| new.path != self.path);
-        match path.map(|path| path.display()) {
+        match written_path.map(Path::display) {
             None => format!("deleted {old_path}"),
             Some(path) if self.old.is_none() => format!("added {path}"),
             Some(path) if is_moved => format!("moved {old_path} to {path}"),
@@ -208,6 +224,7 @@ fn update(path: &str, old: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::{is_trained_model, tool};
+    use crate::files::READ_LIMIT_BYTES;
     use crate::files::tests::files;
     use crate::{ToolError, run_alone};
     use serde_json::json;
@@ -363,5 +380,19 @@ mod tests {
         let error = run(&dir, true, "*** Add File: x\n+x\n*** Add File: x/y\n+y\n").unwrap_err();
         assert!(error.is_some_and(|error| error.contains("`x/y`")));
         assert_eq!(tree(&dir), before);
+    }
+
+    #[test]
+    fn a_change_that_remains_is_not_denied() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        // Too large to be saved for undo, so its creation cannot be undone when the next section fails.
+        let text = "x".repeat(1 + usize::try_from(READ_LIMIT_BYTES).unwrap());
+        let body = format!("*** Add File: x\n+{text}\n*** Add File: x/y\n+y\n");
+        let error = run(&dir, true, &body).unwrap_err().unwrap();
+        assert!(error.contains("a part of it was applied"), "{error}");
+        assert!(error.contains("`x` could not be restored"), "{error}");
+        assert!(!error.contains("no file was changed"), "{error}");
+        assert!(dir.join("x").exists());
     }
 }

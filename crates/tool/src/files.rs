@@ -30,7 +30,7 @@ pub mod change;
 pub mod text_file;
 
 /// The largest file that a tool reads into memory, in bytes, and so the largest that it changes.
-const READ_LIMIT_BYTES: u64 = 64 << 20;
+pub(crate) const READ_LIMIT_BYTES: u64 = 64 << 20;
 /// Maximum number of links followed for one path.
 const MAX_LINKS: usize = 8;
 

@@ -11,6 +11,7 @@ use nanobot_os::digest::digest;
 use nanobot_os::durable_file::format_size;
 use nanobot_os::rooted_fs::{self, ExistingEntry, PendingChange};
 use nanobot_os::sync::IgnorePoison;
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -40,6 +41,14 @@ pub(crate) struct FileChange<'a> {
 pub(crate) struct RevertibleChange<'a> {
     pub(crate) change: FileChange<'a>,
     pub(crate) old: Option<&'a LoadedFile>,
+}
+
+/// The failure of several changes that were to be made together.
+pub(crate) enum ChangeAllError {
+    /// No file was changed, or the changes were undone.
+    Unchanged(ToolError),
+    /// A file was changed and could not be restored; the message says which.
+    Changed(String),
 }
 
 /// The state that a file must have before it is changed.
@@ -166,33 +175,33 @@ impl Files {
     }
 
     /// Makes all of `changes`, or none: each is checked first, and if one fails nevertheless, the earlier ones are undone. Returns the
-    /// paths.
+    /// path of each file by its path as the model wrote it.
     ///
     /// # Errors
     /// A change is refused or fails, or two of them have the same path.
-    pub(crate) fn change_all(
+    pub(crate) fn change_all<'a>(
         &self,
-        changes: &[RevertibleChange<'_>],
-    ) -> Result<Vec<PathBuf>, ToolError> {
-        let mut paths: Vec<PathBuf> = Vec::new();
+        changes: &[RevertibleChange<'a>],
+    ) -> Result<BTreeMap<&'a str, PathBuf>, ChangeAllError> {
+        let mut paths: BTreeMap<&str, PathBuf> = BTreeMap::new();
         for RevertibleChange { change, .. } in changes {
-            let path = self.change(change, ChangeStep::Check)?.path;
-            if paths.contains(&path) {
-                let raw_path = change.path;
-                return Err(format!("`{raw_path}` is changed more than once").into());
+            let path =
+                self.change(change, ChangeStep::Check).map_err(ChangeAllError::Unchanged)?.path;
+            if paths.values().any(|other| *other == path) {
+                let message = format!("`{}` is changed more than once", change.path);
+                return Err(ChangeAllError::Unchanged(message.into()));
             }
-            paths.push(path);
+            paths.insert(change.path, path);
         }
         for (count, RevertibleChange { change, .. }) in changes.iter().enumerate() {
             if let Err(error) = self.change(change, ChangeStep::Make) {
                 return Err(match self.revert(&changes[..count]) {
-                    Ok(()) => error,
-                    Err((path, failure)) => format!(
+                    Ok(()) => ChangeAllError::Unchanged(error),
+                    Err((path, failure)) => ChangeAllError::Changed(format!(
                         "{}; and `{path}` could not be restored: {}",
                         error.message(),
                         failure.message()
-                    )
-                    .into(),
+                    )),
                 });
             }
         }
