@@ -22,7 +22,7 @@ pub(crate) fn default_session_key(
     settings: &Settings,
     directory: Option<&Path>,
 ) -> String {
-    let variable = ctx.env.get(env::SESSION).filter(|key| !key.is_empty());
+    let variable = ctx.env.get(env::SESSION).filter(|key| !key.trim().is_empty());
     let rule = variable.map(|text| DefaultSession::parse(text.to_owned()));
     match rule.as_ref().unwrap_or(&settings.session) {
         DefaultSession::Key(key) => key.clone(),

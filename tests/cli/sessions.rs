@@ -490,6 +490,7 @@ fn the_default_session_is_configurable() {
     let same = ["work:notes"; 3];
     assert_eq!(check("work:notes", None, same), [2, 4, 6]);
     assert_eq!(check("cli:direct", Some("work:notes"), same), [2, 4, 6]);
+    assert_eq!(check("", None, ["cli:direct"; 3]), [2, 4, 6]);
     assert_eq!(check("cli:direct", Some("none"), ["pipe:"; 3]), [2, 2, 2]);
     assert_eq!(check("none", None, ["pipe:"; 3]), [2, 2, 2]);
     let by_directory = ["cli:", "cli:", "cli:sub-"];

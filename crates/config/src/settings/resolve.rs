@@ -73,10 +73,7 @@ impl Settings {
                 .whole_number(const { config_key("agents.defaults.contextWindowTokens") }, None)?,
             compaction: values.compaction()?,
             skills: values.skills()?,
-            profile: match values.text(const { config_key("agents.defaults.profile") })? {
-                name if name.trim().is_empty() => "default".into(),
-                name => name,
-            },
+            profile: values.text(const { config_key("agents.defaults.profile") })?,
             tools: values.tools()?,
             exec: values.exec(paths)?,
             web: values.web(config, env)?,
@@ -291,7 +288,7 @@ impl TypedReader<'_> {
             )?,
             net: self.text_list(const { config_key("tools.net") })?,
             needs_sandbox: self.text(const { config_key("tools.sandbox") })? == "strict"
-                || !self.text(const { config_key("tools.exec.sandbox") })?.trim().is_empty(),
+                || !self.text(const { config_key("tools.exec.sandbox") })?.is_empty(),
             allow_patterns: self.text_list(const { config_key("tools.exec.allowPatterns") })?,
             deny_patterns: self.text_list(const { config_key("tools.exec.denyPatterns") })?,
         })
@@ -414,7 +411,7 @@ fn to_absolute(path: &Path) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, DefaultDirectory, FlagOverrides, SessionSync, Settings};
+    use super::{Config, DefaultDirectory, DefaultSession, FlagOverrides, SessionSync, Settings};
     use nanobot_base::error::{Exit, exit_for};
     use nanobot_os::env::Env;
     use nanobot_os::paths::Paths;
@@ -450,6 +447,16 @@ mod tests {
         assert_eq!(settings.timeouts.first_byte, Duration::from_secs(300));
         assert_eq!(settings.timeouts.stream_idle, Duration::from_secs(90));
         assert_eq!(settings.event_log, None);
+    }
+
+    #[test]
+    fn blank_text_is_the_default() {
+        let text = r#"{"agents": {"defaults": {"session": "", "workspace": " ", "profile": " ", "timezone": ""}}}"#;
+        let settings = resolve(text, &[], &FlagOverrides::default()).unwrap();
+        assert_eq!(settings.session, DefaultSession::Key("cli:direct".into()));
+        assert_eq!(settings.workspace, PathBuf::from("/home/u/.nanobot/workspace"));
+        assert_eq!(settings.profile, "default");
+        assert_eq!(settings.timezone, None);
     }
 
     #[test]

@@ -43,11 +43,13 @@ impl TypedReader<'_> {
         Ok(self.0.read(names)?.unwrap_or_else(default))
     }
 
+    /// Reads text. Blank text means the default, because unfilled forms leave it blank.
     pub(super) fn text(&self, key: &'static ConfigKey) -> Result<String> {
-        Ok(self.get(key, None)?.as_str().unwrap_or_default().to_owned())
+        let default = || key.default_value().as_str().unwrap_or_default().to_owned();
+        Ok(self.optional_text(key, None)?.unwrap_or_else(default))
     }
 
-    /// Reads text; blank text means that it is absent, because unfilled forms leave it blank.
+    /// Reads text that has no default. Blank text means that it is absent.
     pub(super) fn optional_text(
         &self,
         key: &'static ConfigKey,
