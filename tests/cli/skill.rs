@@ -214,6 +214,20 @@ fn a_skill_is_created_shown_checked_and_removed() {
 }
 
 #[test]
+fn install_says_if_the_text_is_sent() {
+    let story = Story::new();
+    let review = |fields: &str| {
+        let text = format!("---\nname: s\ndescription: d\nalways: true\n{fields}---\nHow.\n");
+        let from = write_files(&story.dir().join("s"), &[("SKILL.md", &text)]);
+        story.run(["skill", "install", from.to_str().unwrap(), "--dry-run"]).text()
+    };
+    assert!(review("").contains("its text is part of every request\n"));
+    let needs = "metadata: {nanobot: {requires: {bins: [no-such-program]}}}\n";
+    assert!(review(needs).contains("its text is part of every request once its needs are met\n"));
+    assert!(!review("disable-model-invocation: true\n").contains("every request"));
+}
+
+#[test]
 fn install_shows_the_files_first() {
     let story = Story::new();
     let from = write_files(

@@ -78,7 +78,11 @@ fn describe(
     let mut files = vec![format!("{file_count}, {}", format_size(total_bytes))];
     files.extend(entries().filter(|entry| entry.entry_type != EntryType::Folder).map(entry_line));
     files.extend(package.skipped.iter().map(|entry| format!("not copied: {entry}")));
-    let always_note = if skill.always { "its text is part of every request" } else { "" };
+    let always_note = match (skill.always && skill.is_offered, skill.is_available()) {
+        (true, true) => "its text is part of every request",
+        (true, false) => "its text is part of every request once its needs are met",
+        (false, _) => "",
+    };
     let mut tools = skill.inert_fields.allowed_tools.join(" ");
     if !tools.is_empty() {
         tools.push_str(" (grants nothing)");

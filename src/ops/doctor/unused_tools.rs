@@ -44,7 +44,7 @@ impl UnusedTools {
             tools.summary = SkillsSummary::new(&skills, settings);
             // A skill that is always sent is used by every run, and built-in skills are not the user's choice.
             let is_chosen = |skill: &Skill| {
-                skill.is_listed()
+                skill.is_offered
                     && skill.source != SkillSource::BuiltIn
                     && skill.is_available()
                     && !skill.always

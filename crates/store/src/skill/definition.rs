@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// A skill: its front matter, its text, and the place where it was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skill {
-    /// The name of its folder, which identifies the skill.
+    /// The name of its folder, which identifies the skill. That of the front matter is in [`InertFields`].
     pub name: String,
     /// Its purpose; the name if the front matter gives no description.
     pub description: String,
@@ -16,9 +16,9 @@ pub struct Skill {
     pub location: PathBuf,
     /// The origin of the skill.
     pub source: SkillSource,
-    /// Its body is part of every system prompt.
+    /// True if its front matter asks for its body to be part of every system prompt. [`Skill::is_active`] says if it is.
     pub always: bool,
-    /// The skill is listed for the model. If false, a person can still show it.
+    /// True if the model may choose it: the system prompt lists it, within the budget of the list. A person can show any skill.
     pub is_offered: bool,
     /// All requirements, whether met or not.
     pub requirements: SkillRequirements,
@@ -30,7 +30,7 @@ pub struct Skill {
     pub body: Cow<'static, str>,
     /// Problems of the SKILL.md, in words.
     pub warnings: Vec<String>,
-    /// Its front matter could only be read in part.
+    /// True if its front matter could only be read in part.
     pub(crate) is_broken: bool,
 }
 
@@ -40,12 +40,7 @@ impl Skill {
         self.unmet_requirements.is_empty()
     }
 
-    /// True if the system prompt lists it.
-    pub fn is_listed(&self) -> bool {
-        self.is_offered
-    }
-
-    /// True if its body is part of the system prompt.
+    /// True if its body is part of every system prompt: it asks for that, is offered, and its requirements are met.
     pub fn is_active(&self) -> bool {
         self.always && self.is_offered && self.is_available()
     }
@@ -64,16 +59,18 @@ pub struct InertFields {
     pub allowed_tools: Vec<String>,
     /// The `metadata` field, unchanged.
     pub metadata: Value,
-    /// A person may invoke the skill by its name.
+    /// True if a person may invoke the skill by its name.
     pub is_user_invocable: bool,
 }
 
 /// The origin of a skill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SkillSource {
+    /// The folder `skills` of the workspace.
     Workspace,
     /// A folder of skills in a trusted directory.
     Directory(PathBuf),
+    /// A skill that is a part of this program.
     BuiltIn,
 }
 
@@ -89,7 +86,7 @@ pub struct UnreadableSkill {
 }
 
 impl UnreadableSkill {
-    pub(super) fn message(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match &self.name {
             Some(name) => format!("skill `{name}`: {}", self.reason),
             None => format!("skills in `{}`: {}", self.path.display(), self.reason),

@@ -69,7 +69,7 @@ pub struct InactiveSkill {
 impl FoundSkills {
     /// Returns the notices that every run prints: skills that cannot be read, in whole or in part.
     pub fn notices(&self) -> Vec<String> {
-        let unreadable = self.unreadable.iter().map(UnreadableSkill::message);
+        let unreadable = self.unreadable.iter().map(UnreadableSkill::describe);
         let broken = self.skills.iter().filter(|skill| skill.is_broken);
         let broken = broken.map(|skill| {
             let name = &skill.name;

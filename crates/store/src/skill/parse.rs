@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(found.inert_fields.compatibility.as_deref(), Some("needs git"));
         assert_eq!(found.inert_fields.allowed_tools, ["Bash(git add:*)", "Read"]);
         assert_eq!(found.inert_fields.metadata["version"], "1.0");
-        assert!(!found.is_offered && !found.is_listed());
+        assert!(!found.is_offered);
         let list = skill("---\ndescription: d\nallowed-tools:\n  - Read\n  - Write\n---\n");
         assert_eq!(list.inert_fields.allowed_tools, ["Read", "Write"]);
         assert_eq!(split_tools("A, B(c, d) ,E)"), ["A", "B(c, d)", "E)"]);

@@ -55,7 +55,7 @@ impl SkillList {
 /// Builds the list of skills for the system prompt, in at most `budget` tokens if possible. If even a few names exceed
 /// the budget, the list only says how many skills there are.
 pub fn render_list(skills: &[Skill], budget: u64) -> SkillList {
-    let listed: Vec<&Skill> = skills.iter().filter(|skill| skill.is_listed()).collect();
+    let listed: Vec<&Skill> = skills.iter().filter(|skill| skill.is_offered).collect();
     let render = |detail: ListDetail| {
         let text = match detail {
             ListDetail::Elements(max_chars) => render_elements(&listed, max_chars),
