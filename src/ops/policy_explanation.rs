@@ -110,7 +110,7 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
         }
         return PolicyDecision::Allow(reason);
     }
-    match tool.precheck(call) {
+    match tool.check_call(call) {
         Ok(()) => {}
         Err(
             ToolError::Denied(refusal)

@@ -50,7 +50,7 @@ impl SandboxTest {
         }
         let settings = ctx.settings()?;
         let exec = toolset::exec_tool(ctx, &settings, &policy, &shared.files);
-        let sandbox_spec = exec.sandbox_spec().context("set up the sandbox")?;
+        let sandbox_spec = exec.prepare_sandbox().context("set up the sandbox")?;
         let home = &policy.file_scope.home;
         let may_write =
             |path: &PathBuf| sandbox_spec.writable.iter().any(|root| path.starts_with(root));

@@ -54,7 +54,7 @@ pub enum Event<'a> {
 pub enum ToolOutcome {
     Ok,
     Failed,
-    /// Not run: denied by policy.
+    /// Denied by the policy, a hook or the user. A command may have run before, and its changes were undone.
     Denied,
     /// Not run: unknown tool, invalid arguments, or the turn was ending.
     Skipped,

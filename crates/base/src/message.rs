@@ -292,8 +292,8 @@ pub enum ResultSource {
     /// Whatever the tool and its arguments suggest.
     #[default]
     Unspecified,
-    /// This program: the call was not made, so it has returned nothing.
-    Program,
+    /// None: the call was not made, and the text is that of this program.
+    NotMade,
     /// An address. Untrusted content cannot have chosen any part of it.
     SafeAddress,
 }

@@ -93,8 +93,8 @@ impl PathSnapshot {
         entries
     }
 
-    /// Undoes the changes of protected paths. Call it again when no process of the command is alive; before that the command
-    /// can repeat the change.
+    /// Undoes the changes of protected paths. Call it when no process of the command is alive. A call before that must be
+    /// repeated, since the command can repeat the change.
     pub fn restore(&self) -> Vec<UndoneChange> {
         let found_paths = self.project_file_snapshot.search(&self.roots);
         let repository_paths = list_repository_paths(&self.roots, &found_paths);

@@ -1,4 +1,4 @@
-//! The `ask_user` tool: asks the user at the terminal a question. It exists only in interactive conversations; in any
+//! The `ask_user` tool: asks the user a question. It exists only in interactive conversations; in any
 //! other run the model must decide by itself, since no user can answer.
 
 use super::{Approval, ApprovalRequest, Call, CallEffect, Tool, ToolError, ToolOutput};
@@ -7,7 +7,7 @@ use nanobot_config::policy::tool_names::ASK_USER;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// The user at the terminal.
+/// The user of the REPL or of an editor.
 pub trait UserPrompt: Send + Sync {
     /// Asks `question` and returns the answer: one of `options` if there are any, or free text.
     ///

@@ -36,8 +36,8 @@ pub struct CallAmendment {
     pub arguments: Option<Value>,
     /// Text for the model, which follows the result.
     pub comments: Vec<String>,
-    /// The reason why the user must approve the call.
-    pub approval: Option<Refusal>,
+    /// The reason why the user must approve the call: the text of the question, and of the denial if there is no user.
+    pub refusal_unless_approved: Option<Refusal>,
 }
 
 /// An executed call, in the form that hooks receive.

@@ -231,7 +231,7 @@ impl Tool for CronTool {
         Ok(text?.into())
     }
 
-    fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
+    fn check_call(&self, arguments: &Value) -> Result<(), ToolError> {
         match arguments["action"].as_str() {
             Some("add") => self.check_provenance("added")?,
             Some("remove") => self.check_provenance("removed")?,
@@ -508,12 +508,12 @@ mod tests {
         let add = json!({"action": "add", "message": "m", "every_seconds": 90});
         let remove = json!({"action": "remove", "job_id": "job0"});
         assert!(call(&cron, &add).is_ok());
-        assert!(cron.precheck(&add).is_ok());
+        assert!(cron.check_call(&add).is_ok());
         seen.raise(Origin::Project, "piped input");
-        assert!(cron.precheck(&add).is_ok());
+        assert!(cron.check_call(&add).is_ok());
         seen.raise(Origin::External, "a web page");
         for sent in [&add, &remove, &json!({"action": "add"})] {
-            for found in [call(&cron, sent).err(), cron.precheck(sent).err()] {
+            for found in [call(&cron, sent).err(), cron.check_call(sent).err()] {
                 let Some(ToolError::Denied(refusal)) = found else {
                     panic!("{sent}: {found:?}");
                 };
@@ -523,14 +523,14 @@ mod tests {
         }
         let jobs = "Scheduled jobs:\n- m (id: job0, every 5m), next run: tomorrow";
         check(&cron, json!({"action": "list"}), Ok(jobs));
-        assert!(cron.precheck(&json!({"action": "list"})).is_ok());
+        assert!(cron.check_call(&json!({"action": "list"})).is_ok());
         let (granted, seen) = tool_with(
             &list,
             "cli:direct",
             ChangeGrants { jobs: Grant::Allowed, ..ChangeGrants::default() },
         );
         seen.raise(Origin::External, "a web page");
-        assert!(granted.precheck(&add).is_ok());
+        assert!(granted.check_call(&add).is_ok());
     }
 
     #[test]

@@ -224,11 +224,12 @@ impl ExecTool {
         self.files.file_scope.command_writable_paths()
     }
 
-    /// The sandbox rules for the next command.
+    /// The sandbox that all commands share. The first call prepares it: it creates the private directory and `/tmp`, installs
+    /// the git guard, prepares the signer, and may create files of the workspace.
     ///
     /// # Errors
     /// The private directory cannot be created, or there are too many home directories to close.
-    pub fn sandbox_spec(&self) -> std::io::Result<SandboxSpec> {
+    pub fn prepare_sandbox(&self) -> std::io::Result<SandboxSpec> {
         if let Some(sandbox) = self.sandbox_spec.get() {
             return Ok(sandbox.clone());
         }
@@ -347,7 +348,7 @@ impl Tool for ExecTool {
         let (directory, _) = self.files.open_directory(working_dir)?;
         let timeout = arguments["timeout"].as_u64().map_or(self.timeout, Duration::from_secs);
         let is_background = arguments["background"] == true;
-        let sandbox = self.configured_sandbox_spec(is_background)?;
+        let sandbox = self.sandbox_of_command(is_background)?;
         let private = sandbox.as_ref().and_then(SandboxSpec::private);
         let (script, input) = if command.len() < MAX_ARGUMENT_BYTES {
             (command.to_owned(), None)
@@ -377,7 +378,7 @@ impl Tool for ExecTool {
         self.run_to_end(command, spec, signing, call.on_output)
     }
 
-    fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
+    fn check_call(&self, arguments: &Value) -> Result<(), ToolError> {
         let command = arguments["command"].as_str().unwrap_or_default();
         Ok(dangerous_command::check(command, "not run")?)
     }
@@ -411,14 +412,14 @@ impl ExecTool {
         self.check_sandbox()
     }
 
-    /// Refuses every command while a required sandbox is unavailable.
+    /// Refuses every command while a required sandbox is unavailable. Prepares the sandbox if commands may change files.
     fn check_sandbox(&self) -> Result<(), Refusal> {
         if !self.containment.is_sandboxed {
             return Ok(());
         }
         let may_change = self.writable_roots().iter().any(|path| path.is_dir());
         if may_change
-            && let Ok(sandbox) = self.sandbox_spec()
+            && let Ok(sandbox) = self.prepare_sandbox()
             && let Err(error) = process::require_namespaces(&sandbox)
         {
             sandbox::check_available().map_err(sandbox_missing)?;
@@ -432,13 +433,13 @@ impl ExecTool {
         Ok(())
     }
 
-    /// The sandbox of a command; `None` if it is turned off.
-    fn configured_sandbox_spec(&self, is_background: bool) -> Result<Option<SandboxSpec>, String> {
+    /// The sandbox of the next command: the shared one, with what is allowed now. `None` if it is turned off.
+    fn sandbox_of_command(&self, is_background: bool) -> Result<Option<SandboxSpec>, String> {
         if !self.containment.is_sandboxed {
             log::info!(target: "sandbox", "the command is not sandboxed: `--sandbox off`");
             return Ok(None);
         }
-        let sandbox = self.sandbox_spec();
+        let sandbox = self.prepare_sandbox();
         let sandbox = sandbox.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
         let mut sandbox = sandbox.without_mounts_in_removable_git_dirs();
         let denied_files = sandbox_spec::denied_files(&self.files.file_scope, &sandbox);
@@ -764,7 +765,7 @@ mod tests {
             let containment = ExecContainment { is_sandboxed: true, has_network: false };
             let files = Arc::new(Files::new(reach).unwrap());
             let exec = ExecTool::new(files, &limits(), &Env::default(), containment);
-            exec.sandbox_spec().unwrap()
+            exec.prepare_sandbox().unwrap()
         };
         let of = |fence: &SandboxSpec, name: &str| {
             let path = &home.join(name);

@@ -93,8 +93,9 @@ pub trait Tool: Send + Sync {
         arguments::cast_and_check(&self.spec().parameters, arguments)
     }
 
-    /// Checks a call without making it, for reasons that the policy cannot know.
-    fn precheck(&self, _arguments: &Value) -> Result<(), ToolError> {
+    /// Checks a call without making it, for reasons that the policy cannot know. Called to explain the policy only: [`run`](Self::run)
+    /// makes the same check itself.
+    fn check_call(&self, _arguments: &Value) -> Result<(), ToolError> {
         Ok(())
     }
 
@@ -337,7 +338,7 @@ impl Toolbox {
         let mut denial = None;
         let mut command_failed = false;
         let mut diff = None;
-        let mut source = ResultSource::Program;
+        let mut source = ResultSource::NotMade;
         // Keys are redacted in all output, wherever the tool read them.
         let mut redactor = secret::StreamRedactor::for_all_keys();
         let mut emit = |text: &str| {
@@ -425,8 +426,14 @@ impl Toolbox {
         let check = |arguments: &Value| tool.parse_arguments(arguments);
         let before = hooks.before_call(call, arguments, &check)?;
         let arguments = before.arguments.as_ref().unwrap_or(arguments);
-        let mut result =
-            self.execute_decided(call, attempt, tool, arguments, before.approval, on_output);
+        let mut result = self.execute_decided(
+            call,
+            attempt,
+            tool,
+            arguments,
+            before.refusal_unless_approved,
+            on_output,
+        );
         let (text, failed) = match &result {
             Ok(output) => (plain_text(&output.parts), output.command_failed),
             Err(ToolError::Failed(text)) => (text.clone(), true),
@@ -443,14 +450,15 @@ impl Toolbox {
         result
     }
 
-    /// Makes the call as [`Self::execute`] does, without hooks. `hook_refusal` is set if a hook requires the user's approval.
+    /// Makes the call as [`Self::execute`] does, without hooks. `refusal_unless_approved` is set if a hook requires the user's
+    /// approval; it is the text of the question.
     fn execute_decided(
         &self,
         call: &ToolCall,
         attempt: &mut CallAttempt,
         tool: &dyn Tool,
         arguments: &Value,
-        hook_refusal: Option<Refusal>,
+        refusal_unless_approved: Option<Refusal>,
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
         let request = ApprovalRequest {
@@ -461,7 +469,7 @@ impl Toolbox {
             withheld: &[],
             file_scope: &self.policy.file_scope,
         };
-        self.permit(attempt, &request, hook_refusal)?;
+        self.permit(attempt, &request, refusal_unless_approved)?;
         let mut result = tool.run(&mut Call {
             id: &call.id,
             arguments,
@@ -533,17 +541,19 @@ impl Toolbox {
         }
     }
 
-    /// Decides on a call by the policy, or asks the user.
+    /// Decides on a call by the policy, or asks the user. With `refusal_unless_approved`, a call that the policy allows needs
+    /// approval too.
     fn permit(
         &self,
         attempt: &mut CallAttempt,
         request: &ApprovalRequest<'_>,
-        hook_refusal: Option<Refusal>,
+        refusal_unless_approved: Option<Refusal>,
     ) -> Result<(), ToolError> {
-        let decision = match (self.policy.decide(request.tool, request.arguments), hook_refusal) {
-            (PolicyDecision::Allow(_), Some(refusal)) => PolicyDecision::Ask(refusal),
-            (decision, _) => decision,
-        };
+        let decision =
+            match (self.policy.decide(request.tool, request.arguments), refusal_unless_approved) {
+                (PolicyDecision::Allow(_), Some(refusal)) => PolicyDecision::Ask(refusal),
+                (decision, _) => decision,
+            };
         match (decision, &self.approval_handler) {
             (PolicyDecision::Allow(reason), _) => {
                 log::info!(target: "policy", "`{}` is allowed: {reason}", request.tool);

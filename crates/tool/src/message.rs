@@ -201,7 +201,7 @@ impl Tool for MessageTool {
         self.has_answered.load(Ordering::SeqCst)
     }
 
-    fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
+    fn check_call(&self, arguments: &Value) -> Result<(), ToolError> {
         self.check_chat(&self.chat(arguments)?)
     }
 }

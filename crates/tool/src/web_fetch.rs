@@ -101,8 +101,8 @@ impl Tool for WebFetch {
         CallEffect::Reads
     }
 
-    fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
-        self.web.precheck(arguments["url"].as_str().unwrap_or_default())
+    fn check_call(&self, arguments: &Value) -> Result<(), ToolError> {
+        self.web.check_address(arguments["url"].as_str().unwrap_or_default())
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {

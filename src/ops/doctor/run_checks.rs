@@ -386,7 +386,7 @@ fn test_sandbox(ctx: &Context, input: &CheckInput) -> Result<CheckResult> {
             .with_exit(Exit::NoSandbox));
     }
     let exec = toolset::exec_tool(ctx, input.settings, policy, &setup.shared.files);
-    let sandbox = exec.sandbox_spec().context("set up the sandbox")?;
+    let sandbox = exec.prepare_sandbox().context("set up the sandbox")?;
     let namespace_error = process::check_namespaces(&sandbox).err();
     let finished = process::run(
         &CommandSpec {

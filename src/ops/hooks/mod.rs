@@ -387,7 +387,7 @@ impl CallHooks for Hooks {
                 |reason: &str| Some(Refusal::new(format!("hook `{}`: {reason}", hook.name)));
             match reply.decision {
                 HookDecision::Allow => {}
-                HookDecision::Ask(reason) => amendment.approval = reject(&reason),
+                HookDecision::Ask(reason) => amendment.refusal_unless_approved = reject(&reason),
                 HookDecision::Deny(reason) => {
                     denial = reject(&reason);
                     return false;

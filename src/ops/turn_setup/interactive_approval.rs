@@ -1,4 +1,5 @@
-//! Approval of denied tool calls by the user, in the REPL.
+//! Approval of denied tool calls by the user, in the REPL (`src/repl/approval.rs` asks) and in an editor
+//! (`src/ops/acp/permission.rs`).
 
 use crate::ops::context::Context;
 use crate::ops::permissions::{self, WorkspacePlace};

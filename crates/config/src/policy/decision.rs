@@ -24,7 +24,8 @@ impl RuleSubject<'_> {
 }
 
 impl Policy {
-    /// Decides about a call of `tool`. Paths are checked again when they are opened, see [`FileScope::decide`].
+    /// Decides about a call of `tool` by permissions and rules. Paths are not checked here, but when the tool opens them, by
+    /// [`FileScope::decide`]. The exception is a change that only a rule about its path allows: the rule must name this tool.
     pub fn decide(&self, tool: &str, arguments: &Value) -> PolicyDecision {
         let changes_jobs = tool == CRON && arguments["action"] != "list";
         if self.reads_only && (changes_jobs || WRITE_TOOLS.contains(&tool)) {

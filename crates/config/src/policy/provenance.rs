@@ -453,7 +453,7 @@ mod tests {
                 let text = "Tool call denied: `x` is near";
                 from_source(source, tool_call(tool, arguments.clone(), text, true))
             };
-            check(&[asks(), refused(ResultSource::Program)], EVIL, Some(Clean));
+            check(&[asks(), refused(ResultSource::NotMade)], EVIL, Some(Clean));
             check(&[asks(), refused(ResultSource::Unspecified)], EVIL, None);
         }
         check(&[vec![injected("t-plan", "Only look.")]], EVIL, Some(Clean));

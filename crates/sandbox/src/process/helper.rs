@@ -34,17 +34,17 @@ impl Helper {
     pub fn start(name: &str, message: &[u8], descriptors: &[OwnedFd]) -> io::Result<Self> {
         prepare();
         let (mut connection, helper_end) = UnixStream::pair()?;
-        let mut command = Command::new(helper_executable()?);
-        command.arg0(name).env_clear().current_dir("/").process_group(0);
-        command.stdin(OwnedFd::from(helper_end)).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut builder = Command::new(helper_executable()?);
+        builder.arg0(name).env_clear().current_dir("/").process_group(0);
+        builder.stdin(OwnedFd::from(helper_end)).stdout(Stdio::null()).stderr(Stdio::null());
         let process = {
             let mut detached_pids = detached();
-            let process = command.spawn()?;
+            let process = builder.spawn()?;
             detached_pids.push(Pid::from_child(&process));
             process
         };
-        // The command holds the other end of the socket.
-        drop(command);
+        // The builder holds the other end of the socket.
+        drop(builder);
         let length = (message.len() as u64).to_le_bytes();
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];

@@ -55,8 +55,9 @@ pub fn become_helper() -> Option<bool> {
         .or_else(hiding_launcher::become_hiding_program)
 }
 
-/// Hardens this process; called first in `main`. Inherited descriptors become close-on-exec, and other processes cannot
-/// read our memory, neither directly nor from a core dump.
+/// Hardens this process; called in `main` once it is known to be no helper, since a supervisor needs to write its own files
+/// in `/proc`. Inherited descriptors become close-on-exec, and other processes cannot read our memory, neither directly nor
+/// from a core dump.
 pub fn harden() {
     close_fds::set_fds_cloexec(3, &[]);
     // If the kernel refuses, keys in memory are protected as in any other program.

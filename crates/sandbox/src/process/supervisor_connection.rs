@@ -19,7 +19,7 @@ use std::process::{Child, Command};
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// The time that a supervisor may take to start its server. It normally takes milliseconds.
+/// The time that a supervisor may take to start its child, a command or a server. It normally takes milliseconds.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The connection to a supervisor. When it is closed, the supervisor ends the processes that it has started.
@@ -44,16 +44,16 @@ pub(super) struct CreatedNetwork {
 }
 
 impl SupervisorProcess {
-    /// Starts a supervisor, whose output streams are those of the command. Its id is added to `pids`, which stays locked
-    /// until then, so that the supervisor is never mistaken for a leftover.
+    /// Starts the supervisor that `builder` describes, with the output streams that are set there. Its id is added to `pids`,
+    /// which stays locked until then, so that the supervisor is never mistaken for a leftover.
     pub(super) fn start(
-        mut command: Command,
+        mut builder: Command,
         mut pids: MutexGuard<'_, Vec<Pid>>,
     ) -> io::Result<Self> {
         let (control, supervisor_end) = UnixStream::pair()?;
-        command.env_clear().process_group(0);
-        // The command holds the other end of the socket, which must close when the supervisor ends.
-        let process = command.stdin(OwnedFd::from(supervisor_end)).spawn()?;
+        builder.env_clear().process_group(0);
+        // The builder is dropped at the end. It holds the other end of the socket, which must close when the supervisor ends.
+        let process = builder.stdin(OwnedFd::from(supervisor_end)).spawn()?;
         pids.push(Pid::from_child(&process));
         let connection = SupervisorConnection { control, received: Vec::new() };
         Ok(Self { process, connection })
@@ -115,7 +115,7 @@ impl SupervisorConnection {
         self.control.write_all(&bytes)
     }
 
-    /// Waits for the report that the server has started or failed.
+    /// Waits for the report that the child has started or failed.
     ///
     /// # Errors
     /// There is no report; [`io::ErrorKind::Interrupted`] if the run is cancelled.

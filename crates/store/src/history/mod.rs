@@ -196,7 +196,7 @@ fn interrupted_result(call: &ToolCall) -> ToolResult {
         name: call.name.clone(),
         parts,
         failed: true,
-        source: ResultSource::Program,
+        source: ResultSource::NotMade,
     }
 }
 

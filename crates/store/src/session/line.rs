@@ -480,13 +480,13 @@ fn read_image_sources(list: &Value) -> Vec<(usize, ImageSource)> {
 fn source_name(source: ResultSource) -> Option<&'static str> {
     match source {
         ResultSource::Unspecified => None,
-        ResultSource::Program => Some("program"),
+        ResultSource::NotMade => Some("program"),
         ResultSource::SafeAddress => Some("safe_address"),
     }
 }
 
 fn read_source(name: Option<&str>) -> ResultSource {
-    let named = [ResultSource::Program, ResultSource::SafeAddress];
+    let named = [ResultSource::NotMade, ResultSource::SafeAddress];
     let has_name = |source: &ResultSource| name.is_some() && source_name(*source) == name;
     named.into_iter().find(has_name).unwrap_or_default()
 }
@@ -712,7 +712,7 @@ mod tests {
                 name: "f".into(),
                 parts: vec![MessagePart::Text("x".into())],
                 failed: true,
-                source: ResultSource::Program,
+                source: ResultSource::NotMade,
             }),
         ];
         for message in messages {

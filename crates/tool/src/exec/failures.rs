@@ -40,7 +40,7 @@ impl ExecTool {
             return None;
         }
         let scope = &self.files.file_scope;
-        let sandbox = self.sandbox_spec().ok();
+        let sandbox = self.prepare_sandbox().ok();
         let private = sandbox.as_ref().and_then(SandboxSpec::private);
         if let Some(top) = private.and_then(|private| git_guard::take_stopped(scope, private)) {
             let flag = format!("--write={}", quote(&top.to_string_lossy()));
@@ -67,7 +67,7 @@ impl ExecTool {
         let network_line = find_line(NETWORK_SIGNS);
         if !self.containment.has_network && (has_waited || network_line.is_some()) {
             let has_loopback = self
-                .sandbox_spec()
+                .prepare_sandbox()
                 .is_ok_and(|sandbox| process::require_namespaces(&sandbox).is_ok());
             let is_loopback = |line: &str| LOOPBACK_NAMES.iter().any(|name| line.contains(name));
             if has_loopback && network_line.is_some_and(is_loopback) {
@@ -162,7 +162,7 @@ impl ExecTool {
         {
             // An entry of a protected directory can be replaced only if the directory is granted. A whole `.git` is never
             // proposed.
-            let protected = self.sandbox_spec().map_or(Vec::new(), |sandbox| sandbox.protected);
+            let protected = self.prepare_sandbox().map_or(Vec::new(), |sandbox| sandbox.protected);
             let is_grantable =
                 |parent: &PathBuf| path.starts_with(parent) && !parent.ends_with(".git");
             let path = protected.into_iter().find(is_grantable).unwrap_or(path);
@@ -214,7 +214,7 @@ impl ExecTool {
     /// The path that a line of output names, or its nearest existing parent, if commands see it and cannot change it. Only paths in the
     /// home directory or in a granted one are returned: no run changes the rest of the system.
     fn unwritable_path(&self, line: &str) -> Option<PathBuf> {
-        let sandbox = self.sandbox_spec().ok()?;
+        let sandbox = self.prepare_sandbox().ok()?;
         let scope = &self.files.file_scope;
         let can_change = |path: &Path| {
             let is_protected =
@@ -242,7 +242,7 @@ impl ExecTool {
     /// The absolute path that a line of output names, if commands do not see it. Its existence is not checked: that would
     /// tell the model about it.
     fn invisible_path<'a>(&self, line: &'a str) -> Option<&'a Path> {
-        let sandbox = self.sandbox_spec().ok()?;
+        let sandbox = self.prepare_sandbox().ok()?;
         let mut paths = possible_paths(line).map(Path::new);
         paths.find(|path| path.is_absolute() && !is_visible(&sandbox, path))
     }
@@ -257,7 +257,7 @@ impl ExecTool {
 
     /// The explanation if commands cannot list the directory.
     fn explain_unlisted_directory(&self) -> Option<String> {
-        let sandbox = self.sandbox_spec().ok()?;
+        let sandbox = self.prepare_sandbox().ok()?;
         self.contains_denied_path(&sandbox.denied).then(|| {
             "(commands cannot list this directory because it contains denied paths; use `list_dir`, or access its entries by \
              name)"

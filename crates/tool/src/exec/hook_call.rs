@@ -39,7 +39,7 @@ impl ExecTool {
         self.check_sandbox().map_err(|refusal| refusal.message)?;
         let (directory, _) =
             self.files.open_directory(".").map_err(|error| error.message().to_owned())?;
-        let sandbox = self.configured_sandbox_spec(false)?;
+        let sandbox = self.sandbox_of_command(false)?;
         let private = sandbox.as_ref().and_then(SandboxSpec::private);
         let mut env =
             private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path));

@@ -108,7 +108,7 @@ impl Tool for ProcessTool {
         let Call { arguments, on_output, .. } = call;
         let id = arguments["id"].as_str().unwrap_or_default();
         let input = arguments["input"].as_str();
-        self.precheck(arguments)?;
+        self.check_call(arguments)?;
         let mut commands = self.commands.lock();
         let Some(BackgroundCommand { command, state, .. }) =
             commands.iter_mut().find(|command| command.id == id)
@@ -160,7 +160,7 @@ impl Tool for ProcessTool {
         Ok(ToolOutput { command_failed, ..text.into() })
     }
 
-    fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
+    fn check_call(&self, arguments: &Value) -> Result<(), ToolError> {
         let input = arguments["input"].as_str().unwrap_or_default();
         Ok(dangerous_command::check(input, "not written")?)
     }

@@ -38,7 +38,7 @@ impl ExecTool {
         let command = program.display().to_string();
         self.check(&command)?;
         let (directory, _) = self.files.open_directory(".")?;
-        let sandbox = self.configured_sandbox_spec(false)?;
+        let sandbox = self.sandbox_of_command(false)?;
         let private = sandbox.as_ref().and_then(SandboxSpec::private);
         let spec = CommandSpec {
             program: program.to_owned(),

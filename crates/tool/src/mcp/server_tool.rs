@@ -53,7 +53,7 @@ impl Tool for ServerTool {
         arguments::repair(&self.spec.parameters, arguments)
     }
 
-    fn precheck(&self, _: &Value) -> Result<(), ToolError> {
+    fn check_call(&self, _: &Value) -> Result<(), ToolError> {
         let ToolView { server, tool, .. } = &self.view;
         if self.view.has_changed || self.context.catalog.has_changed(server, tool) {
             Err(changed_refusal(server, tool).into())

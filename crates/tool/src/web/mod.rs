@@ -133,7 +133,7 @@ impl WebAccess {
     }
 
     /// Checks the address that the model wrote, without requesting it.
-    pub fn precheck(&self, address: &str) -> Result<(), ToolError> {
+    pub fn check_address(&self, address: &str) -> Result<(), ToolError> {
         let url = web_url::parse(addresses::strip_delimiters(address))
             .map_err(|message| ToolError::Denied(Refusal::new(message)))?;
         self.check_rules(&url)?;

@@ -144,7 +144,7 @@ impl ProvenanceState {
     fn observe_result(&mut self, result: &ToolResult, context: &TrustContext) {
         let ToolResult { call_id, name, parts, failed, source } = result;
         let pending_call = self.pending_calls.remove(call_id);
-        if *source == ResultSource::Program {
+        if *source == ResultSource::NotMade {
             return;
         }
         // The arguments are the model's own text, so a copy of them in the result permits no address.
