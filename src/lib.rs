@@ -11,7 +11,7 @@
 //! src/main.rs                           arguments and environment in, exit status out
 //!  └ lib.rs                             run: parse, dispatch, report
 //!     └ command/agent.rs                flags → options::turn, the output form
-//!        └ ops/agent_turn.rs            run_steps: request → conversation → prepare → model → execute → after_turn
+//!        └ ops/agent_turn.rs            run_steps: request → conversation → prepare → model → execute → post_turn
 //!           ├ agent_turn/source.rs          what starts the turn: a command line, a job, a chat, a person
 //!           ├ agent_turn/request.rs         settings, standard input, attachments, the message
 //!           ├ agent_turn/conversation.rs    crates/store: session/mod.rs (Session::open) → session/log.rs (lock, repair)
@@ -19,11 +19,11 @@
 //!           ├ ops/model.rs                  the provider with its wrappers
 //!           ├ agent_turn/execute.rs         guards; then what the turn changed and undid is reported
 //!           │  └ crates/agent/src/turn.rs   push message → ask → push reply → run tool calls → push results → ask …
-//!           │     ├ turn/request.rs → crates/model/src/provider: fallback → retry → budget → rate_limit
-//!           │     │    → http_provider (the exchange, over crates/net: http) → chat, anthropic or responses (pure translation)
+//!           │     ├ turn/request.rs → crates/model/src/provider: (recording →) redact → fallback → tool_choice_fallback
+//!           │     │    → retry → budget → rate_limit → http_provider (the exchange, over crates/net: http) → chat, anthropic or responses (pure translation)
 //!           │     ├ crates/tool/src/lib.rs (Toolbox) → one file per tool → crates/sandbox, for commands
 //!           │     └ crates/base/src/event.rs → crates/agent/src/report.rs → crates/os: terminal
-//!           └ agent_turn/after_turn.rs      after the answer: ops/consolidation, from messages to the memory
+//!           └ agent_turn/post_turn.rs      after the answer: ops/consolidation, from messages to the memory
 //! ```
 //!
 //! # Modules
@@ -63,7 +63,7 @@ use nanobot_sandbox::process::isolated_parser::{NamedParser, become_parser};
 use ops::context::{Context, GlobalOptions, report_error};
 use std::ffi::OsString;
 
-/// Does the work of a helper process, if `argv[0]` names one. The program starts itself again for these: the program that signs
+/// Does the work of a helper process, if `argv[0]` or the environment asks for one. The program starts itself again for these: the program that signs
 /// commits for git, the supervisor of a command or of an MCP server, the process that makes namespaces for a supervisor, the
 /// process that hides paths from a program, the proxy of commands, and the parser of an untrusted document. Returns `None` in an
 /// ordinary process. The parent learns of an error from the connection to the helper, or from its end.

@@ -8,7 +8,6 @@ use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
 use crate::ops::{connection_test, model};
 use crate::options::turn::{OutputOptions, TurnLimits, TurnOptions};
-use after_turn::PostTurnWork;
 use anyhow::{Context as _, Result};
 use nanobot_agent::report::short_text::count_noun;
 use nanobot_agent::report::{
@@ -27,16 +26,17 @@ use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
 use nanobot_os::terminal::Terminal;
 use nanobot_store::session::Session;
+use post_turn::PostTurnWork;
 use request::{TurnCommand, TurnRequest};
 use source::{ChatTurn, InteractiveContext, JobTurn, TurnSource};
 use std::time::{Duration, Instant};
 
-pub(crate) mod after_turn;
 mod conversation;
 pub(crate) mod dry_run;
 pub(crate) mod execute;
 pub(crate) mod git_facts;
 mod message_size;
+pub(crate) mod post_turn;
 pub(crate) mod prepare;
 mod request;
 pub(crate) mod source;
@@ -70,11 +70,7 @@ pub(crate) struct ReplOutcome {
 pub(crate) fn run(ctx: &Context, options: &TurnOptions, format: ReportFormat) -> Exit {
     let mut reporter = new_reporter(ctx, options, format);
     if format != ReportFormat::Text {
-        let error = Some(Stop(Exit::Defect).into());
-        let ending = Ending { stop_reason: StopReason::Failed, error, ..Ending::default() };
-        let run_metadata = json::RunMetadata::default();
-        let result = json::result_json(&ending, Exit::Defect, &run_metadata, &reporter.envelope);
-        panic_report::set_result(result.to_string());
+        set_panic_result(&reporter);
     }
     let TurnOutcome { ending, mut exit, run_metadata, post_turn, .. } =
         run_to_outcome(ctx, options, TurnSource::CommandLine, &mut reporter);
@@ -104,7 +100,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, format: ReportFormat) ->
             ctx.terminal.eprint("nanobot: the printed answer is incomplete");
         }
     }
-    // The answer is printed, and the deferred work needs no MCP servers.
+    // The answer is printed, and the post-turn work needs no MCP servers.
     ctx.servers.shut_down();
     if let Some(work) = post_turn {
         work.run(ctx, exit, progress_level(ctx, &options.output) == ProgressLevel::Lines);
@@ -112,10 +108,19 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, format: ReportFormat) ->
     exit
 }
 
+/// Sets the result that is printed on standard output if this process panics.
+fn set_panic_result(reporter: &Reporter) {
+    let error = Some(Stop(Exit::Defect).into());
+    let ending = Ending { stop_reason: StopReason::Failed, error, ..Ending::default() };
+    let run_metadata = json::RunMetadata::default();
+    let result = json::result_json(&ending, Exit::Defect, &run_metadata, &reporter.envelope);
+    panic_report::set_result(result.to_string());
+}
+
 /// Runs the turn of a job. Prints progress only: the job delivers the answer.
 pub(crate) fn run_job_turn(ctx: &Context, options: &TurnOptions, job: JobTurn<'_>) -> TurnOutcome {
-    let reporter = new_reporter(ctx, options, ReportFormat::Deferred);
-    run_deferred(ctx, options, TurnSource::Job(job), reporter)
+    let reporter = new_reporter(ctx, options, ReportFormat::Unprinted);
+    run_unprinted(ctx, options, TurnSource::Job(job), reporter)
 }
 
 /// Runs the turn of a chat message. Prints progress only: the channel sends the answer.
@@ -127,15 +132,16 @@ pub(crate) fn run_chat_turn(
     chat: ChatTurn<'_>,
     observer: Option<EventObserver>,
 ) -> TurnOutcome {
-    let mut reporter = new_reporter(ctx, options, ReportFormat::Deferred);
+    let mut reporter = new_reporter(ctx, options, ReportFormat::Unprinted);
     chat.turn_id.clone_into(&mut reporter.envelope.turn);
     if let Some(observer) = observer {
         reporter.observe(observer);
     }
-    run_deferred(ctx, options, TurnSource::Chat(chat), reporter)
+    run_unprinted(ctx, options, TurnSource::Chat(chat), reporter)
 }
 
-fn run_deferred(
+/// Runs a turn whose answer the caller prints or sends.
+fn run_unprinted(
     ctx: &Context,
     options: &TurnOptions,
     source: TurnSource<'_>,
@@ -156,9 +162,9 @@ pub(crate) fn run_editor_turn(
     context: &InteractiveContext,
     observer: EventObserver,
 ) -> TurnOutcome {
-    let mut reporter = new_reporter(ctx, options, ReportFormat::Deferred);
+    let mut reporter = new_reporter(ctx, options, ReportFormat::Unprinted);
     reporter.stream_to(observer);
-    run_deferred(ctx, options, TurnSource::Interactive(context), reporter)
+    run_unprinted(ctx, options, TurnSource::Interactive(context), reporter)
 }
 
 /// Runs a turn of the REPL, and streams its answer. `print_error` prints an error with next steps that fit the REPL.
@@ -213,7 +219,7 @@ pub(crate) fn list_models(ctx: &Context, options: &TurnOptions) -> Result<Vec<St
 }
 
 impl TurnOutcome {
-    /// Does the deferred work after the answer is delivered.
+    /// Does the post-turn work after the answer is delivered.
     pub(crate) fn finish(&self, ctx: &Context) {
         ctx.servers.shut_down();
         if let Some(work) = &self.post_turn {
@@ -221,7 +227,7 @@ impl TurnOutcome {
         }
     }
 
-    /// Does the deferred work after the answer is delivered, while other turns of this process go on.
+    /// Does the post-turn work after the answer is delivered, while other turns of this process go on.
     pub(crate) fn finish_beside_others(&self, ctx: &Context) {
         ctx.servers.shut_down();
         if let Some(work) = &self.post_turn {
@@ -306,7 +312,7 @@ fn run_to_outcome(
         ending.error = signal::check().err().map(Into::into);
     }
     if ending.error.is_some() {
-        signal::begin_shutdown();
+        signal::begin_shutdown_if_stopped();
     }
     run_metadata.has_schema = options.schema.is_some();
     run_metadata.duration = started.elapsed();
@@ -357,7 +363,7 @@ fn run_steps(
         session.start_new_conversation()?;
     }
     if is_new {
-        *post_turn = after_turn::plan(ctx, options, &request.settings, &session, None);
+        *post_turn = post_turn::plan(ctx, options, &request.settings, &session, None);
         return print_canned_reply("New session started.", reporter);
     }
     if source.job().is_some_and(|job| job.last_turn_only) {

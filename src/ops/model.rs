@@ -21,6 +21,7 @@ use nanobot_model::provider::http_provider::HttpProvider;
 use nanobot_model::provider::login::LoginEndpoints;
 use nanobot_model::provider::quirks::{Quirks, is_reasoning_model};
 use nanobot_model::provider::rate_limit::RateLimitedProvider;
+use nanobot_model::provider::redact::RedactingProvider;
 use nanobot_model::provider::registry::model_info::{
     MODELS, Prices, TokenPrice, find_family_bound,
 };
@@ -120,13 +121,19 @@ pub(crate) fn choose(
     if let Some(path) = options.recording.record.as_ref().filter(|path| path.is_file()) {
         nanobot_os::durable_file::replace(path, b"")?;
     }
-    let provider = with_recording(ctx, options, settings, purpose, handle.provider);
+    let provider = with_masked_keys(options, handle.provider);
+    let provider = with_recording(ctx, options, settings, purpose, provider);
     Ok(ModelHandle { provider, ..handle })
 }
 
 /// True if `path` names the demo instead of a recording.
 fn is_demo(path: &Path) -> bool {
     path == Path::new(demo::UNSHADOWED_PATH) || path == Path::new(demo::NAME) && !path.exists()
+}
+
+/// Wraps `provider` so that known keys are masked in each request and each reply, as SECURITY.md promises.
+fn with_masked_keys(options: &TurnOptions, provider: Arc<dyn Provider>) -> Arc<dyn Provider> {
+    Arc::new(RedactingProvider { inner: provider, sends_keys: options.model.send_keys })
 }
 
 /// Chooses the model for a sub-agent that uses another model than its turn. `budget` is the budget of the turn. A
@@ -141,7 +148,8 @@ pub(crate) fn choose_for_subagent(
 ) -> Result<ModelHandle> {
     let handle =
         fallback_chain(ctx, options, settings, purpose, Arc::clone(budget), false, notice)?;
-    let provider = with_recording(ctx, options, settings, purpose, handle.provider);
+    let provider = with_masked_keys(options, handle.provider);
+    let provider = with_recording(ctx, options, settings, purpose, provider);
     Ok(ModelHandle { provider, ..handle })
 }
 
@@ -291,7 +299,8 @@ pub(crate) fn require_price(
     ))
 }
 
-/// Wraps a provider in the budget, which counts every attempt, and the budget in retries.
+/// Wraps a provider in the rate limit, that in the budget, which counts every attempt, that in retries, and these in the
+/// fallback for models that ignore the tool choice.
 pub(crate) fn with_retries(
     ctx: &Context,
     settings: &Settings,
@@ -308,7 +317,7 @@ pub(crate) fn with_retries(
     Box::new(ToolChoiceFallback { inner: retry, ignores_tool_choice: AtomicBool::new(false) })
 }
 
-/// Wraps a provider in the budget, without retries.
+/// Wraps a provider in the rate limit, and that in the budget, without retries.
 pub(crate) fn single_attempt(
     ctx: &Context,
     settings: &Settings,

@@ -9,7 +9,6 @@ use nanobot_model::ledger::CallPurpose;
 use nanobot_model::provider::Provider;
 use nanobot_model::provider::path_names::PathNames;
 use nanobot_model::provider::recording::RecordingProvider;
-use nanobot_model::provider::redact::RedactingProvider;
 use std::sync::Arc;
 
 /// The names that the paths of this run have in a recording.
@@ -26,8 +25,8 @@ pub(crate) fn path_names(ctx: &Context, grants: &Grants, settings: &Settings) ->
     ])
 }
 
-/// Wraps `provider` so that keys are hidden, and every exchange is recorded if `--record` was given. The recorder wraps the
-/// fallbacks, so a recording has the messages before a fallback truncates them.
+/// Wraps `provider` so that every exchange is recorded, if `--record` was given. The recorder wraps the fallbacks, so a
+/// recording has the messages before a fallback truncates them.
 pub(crate) fn with_recording(
     ctx: &Context,
     options: &TurnOptions,
@@ -35,7 +34,6 @@ pub(crate) fn with_recording(
     purpose: &CallPurpose,
     provider: Arc<dyn Provider>,
 ) -> Arc<dyn Provider> {
-    let provider = RedactingProvider { inner: provider, sends_keys: options.model.send_keys };
     match &options.recording.record {
         Some(path) => Arc::new(RecordingProvider {
             inner: provider,
@@ -43,6 +41,6 @@ pub(crate) fn with_recording(
             session: purpose.session.clone(),
             path_names: path_names(ctx, &options.grants, settings),
         }),
-        None => Arc::new(provider),
+        None => provider,
     }
 }

@@ -116,7 +116,7 @@ fn run_loop(mut repl: ReplSession<'_>) -> Result<Exit> {
 /// Runs the command `name`, and reports its failure.
 fn run_command(repl: &mut ReplSession<'_>, name: &str, rest: &str) {
     if let Err(error) = repl.dispatch(name, rest) {
-        signal::begin_shutdown();
+        signal::begin_shutdown_if_stopped();
         hints::report_error(&error, repl.ctx.terminal);
         if name == "shell" && exit_for(&error) == Exit::Interrupted {
             repl.print_line("[ended by a signal]");

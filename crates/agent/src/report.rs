@@ -37,8 +37,8 @@ pub enum ReportFormat {
     Json,
     /// Every event as a JSON line.
     StreamJson,
-    /// Nothing: the caller prints the answer.
-    Deferred,
+    /// Nothing: the caller prints or sends the answer.
+    Unprinted,
 }
 
 /// A further receiver of events, which cannot fail.
@@ -107,7 +107,7 @@ impl Reporter {
         match self.format {
             ReportFormat::Text => self.terminal.stdout_is_tty && !self.is_buffered,
             ReportFormat::StreamJson => true,
-            ReportFormat::Deferred => self.is_observer_live,
+            ReportFormat::Unprinted => self.is_observer_live,
             ReportFormat::Json => false,
         }
     }
@@ -142,7 +142,7 @@ impl Reporter {
             self.log(|envelope| json::event_json(&event, envelope));
         }
         match self.format {
-            ReportFormat::Json | ReportFormat::Deferred => Ok(()),
+            ReportFormat::Json | ReportFormat::Unprinted => Ok(()),
             ReportFormat::StreamJson => self.print_json(&json::event_json(&event, &self.envelope)),
             ReportFormat::Text if self.shows_pieces() => self.stream.handle(&event),
             ReportFormat::Text => match event {
@@ -198,7 +198,7 @@ impl Reporter {
             ReportFormat::Json | ReportFormat::StreamJson => {
                 self.print_json(&result(&self.envelope))?;
             }
-            ReportFormat::Deferred => {}
+            ReportFormat::Unprinted => {}
         }
         if let Some(line) = self.progress.status_line() {
             self.terminal.eprint_truncated(&line);

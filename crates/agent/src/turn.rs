@@ -48,7 +48,7 @@ pub fn run(
     let exit = error.as_ref().map_or(ending::exit_status(stop_reason), exit_for);
     if reply.is_none() {
         if turn.session.is_stored() {
-            signal::begin_shutdown();
+            signal::begin_shutdown_if_stopped();
         }
         error = error.or(turn.push_partial_reply().err());
         error = error.or(turn.session.answer_interrupted_calls(&mut |_| {}).err());
@@ -227,6 +227,7 @@ impl Turn<'_, '_, '_> {
     fn run_calls(&mut self, reply: &Reply) -> Result<()> {
         let toolbox = self.agent.toolbox;
         for batch in toolbox.batches(&reply.tool_calls) {
+            // The results of the batch before count for the origin of the conversation from here on.
             toolbox.observe(self.session.messages());
             for call in batch {
                 (self.sink)(Event::ToolCall(call))?;

@@ -191,9 +191,9 @@ fn ending_exit() -> Exit {
     received_exit().unwrap_or(Exit::Timeout)
 }
 
-/// Marks the run as ending, whatever the cause. Waits work again for a limited time, for final output. Cancelling a
-/// thread does not end the run.
-pub fn begin_shutdown() {
+/// If a signal has arrived or the time is over, lets waits work again for a limited time, for the final output of the run.
+/// Otherwise, or if only this thread was cancelled, the run goes on. In any case the next Ctrl-C kills the process.
+pub fn begin_shutdown_if_stopped() {
     KILL_ON_INTERRUPT.store(true, Ordering::SeqCst);
     if cancel::scope(None, check).is_err() {
         lock_ending_since().get_or_insert_with(now);

@@ -104,7 +104,7 @@ fn keep_if_edited(ctx: &Context, copy: NamedTempFile, original: &[u8]) -> Result
     }
     let (_, path) = copy.keep().context("keep the edited text")?;
     // After a signal, the message would not be written otherwise.
-    signal::begin_shutdown();
+    signal::begin_shutdown_if_stopped();
     ctx.terminal.eprint(&format!(
         "nanobot: the config is unchanged; the edited text is in {}",
         path.display()

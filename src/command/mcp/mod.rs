@@ -30,7 +30,7 @@ pub fn run(ctx: &Context, command: &McpCommand) -> Result<Exit> {
     signal::install(timeout).context("wait for signals")?;
     dispatch(ctx, command).map_err(|error| {
         // The command is ending. Waits have to work again for a moment, so that the error can be printed.
-        signal::begin_shutdown();
+        signal::begin_shutdown_if_stopped();
         match error.downcast_ref::<Stop>() {
             Some(Stop(Exit::Timeout)) => fail_with_hint(
                 Exit::Timeout,

@@ -48,15 +48,17 @@ fn open_session(
         reporter.notice(text);
         reporter.show_wait("giving up", options.session.lock_timeout);
     };
-    // A replay without a session gets a new one.
-    let is_fresh = options.session.key.is_none()
+    // A replay without a session gets an empty one, which is not stored.
+    let starts_empty = options.session.key.is_none()
         && (options.session.ephemeral || options.recording.replay.is_some());
-    if is_fresh || options.session.ephemeral || options.recording.dry_run.is_some() {
+    if starts_empty || options.session.ephemeral || options.recording.dry_run.is_some() {
         return match &options.session.fork {
             Some(source) => Session::read_if_exists(sessions, source, &mut notice)?
                 .map(|session| session.with_key(key))
                 .ok_or_else(|| session::not_found_error(sessions, source)),
-            None if is_fresh => Ok(Session::ephemeral(key, request.settings.max_tool_result_chars)),
+            None if starts_empty => {
+                Ok(Session::ephemeral(key, request.settings.max_tool_result_chars))
+            }
             None => Session::read(sessions, key, &mut notice),
         };
     }

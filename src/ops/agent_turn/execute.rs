@@ -1,7 +1,7 @@
 //! Runs a prepared turn and does the work at its end: usage, memory provenance, pruning.
 
 use super::prepare::PreparedTurn;
-use crate::ops::agent_turn::after_turn::{self, PostTurnWork};
+use crate::ops::agent_turn::post_turn::{self, PostTurnWork};
 use crate::ops::agent_turn::tool_usage::UsageRecorder;
 use crate::ops::context::Context;
 use crate::ops::model::{self, ModelHandle};
@@ -211,9 +211,9 @@ pub(crate) fn build_guards(
     guards
 }
 
-/// Records the memory as a new version if a tool has changed it in this turn, or the user since the version that the turn began
-/// with. Without tool calls the file is not read again. If the conversation had `untrusted` content, the version is labelled
-/// with it.
+/// Records the memory as a new version if a tool changed the file in this turn. It is also recorded if the file already
+/// differed from the last version when the turn began, because the user edited it. Without tool calls the file cannot have
+/// changed, and is not read again. If the conversation had `untrusted` content, the version is labelled with it.
 fn record_memory(
     ctx: &Context,
     prepared: &PreparedTurn,
@@ -262,7 +262,7 @@ fn memory_label(setup: &TurnSetup, stats: &TurnStats) -> Option<String> {
 }
 
 /// Does the work at the end of a turn. The answer is printed by then, so a failure here is only added to it. Returns
-/// the deferred work.
+/// the post-turn work.
 pub(crate) fn finish(
     ctx: &Context,
     options: &TurnOptions,
@@ -275,7 +275,7 @@ pub(crate) fn finish(
     let is_answered = ending.stop_reason == StopReason::Answered && ending.error.is_none();
     let PreparedTurn { setup, settings, session, .. } = prepared;
     let post_turn = if is_answered {
-        after_turn::plan(ctx, options, settings, session, Some(model))
+        post_turn::plan(ctx, options, settings, session, Some(model))
     } else {
         None
     };

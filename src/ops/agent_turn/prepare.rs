@@ -107,7 +107,8 @@ pub(crate) fn prepare(
         }
         turn_setup::build(ctx, &input, vec![spawn], &mut |text| reporter.notice(text))?
     };
-    restore_origin(ctx, &session, &setup);
+    setup.shared.files.keep_git_history(ctx.paths.git_objects());
+    restore_origin(&session, &setup);
     log_policy(&profile.name, &setup);
     report_ignored_files(ctx, &setup, reporter, run_metadata);
     setup.sections.extend(source.prompt_section());
@@ -162,7 +163,7 @@ fn announces_directory(
     let is_shown = match format {
         ReportFormat::Text => ctx.terminal.stderr_is_tty,
         ReportFormat::Json | ReportFormat::StreamJson => true,
-        ReportFormat::Deferred => false,
+        ReportFormat::Unprinted => false,
     };
     is_shown && source.job().is_none() && session.messages().is_empty()
 }
@@ -206,9 +207,8 @@ fn names_beneath(directory: &Path) -> HashSet<String> {
 }
 
 /// Restores the origin of the earlier turns.
-fn restore_origin(ctx: &Context, session: &Session, setup: &TurnSetup) {
+fn restore_origin(session: &Session, setup: &TurnSetup) {
     let provenance = &setup.shared.provenance;
-    setup.shared.files.keep_git_history(ctx.paths.git_objects());
     if let Some(RecordedOrigin { level, content, .. }) = session.origin() {
         if session.is_origin_complete() {
             provenance.restore(*level, content);

@@ -15,7 +15,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Interrupts the run that holds the lock of the session `key`, and waits for its end. Returns the result as a sentence.
 ///
 /// # Errors
-/// Status 75 if the run cannot be found or does not end in time. The run belongs to another user.
+/// Status 75 if the process that holds the lock cannot be found, or does not end in time; an I/O error if it belongs to another
+/// user.
 pub(super) fn stop_run(store: &SessionStore, key: &str) -> Result<String> {
     let Some(pid) = lock_holder(store, key)? else {
         return Ok("No active task to stop.".into());

@@ -360,7 +360,7 @@ impl ChatTurnRun<'_> {
         self.channel.inbox.lock().ignore_poison().append(record)
     }
 
-    /// Runs the turn, with the typing indicator. Returns the context in which its deferred work runs.
+    /// Runs the turn, with the typing indicator. Returns the context in which its post-turn work runs.
     fn execute(&self, resumes: bool) -> Result<(Context, TurnOutcome)> {
         let ctx = Context {
             quiet: true,

@@ -168,7 +168,7 @@ impl JobRunner<'_> {
             .execute(job, &options, slot)
             .unwrap_or_else(|error| RunResult { error: Some(error), ..RunResult::default() });
         if result.error.is_some() {
-            signal::begin_shutdown();
+            signal::begin_shutdown_if_stopped();
         }
         let mut record = self.new_record(job, trigger, slot, result.outcome(), start);
         let is_retry_of = |retry: &PendingRetry| Some(retry.slot()) == slot;
@@ -185,7 +185,7 @@ impl JobRunner<'_> {
         }
         let exit = combined_exit(turn_exit, &errors);
         if exit == Exit::Timeout || !errors.is_empty() {
-            signal::begin_shutdown();
+            signal::begin_shutdown_if_stopped();
         }
         set_end(&mut record, exit, &errors);
         record.end = ctx.clock.timestamp().to_string();

@@ -66,7 +66,7 @@ pub(crate) fn deliver(
         Ok(destination) => DeliveryResult { destination: Some(destination), error: None },
         Err(error) => {
             // If the run was cancelled, a short grace period remains to print the answer.
-            signal::begin_shutdown();
+            signal::begin_shutdown_if_stopped();
             let error = error.context("the answer was not delivered");
             DeliveryResult {
                 destination: None,

@@ -216,7 +216,7 @@ fn ask_model(
     };
     let level = if ctx.quiet { ProgressLevel::Quiet } else { ProgressLevel::Notices };
     let progress = ProgressDisplay::new(ctx.terminal, level);
-    let mut reporter = Reporter::new(ctx.terminal, ReportFormat::Deferred, progress, envelope);
+    let mut reporter = Reporter::new(ctx.terminal, ReportFormat::Unprinted, progress, envelope);
     let history = Session::read(&ctx.session_store(&settings)?, &session, &mut |_| {})?;
     let now = ctx.clock.now_in(settings.timezone.as_deref());
     let text = build_prompt(&now.to_string(), list, &describe_last_runs(&history));

@@ -48,10 +48,10 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) announces_directory: bool,
     /// Upper bound on the run's permissions.
     pub(crate) policy_limit: Option<&'a Policy>,
-    /// Approves tool calls and requests of MCP servers for the model; `None` in unattended runs, in which the model gets no
-    /// tool to ask the user.
+    /// Approves tool calls and requests of MCP servers for the model; `None` except in the REPL and in an editor, and then the
+    /// model gets no tool to ask the user.
     pub(crate) user_prompt: Option<Arc<dyn UserPrompt>>,
-    /// Answers the questions of MCP servers; `None` in unattended runs.
+    /// Answers the questions of MCP servers; `None` except in the REPL and in an editor.
     pub(crate) elicitation: Option<Arc<dyn ElicitationHandler>>,
     /// The chat that gets the final text, if it is not the session's chat.
     pub(crate) answer_chat: Option<ChatTarget>,

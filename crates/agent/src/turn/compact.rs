@@ -206,9 +206,11 @@ impl Turn<'_, '_, '_> {
         };
         let before = self.context_tokens();
         let mut instructions = instructions.map(str::to_owned);
+        // A compaction that the user asked for keeps no tail.
+        let is_automatic = max_tail_tokens > 0;
         if let Some(hooks) = self.agent.hooks {
             let added = hooks
-                .before_compaction(max_tail_tokens > 0, instructions.as_deref())
+                .before_compaction(is_automatic, instructions.as_deref())
                 .map_err(|cause| ProviderError::new(FailureKind::Refused, cause))?;
             let parts: Vec<String> = instructions.into_iter().chain(added).collect();
             instructions = (!parts.is_empty()).then(|| parts.join("\n"));

@@ -1,5 +1,5 @@
 //! Checks before a log is read or appended to: its last line is complete, and no newer release wrote it. An incomplete
-//! last line is moved to a side file.
+//! last line is moved to a file of its own, `.torn-TIME`.
 
 use super::line::{self, SessionLine};
 use super::tail_reader;
@@ -109,16 +109,16 @@ fn repair_end_once(
         }
         let timestamp: String =
             clock.local_timestamp().chars().filter(char::is_ascii_digit).collect();
-        let mut side_path = path.as_os_str().to_owned();
-        side_path.push(format!(".torn-{timestamp}"));
-        let side_path = PathBuf::from(side_path);
-        let side_file = durable_file::open_append(&side_path)?;
+        let mut torn_path = path.as_os_str().to_owned();
+        torn_path.push(format!(".torn-{timestamp}"));
+        let torn_path = PathBuf::from(torn_path);
+        let side_file = durable_file::open_append(&torn_path)?;
         let mut block = vec![0; BLOCK_BYTES];
         let mut offset = end;
         while offset < size {
             let count = file.read_at(&mut block, offset).with_context(what)?;
-            let side_size = durable_file::size(&side_file, &side_path)?;
-            durable_file::append_to(&side_file, &side_path, side_size, &block[..count])?;
+            let side_size = durable_file::size(&side_file, &torn_path)?;
+            durable_file::append_to(&side_file, &torn_path, side_size, &block[..count])?;
             if count == 0 {
                 break;
             }
@@ -128,25 +128,25 @@ fn repair_end_once(
             // The file has grown: the line is still being written.
             return Ok(());
         }
-        // Sync the side file before the line is removed from the log.
-        durable_file::sync(&side_file, &side_path)?;
+        // Sync the torn-line file before the line is removed from the log.
+        durable_file::sync(&side_file, &torn_path)?;
         file.set_len(end).with_context(|| format!("truncate `{}`", path.display()))?;
         notice(&format!(
             "the last line of the session was incomplete; it was moved to `{}`",
-            side_path.display()
+            torn_path.display()
         ));
         Ok(())
     })
 }
 
-/// Lists the side files of a session's file.
+/// Lists the torn-line files of a session's file.
 pub(super) fn side_files(path: &Path) -> Result<Vec<PathBuf>> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(list_side_files(dir)?.remove(&*name).unwrap_or_default())
 }
 
-/// Lists the side files in a directory, by the names of the session files that they belong to.
+/// Lists the torn-line files in a directory, by the names of the session files that they belong to.
 pub(super) fn list_side_files(dir: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>> {
     let entries = std::fs::read_dir(dir).with_context(|| format!("read `{}`", dir.display()))?;
     let mut side_files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();

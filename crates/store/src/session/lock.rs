@@ -7,7 +7,7 @@ use nanobot_os::file_lock::FileLock;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The path of the side file that a turn locks. It must not end in the extension of session files.
+/// The path of the file that a turn locks. It must not end in the extension of session files.
 pub(super) fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");

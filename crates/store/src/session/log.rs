@@ -194,7 +194,7 @@ impl SessionLog {
                 return Ok(());
             }
             // Another program has appended to the file or replaced it. A torn line at its end would swallow ours, so
-            // the reload moves it to the side file, as the next open would.
+            // the reload moves it to a file of its own, as the next open would.
             drop(self.load(MessageWindow::default(), &mut |_| {})?);
         }
         unreachable!("the last attempt appends")

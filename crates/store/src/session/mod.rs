@@ -1,6 +1,6 @@
 //! Session logs: open, lock, repair, append.
 //!
-//! Each session is one append-only file in the format of nanobot 0.1.4. A turn holds a kernel lock on a side file; each
+//! Each session is one append-only file in the format of nanobot 0.1.4. A turn holds a kernel lock on a lock file beside it; each
 //! append locks the log itself for microseconds. Every line but the last is complete at any time, and the last is
 //! repaired when the log is opened: no other recovery is needed.
 
@@ -484,9 +484,11 @@ impl Session {
         Ok(())
     }
 
-    /// Appends `message` to the log, then to the messages.
+    /// Appends `message` to the log, then to the messages. Known keys are masked in the log, but not in the messages: a run
+    /// with `--send-keys` sends those of its own.
     pub fn push(&mut self, message: Message) -> Result<()> {
-        let message = self.prepare_push(message);
+        let message = self.limit_and_redact(message);
+        self.add_notes_before(&message);
         match &mut self.log {
             Some(log) => {
                 let masked = message.map_texts(secret::mask_for_request);
@@ -500,9 +502,8 @@ impl Session {
         Ok(())
     }
 
-    /// Prepares `message` for the log and for the messages: a long tool result is cut. The log has known keys masked in
-    /// addition; a run with `--send-keys` sends those of its own messages.
-    fn prepare_push(&mut self, mut message: Message) -> Message {
+    /// Cuts a long tool result, and masks our secrets in the arguments of calls.
+    fn limit_and_redact(&self, mut message: Message) -> Message {
         match &mut message {
             Message::Tool(result) => result_truncation::limit_result(result, self.result_limit),
             // The tool runs with the arguments as the model sent them; the stored copy has our secrets masked.
@@ -515,6 +516,12 @@ impl Session {
             }
             Message::User(_) => {}
         }
+        message
+    }
+
+    /// Adds to the messages, but not to the log, what has to be sent before `message` if it begins a turn: a note about rejected
+    /// turns, and that the message before it got no answer. The notes about undone changes are sent with it.
+    fn add_notes_before(&mut self, message: &Message) {
         if message.begins_turn() && !self.left_out.is_empty() {
             self.add_logged(rejection::note());
         }
@@ -525,10 +532,8 @@ impl Session {
         if message.begins_turn()
             && let Some(no_answer) = history::no_answer(&self.messages)
         {
-            self.estimated_tokens += token_estimate::for_message(&no_answer);
-            self.messages.push(no_answer);
+            self.add_logged(no_answer);
         }
-        message
     }
 
     fn add_logged(&mut self, message: Message) {
@@ -559,7 +564,11 @@ impl Session {
         if answer.is_some() {
             self.failing_turns.clear();
         }
-        let answer = answer.map(|answer| self.prepare_push(answer));
+        // The provider's wrapper has masked the keys in the answer already.
+        let answer = answer.map(|answer| self.limit_and_redact(answer));
+        if let Some(answer) = &answer {
+            self.add_notes_before(answer);
+        }
         let sent_undo_notes = std::mem::take(&mut self.sent_undo_notes);
         let closing = ClosingLine { turn: &self.turn, ending, summary: None };
         match &mut self.log {

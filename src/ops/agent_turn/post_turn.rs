@@ -1,4 +1,4 @@
-//! Deferred work after the answer is printed: consolidation of old messages into the memory. It never delays the answer
+//! The work after a turn, when the answer is printed: consolidation of old messages into the memory. It never delays the answer
 //! or its end-of-file.
 
 use crate::ops::consolidation::consolidator;
@@ -16,7 +16,7 @@ use nanobot_store::memory::Memory;
 use nanobot_store::session::Session;
 use std::time::Duration;
 
-/// The deferred work of a turn.
+/// The post-turn work of a turn.
 pub(crate) struct PostTurnWork {
     memory: Memory,
     consolidation: DeferredConsolidation,
