@@ -78,7 +78,7 @@ pub struct Timetable<'a> {
     pub zone: &'a TimeZone,
     /// The time from a slot to its start.
     pub delay: Duration,
-    /// Maximum delay that any machine has. It does not make a run late.
+    /// Maximum delay that any machine has. A start within this delay after its slot is not late.
     pub max_delay: Duration,
 }
 
@@ -97,8 +97,9 @@ impl Timetable<'_> {
         };
         match schedule.latest(undelayed_now, created, zone) {
             Some(slot) if slot > baseline => {
-                let latest_start = now.checked_sub(max_delay).unwrap_or(now);
-                let is_late = latest_start.duration_since(slot) > START_GRACE;
+                let max_delay = SignedDuration::try_from(max_delay).unwrap_or(SignedDuration::MAX);
+                let lateness = now.duration_since(slot).saturating_sub(max_delay);
+                let is_late = lateness > START_GRACE;
                 if catch_up == CatchUpPolicy::None && is_late {
                     DueState::Missed { slot }
                 } else {

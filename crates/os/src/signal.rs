@@ -57,7 +57,8 @@ static EXTRA_TIME_END: OnceLock<Duration> = OnceLock::new();
 /// Time at which the run began to end, on the clock of [`now`].
 static ENDING_SINCE: Mutex<Option<Duration>> = Mutex::new(None);
 
-/// Installs the signal handlers and starts `timeout`. Before this call the system's default handling applies.
+/// Installs the signal handlers and starts `timeout`. Before this call the system's default handling applies. May be called
+/// again: the first timeout stays, and further handlers do the same as the first.
 ///
 /// # Errors
 /// No file descriptors are left.

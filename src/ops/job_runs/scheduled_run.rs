@@ -3,9 +3,9 @@
 
 use crate::ops::context::Context;
 use crate::ops::job_runs::job_runner::JobRunner;
-use crate::ops::jobs::resolved_job::job_context;
+use crate::ops::jobs::job_context::job_context;
 use crate::ops::jobs::retry;
-use crate::ops::jobs::timing::{self, StartCondition};
+use crate::ops::jobs::timing::{self, StartTime};
 use anyhow::{Context as _, Result, anyhow};
 use jiff::{SignedDuration, Timestamp};
 use nanobot_base::error::{Exit, exit_for};
@@ -50,21 +50,19 @@ pub(crate) fn run_if_due(
     }
     let job_dir = JobDir::new(store.job_dir(&job.id)?);
     let state = job_dir.read_state()?;
-    let mut condition = StartCondition::new(ctx, job);
+    let mut start_time = StartTime::new(ctx, job);
     if start.no_jitter {
-        condition.delay = Duration::ZERO;
+        start_time.delay = Duration::ZERO;
     }
-    let is_started = state.started.is_some()
-        || is_handled_but_not_retired(job, &state)
-        || retry::due(job, &state, condition.now).is_some();
-    let due = timing::due_state(ctx, job, &state, condition)?;
+    let has_other_work = has_other_work(job, &state, start_time.now);
+    let due = timing::due_state(ctx, job, &state, start_time)?;
     let delay_lock = match due {
-        DueState::NotYet { next } if !is_started => {
+        DueState::NotYet { next } if !has_other_work => {
             // The slot has come, and its delay is not over.
-            let Some(slot) = next.filter(|slot| *slot <= condition.now) else {
+            let Some(slot) = next.filter(|slot| *slot <= start_time.now) else {
                 return Ok(Exit::Answered);
             };
-            let Some(lock) = wait_for_start(ctx, &job_dir, job, slot, &mut condition)? else {
+            let Some(lock) = wait_for_start(ctx, &job_dir, job, slot, &mut start_time)? else {
                 return Ok(Exit::Answered);
             };
             Some(lock)
@@ -83,36 +81,44 @@ pub(crate) fn run_if_due(
     };
     let lock = match job_dir.lock(&job.name, &ctx.clock.local_timestamp()) {
         Ok(lock) => lock,
-        Err(error) => return report_locked(&runner, job, condition, error),
+        Err(error) => return report_locked(&runner, job, start_time, error),
     };
     drop(delay_lock);
     // The process that held the lock before may have changed the job.
     let Some(job) = store.job(&job.id)?.filter(|job| job.enabled) else {
         return Ok(Exit::Answered);
     };
-    let exit = run_slot(&runner, &job, condition)?;
+    let exit = run_slot(&runner, &job, start_time)?;
     drop(lock);
     Ok(exit)
 }
 
-/// Waits until the start of `slot`, whose delay is not over, and sets `condition` to that time. Returns the lock of the
+/// True if a start has something to do although no slot is due: a run that did not end, a one-time job that was not retired,
+/// or a retry.
+pub(super) fn has_other_work(job: &Job, state: &RunState, now: Timestamp) -> bool {
+    state.started.is_some()
+        || is_handled_but_not_retired(job, state)
+        || retry::due(job, state, now).is_some()
+}
+
+/// Waits until the start of `slot`, whose delay is not over, and sets `start_time` to that time. Returns the lock of the
 /// wait; `None` if another process waits already.
 fn wait_for_start(
     ctx: &Context,
     job_dir: &JobDir,
     job: &Job,
     slot: Timestamp,
-    condition: &mut StartCondition,
+    start_time: &mut StartTime,
 ) -> Result<Option<FileLock>> {
     let lock = match job_dir.lock_start_delay(&job.name, &ctx.clock.local_timestamp()) {
         Ok(lock) => lock,
         Err(error) if exit_for(&error) == Exit::TryAgain => return Ok(None),
         Err(error) => return Err(error),
     };
-    let start = slot.checked_add(condition.delay).context("add the delay")?;
+    let start = slot.checked_add(start_time.delay).context("add the delay")?;
     signal::install(None).context("wait for signals")?;
-    ctx.clock.sleep(start.duration_since(condition.now).unsigned_abs())?;
-    condition.now = ctx.clock.timestamp().max(start);
+    ctx.clock.sleep(start.duration_since(start_time.now).unsigned_abs())?;
+    start_time.now = ctx.clock.timestamp().max(start);
     Ok(Some(lock))
 }
 
@@ -121,7 +127,7 @@ fn wait_for_start(
 fn report_locked(
     runner: &JobRunner,
     job: &Job,
-    condition: StartCondition,
+    start_time: StartTime,
     error: anyhow::Error,
 ) -> Result<Exit> {
     let ctx = runner.ctx;
@@ -132,7 +138,7 @@ fn report_locked(
     loop {
         let state = runner.job_dir.read_state()?;
         let since = state.started.and_then(|run| run.started_at());
-        match timing::due_state(ctx, job, &state, condition)? {
+        match timing::due_state(ctx, job, &state, start_time)? {
             // A run is in progress, and this slot is later than its own.
             DueState::Due { slot } if since.is_some() => {
                 return runner.report_busy(job, Some(slot), since, error);
@@ -150,16 +156,16 @@ fn report_locked(
 }
 
 /// Runs the slot or the retry that is due, or records why it is skipped. The lock is held.
-fn run_slot(runner: &JobRunner, job: &Job, condition: StartCondition) -> Result<Exit> {
+fn run_slot(runner: &JobRunner, job: &Job, start_time: StartTime) -> Result<Exit> {
     let (ctx, job_dir) = (runner.ctx, runner.job_dir);
     let mut state = job_dir.read_state()?;
     let rerun = runner.recover_interrupted_run(job, &mut state)?;
-    let rerun = rerun.or_else(|| retry::due(job, &state, condition.now).map(|retry| retry.slot()));
-    let mut due_state = timing::due_state(ctx, job, &state, condition)?;
+    let rerun = rerun.or_else(|| retry::due(job, &state, start_time.now).map(|retry| retry.slot()));
+    let mut due_state = timing::due_state(ctx, job, &state, start_time)?;
     if let DueState::ClockWasWrong { last_slot } = due_state {
         state.last_slot_ms = Some(last_slot.as_millisecond());
         job_dir.write_state(&state)?;
-        due_state = timing::due_state(ctx, job, &state, condition)?;
+        due_state = timing::due_state(ctx, job, &state, start_time)?;
     }
     match (due_state, rerun) {
         (DueState::Due { slot }, _) => {
@@ -174,14 +180,14 @@ fn run_slot(runner: &JobRunner, job: &Job, condition: StartCondition) -> Result<
                 }
                 SlotState::NotRun => {
                     let exit = runner.run(job, Trigger::Schedule, Some(slot), state)?;
-                    finish(runner, job, slot, condition)?;
+                    finish(runner, job, slot, start_time)?;
                     Ok(exit)
                 }
             }
         }
         (_, Some(slot)) => {
             let exit = runner.run(job, Trigger::Schedule, Some(slot), state)?;
-            finish(runner, job, slot, condition)?;
+            finish(runner, job, slot, start_time)?;
             Ok(exit)
         }
         (DueState::Missed { slot }, None) => {
@@ -200,9 +206,9 @@ fn run_slot(runner: &JobRunner, job: &Job, condition: StartCondition) -> Result<
 }
 
 /// Updates the run state after a run, whose end is now.
-fn finish(runner: &JobRunner, job: &Job, slot: Timestamp, condition: StartCondition) -> Result<()> {
-    let now = runner.ctx.clock.timestamp().max(condition.now);
-    runner.finish_slot(job, slot, StartCondition { now, ..condition })
+fn finish(runner: &JobRunner, job: &Job, slot: Timestamp, start_time: StartTime) -> Result<()> {
+    let now = runner.ctx.clock.timestamp().max(start_time.now);
+    runner.finish_slot(job, slot, StartTime { now, ..start_time })
 }
 
 /// True if the slot of a one-time job was handled but its run did not finish. Such a job would never be due again, yet
@@ -248,15 +254,16 @@ impl JobRunner<'_> {
 
     /// Updates the run state after the run for `slot`. A slot that became due during the run is skipped, unless missed
     /// slots are caught up.
-    fn finish_slot(&self, job: &Job, slot: Timestamp, condition: StartCondition) -> Result<()> {
+    fn finish_slot(&self, job: &Job, slot: Timestamp, start_time: StartTime) -> Result<()> {
         let mut state = self.job_dir.read_state()?;
+        // If another slot was handled last, this was a retry or a second run, which skips nothing.
         if job.catch_up() == CatchUpPolicy::Once
             || state.last_slot_ms != Some(slot.as_millisecond())
         {
             return Ok(());
         }
         if let DueState::Due { slot } | DueState::Missed { slot } =
-            timing::due_state(self.ctx, job, &state, condition)?
+            timing::due_state(self.ctx, job, &state, start_time)?
         {
             state.last_slot_ms = Some(slot.as_millisecond());
             self.job_dir.write_state(&state)?;
@@ -281,8 +288,8 @@ impl JobRunner<'_> {
             None => Trigger::Manual,
         };
         // If its record exists, the run ended, and only the run state was not updated.
-        let start_time = to_timestamp(started.at_ms);
-        let start = start_time.to_string();
+        let started_at = to_timestamp(started.at_ms);
+        let start = started_at.to_string();
         let records = self.job_dir.last_records(usize::MAX)?;
         let is_end =
             |record: &&RunRecord| record.start == start && record.outcome != RunOutcome::Busy;
@@ -291,7 +298,7 @@ impl JobRunner<'_> {
             self.job_dir.write_state(state)?;
             return Ok(None);
         }
-        let mut record = self.new_record(job, trigger, slot, RunOutcome::Unknown, start_time);
+        let mut record = self.new_record(job, trigger, slot, RunOutcome::Unknown, started_at);
         let message = format!(
             "it began at {start} as process {} and left no result; its work may be complete or partial",
             started.pid

@@ -2,12 +2,11 @@
 
 use crate::ops::context::{Context, report_error};
 use crate::ops::job_runs::job_runner::JobRunner;
-use crate::ops::job_runs::scheduled_run::{ScheduledStart, run_if_due};
+use crate::ops::job_runs::scheduled_run::{ScheduledStart, has_other_work, run_if_due};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::heartbeat;
-use crate::ops::jobs::resolved_job::job_context;
-use crate::ops::jobs::retry;
-use crate::ops::jobs::timing::{self, StartCondition};
+use crate::ops::jobs::job_context::job_context;
+use crate::ops::jobs::timing::{self, StartTime};
 use crate::ops::jobs::workspace_jobs;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
@@ -202,15 +201,14 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
     Ok(first_failure.unwrap_or(Exit::Answered))
 }
 
-/// True if a job needs a start: it is due, or its last run did not end.
+/// True if a job needs a start: it is due, or a start has other work.
 fn needs_start(ctx: &Context, store: &JobStore, job: &Job) -> Result<bool> {
     let state = JobDir::new(store.job_dir(&job.id)?)
         .read_state()
         .with_context(|| format!("job `{}` cannot run", job.name))?;
-    let condition = StartCondition::new(ctx, job);
-    Ok(state.started.is_some()
-        || retry::due(job, &state, condition.now).is_some()
-        || !matches!(timing::due_state(ctx, job, &state, condition)?, DueState::NotYet { .. }))
+    let start_time = StartTime::new(ctx, job);
+    Ok(has_other_work(job, &state, start_time.now)
+        || !matches!(timing::due_state(ctx, job, &state, start_time)?, DueState::NotYet { .. }))
 }
 
 /// Starts a job like a crontab line does, and waits for its end.

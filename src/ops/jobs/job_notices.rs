@@ -3,9 +3,10 @@
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::delivery;
+use crate::ops::jobs::job_context::with_config;
 use crate::ops::jobs::job_grants::{as_flags, has_any_flag};
 use crate::ops::jobs::job_options::is_local;
-use crate::ops::jobs::resolved_job::{ResolvedJob, with_config};
+use crate::ops::jobs::resolved_job::ResolvedJob;
 use crate::ops::model;
 use crate::options::grants::Grants;
 use anyhow::Result;

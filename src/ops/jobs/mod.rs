@@ -9,6 +9,7 @@ pub(crate) mod export;
 pub(crate) mod heartbeat;
 pub(crate) mod heartbeat_job;
 pub(crate) mod job_apply;
+pub(crate) mod job_context;
 pub(crate) mod job_edit;
 pub(crate) mod job_grants;
 pub(crate) mod job_notices;

@@ -1,6 +1,8 @@
-//! The settings, profile and permissions of a job, resolved from the current config file when it runs.
+//! The settings, profile and permissions that a job has with the current config file, for editing, showing and checking it.
+//! A run does not use them: its context comes from `job_context`, and its permissions from the turn that it starts.
 
 use crate::ops::context::Context;
+use crate::ops::jobs::job_context::with_config;
 use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::permissions::{self, WorkspacePlace};
 use crate::options::grants::Grants;
@@ -9,9 +11,9 @@ use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_config::policy::Policy;
 use nanobot_config::policy::profile::Profile;
 use nanobot_config::settings::{DefaultDirectory, FlagOverrides, Settings};
-use nanobot_cron::job::{Job, JobOptions};
+use nanobot_cron::job::JobOptions;
 
-/// The inputs of a job's run.
+/// The settings and permissions that a run of the job would have now.
 pub(crate) struct ResolvedJob {
     pub(crate) grants: Grants,
     /// Includes the model of the job or of its profile. The working directory is the workspace, unless the grants name
@@ -48,28 +50,4 @@ pub(crate) fn resolve(ctx: &Context, options: &JobOptions) -> Result<ResolvedJob
         policy = policy.intersection(&creator_policy);
     }
     Ok(ResolvedJob { grants, settings, profile, policy, is_taken_over: false })
-}
-
-/// The context with the job's config file, unless `--config` was given.
-pub(crate) fn with_config(ctx: &Context, options: &JobOptions) -> Context {
-    let mut ctx = ctx.clone();
-    if let (None, Some(path)) = (&ctx.config, &options.config) {
-        ctx.paths.config.clone_from(path);
-    }
-    ctx
-}
-
-/// The context with the job's config file, and the workspace in which the job was found.
-pub(crate) fn job_context(
-    ctx: &Context,
-    settings: Settings,
-    job: &Job,
-) -> Result<(Context, Settings)> {
-    let Some(options) = job.options.as_ref().filter(|options| options.config.is_some()) else {
-        return Ok((ctx.clone(), settings));
-    };
-    let mut ctx = with_config(ctx, options);
-    ctx.workspace.get_or_insert(settings.workspace);
-    let settings = ctx.settings()?;
-    Ok((ctx, settings))
 }

@@ -31,16 +31,16 @@ pub(crate) fn effective_schedule<'a>(
     Ok((schedule, zone))
 }
 
-/// The time at which a start is checked, and its delay.
+/// The time at which it is checked whether a job is to start, and the delay of its starts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StartCondition {
+pub(crate) struct StartTime {
     pub(crate) now: Timestamp,
     /// The time from a slot to its start.
     pub(crate) delay: Duration,
 }
 
-impl StartCondition {
-    /// The condition now, with the delay of `job` on this machine.
+impl StartTime {
+    /// The time now, with the delay of `job` on this machine.
     pub(crate) fn new(ctx: &Context, job: &Job) -> Self {
         Self { now: ctx.clock.timestamp(), delay: start_delay(job) }
     }
@@ -59,14 +59,14 @@ pub(crate) fn due_state(
     ctx: &Context,
     job: &Job,
     state: &RunState,
-    condition: StartCondition,
+    start_time: StartTime,
 ) -> Result<DueState> {
     let (schedule, zone) = effective_schedule(ctx, job).map_err(|error| {
         let cause = format!("job `{}` cannot run: {error}", job.name);
         fail(Exit::Config, cause)
     })?;
-    let timetable = job.timetable(schedule, &zone, condition.delay);
-    Ok(timetable.due_state(state.last_slot(), condition.now))
+    let timetable = job.timetable(schedule, &zone, start_time.delay);
+    Ok(timetable.due_state(state.last_slot(), start_time.now))
 }
 
 /// Stores the time of the next run in the job file, for the Python program.
