@@ -77,7 +77,7 @@ impl<'c> Reader<'c> {
     ) -> anyhow::Result<Vec<InboundMessage>> {
         let mut messages = Vec::new();
         let cursor = self.cursor.clone();
-        let mut deliver = |batch: Batch| {
+        let mut store_batch = |batch: Batch| {
             messages.extend(batch.messages);
             self.cursor = Some(batch.cursor);
             Ok(())
@@ -87,7 +87,7 @@ impl<'c> Reader<'c> {
             identity: &account,
             cursor: cursor.as_ref(),
             wait,
-            deliver: &mut deliver,
+            store_batch: &mut store_batch,
         })?;
         Ok(messages)
     }

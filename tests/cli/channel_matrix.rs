@@ -110,7 +110,7 @@ fn a_room_with_thousands_of_new_messages_is_read_page_by_page() {
             identity: &account,
             cursor: reader.cursor.as_ref(),
             wait: Duration::ZERO,
-            deliver: &mut take,
+            store_batch: &mut take,
         });
         assert_eq!(polled.is_err(), limit > 0);
         batches

@@ -153,14 +153,14 @@ pub(super) fn poll<S: ConversationService>(
     listener: &EventListener<S::Connection>,
     request: PollRequest<'_>,
 ) -> Result<()> {
-    let PollRequest { identity, cursor, wait, deliver } = request;
+    let PollRequest { identity, cursor, wait, store_batch } = request;
     let end = signal::now().saturating_add(wait);
     let Some(cursor) = cursor else {
         let cursor = first_cursor(service)?;
         let messages = Vec::new();
-        return deliver(Batch { messages, cursor });
+        return store_batch(Batch { messages, cursor });
     };
-    let mut reader = ConversationReader { service, identity, cursor: cursor.clone(), deliver };
+    let mut reader = ConversationReader { service, identity, cursor: cursor.clone(), store_batch };
     if wait.is_zero() {
         return reader.read_all().map(drop);
     }
@@ -202,11 +202,11 @@ struct ConversationReader<'p, S> {
     service: &'p S,
     identity: &'p Identity,
     cursor: Value,
-    deliver: &'p mut dyn FnMut(Batch) -> Result<()>,
+    store_batch: &'p mut dyn FnMut(Batch) -> Result<()>,
 }
 
 impl<S: ConversationService> ConversationReader<'_, S> {
-    /// Delivers the new messages of all conversations. Returns true if there were any.
+    /// Stores the new messages of all conversations. Returns true if there were any.
     fn read_all(&mut self) -> Result<bool> {
         let service = self.service;
         let conversations = self.with_cache(|cache| service.conversations(cache))??;
@@ -217,7 +217,7 @@ impl<S: ConversationService> ConversationReader<'_, S> {
         Ok(has_messages)
     }
 
-    /// Waits until `end` for an event, and delivers the new messages of its conversation. Returns true if there were any.
+    /// Waits until `end` for an event, and stores the new messages of its conversation. Returns true if there were any.
     fn wait_and_read(
         &mut self,
         state: &mut ListenerState<S::Connection>,
@@ -257,12 +257,12 @@ impl<S: ConversationService> ConversationReader<'_, S> {
         let is_changed = cache != original;
         self.cursor["cache"] = cache;
         if is_changed {
-            self.deliver(Vec::new())?;
+            self.store_messages(Vec::new())?;
         }
         Ok(returned)
     }
 
-    /// Delivers the new messages of a conversation. Returns true if there were any.
+    /// Stores the new messages of a conversation. Returns true if there were any.
     fn read_new(&mut self, conversation: &Conversation) -> Result<bool> {
         let position = self.position_of(&conversation.id);
         if conversation.newest.is_some_and(|newest| newest <= position.last_read) {
@@ -296,13 +296,13 @@ impl<S: ConversationService> ConversationReader<'_, S> {
         let unread = entries.filter(|entry| position.is_unread(entry));
         let messages: Vec<InboundMessage> = unread.filter_map(|entry| entry.message).collect();
         let has_messages = !messages.is_empty();
-        self.deliver(messages)?;
+        self.store_messages(messages)?;
         Ok(has_messages)
     }
 
-    fn deliver(&mut self, messages: Vec<InboundMessage>) -> Result<()> {
+    fn store_messages(&mut self, messages: Vec<InboundMessage>) -> Result<()> {
         let cursor = self.cursor.clone();
-        (self.deliver)(Batch { messages, cursor })
+        (self.store_batch)(Batch { messages, cursor })
     }
 
     fn position_of(&self, conversation_id: &str) -> Position {

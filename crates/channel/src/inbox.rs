@@ -1,8 +1,8 @@
 //! The inbox of a channel: a journal of inbound messages, turns, answers and deliveries.
 //!
 //! Every line is one step that is on disk before the next one is taken, so the replayed lines say where a killed
-//! process was. A line that cannot be parsed, such as a torn last one, is skipped. An answer without an inbound
-//! message is a message that a job, a tool or the user sends: the inbox is the outbox too.
+//! process was. A line that cannot be parsed, such as a torn last one, is skipped. An outbound message that answers
+//! nothing is one that a job, a tool or the user sends: the inbox is the outbox too.
 
 mod compaction;
 

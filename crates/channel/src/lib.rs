@@ -63,12 +63,12 @@ use std::time::Duration;
 
 /// A service that carries messages. Methods may be called from several threads at once.
 pub trait Channel: Send + Sync {
-    /// Fetches new messages, and delivers them in batches. Returns after the first response with messages, and at the latest
+    /// Fetches new messages, and has them stored in batches. Returns after the first response with messages, and at the latest
     /// when the wait is over. Does nothing for a service that cannot be polled.
     ///
     /// # Errors
     /// The error carries the status of the run: 69 for a service that is down after all tries, 75 for a rate limit, 77 for a rejected
-    /// token, 78 for a config that cannot work. Errors of [`PollRequest::deliver`] are returned unchanged.
+    /// token, 78 for a config that cannot work. Errors of [`PollRequest::store_batch`] are returned unchanged.
     fn poll(&self, _request: PollRequest<'_>) -> Result<()> {
         Ok(())
     }
@@ -143,8 +143,8 @@ pub struct PollRequest<'a> {
     pub cursor: Option<&'a Value>,
     /// Maximum time to wait for the first message, if the service can wait. With zero, no request waits.
     pub wait: Duration,
-    /// Takes a batch. When it returns, the batch is on disk, and only then may it be acknowledged at the service.
-    pub deliver: &'a mut dyn FnMut(Batch) -> Result<()>,
+    /// Stores a batch. When it returns, the batch is on disk, and only then may it be acknowledged at the service.
+    pub store_batch: &'a mut dyn FnMut(Batch) -> Result<()>,
 }
 
 /// The user at a login.
@@ -205,8 +205,6 @@ pub struct Batch {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WebhookReceipt {
     pub response: WebhookResponse,
-    /// Our account, to which the messages were sent.
-    pub identity: Identity,
     pub messages: Vec<InboundMessage>,
     /// True if the request only says that a poll will find something.
     pub is_for_poll: bool,
@@ -215,12 +213,7 @@ pub struct WebhookReceipt {
 impl WebhookReceipt {
     /// The receipt of a request without messages.
     fn without_messages(response: WebhookResponse) -> Self {
-        Self {
-            response,
-            identity: Identity { id: String::new(), name: String::new() },
-            messages: Vec::new(),
-            is_for_poll: false,
-        }
+        Self { response, messages: Vec::new(), is_for_poll: false }
     }
 }
 
@@ -439,17 +432,17 @@ pub type ChannelResult<T> = Result<T, ChannelError>;
 /// implement [`std::error::Error`], since such errors convert without a status.
 #[derive(Debug)]
 pub enum ChannelError {
-    /// A rate limit that is longer than the adapter waits: status 75. The part stays in the outbox.
+    /// A rate limit that is longer than the adapter waits: status 75. The message waits in the journal.
     RateLimited(RateLimit, String),
     /// The service is down after all tries, or the connection broke: status 69. The part may have been sent.
     Unavailable(String),
-    /// The service rejects our token: status 77. The part stays in the outbox.
+    /// The service rejects our token: status 77. The message waits in the journal.
     TokenRejected(String),
     /// The recipient has blocked us, or does not accept messages: status 77. It is given up.
     RecipientRefused(String),
     /// The chat does not exist, or the part cannot be made to fit: status 65. It is given up.
     Undeliverable(String),
-    /// The config cannot work: status 78. The part stays in the outbox.
+    /// The config cannot work: status 78. The message waits in the journal.
     Misconfigured(String),
     /// The run was cancelled, or a file cannot be read.
     Other(anyhow::Error),

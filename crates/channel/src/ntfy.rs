@@ -71,23 +71,23 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl Channel for Ntfy {
     fn poll(&self, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { cursor, wait, deliver, .. } = request;
+        let PollRequest { cursor, wait, store_batch, .. } = request;
         let wait = wait.min(MAX_SERVICE_TIMEOUT);
         let end = signal::now() + wait;
         let Some(since) = cursor.and_then(|cursor| cursor["since"].as_str()) else {
             // Everything that the server still has is from before the first contact.
             let last = self.cached("all", wait)?.last().map(|line| line["id"].clone());
             let cursor = json!({ "since": last.unwrap_or_else(|| json!("all")) });
-            return deliver(Batch { messages: Vec::new(), cursor });
+            return store_batch(Batch { messages: Vec::new(), cursor });
         };
         let lines = self.cached(since, wait)?;
         if !lines.is_empty() {
-            return self.deliver(&lines, deliver);
+            return self.store_lines(&lines, store_batch);
         }
         while signal::now() < end {
             let lines = self.stream(since, end)?;
             if !lines.is_empty() {
-                return self.deliver(&lines, deliver);
+                return self.store_lines(&lines, store_batch);
             }
             if signal::now() + RECONNECT_PAUSE < end {
                 self.client.pause(RECONNECT_PAUSE)?;
@@ -208,7 +208,11 @@ impl Ntfy {
         format!("/{}/json?{options}since={since}", self.topic)
     }
 
-    fn deliver(&self, lines: &[Value], deliver: &mut dyn FnMut(Batch) -> Result<()>) -> Result<()> {
+    fn store_lines(
+        &self,
+        lines: &[Value],
+        store_batch: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
         let Some(last) = lines.last() else {
             return Ok(());
         };
@@ -217,7 +221,7 @@ impl Ntfy {
             tags.is_some_and(|tags| tags.iter().any(|tag| tag == OWN_TAG))
         };
         let others = lines.iter().filter(|line| !is_ours(line));
-        deliver(Batch {
+        store_batch(Batch {
             messages: others.map(|line| to_message(line, &self.topic)).collect(),
             cursor: json!({ "since": last["id"] }),
         })

@@ -118,12 +118,12 @@ impl PushListener {
     /// Implements [`super::Channel::poll`]. A poll that does not wait takes the messages that the service sends at once
     /// when the connection is open.
     pub(super) fn poll(&self, service: &dyn PushService, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { identity, cursor, wait, deliver } = request;
+        let PollRequest { identity, cursor, wait, store_batch } = request;
         let mut cache = cursor.cloned().unwrap_or_else(|| json!({}));
-        let mut delivered_cursor = cursor.cloned();
-        let mut deliver_batch = |messages: Vec<InboundMessage>, cache: &Value| {
+        let mut stored_cursor = cursor.cloned();
+        let mut store_messages = |messages: Vec<InboundMessage>, cache: &Value| {
             let cursor = cache.clone();
-            deliver(Batch { messages, cursor })
+            store_batch(Batch { messages, cursor })
         };
         let mut end = signal::now().saturating_add(wait.max(IDLE_TIMEOUT));
         let mut has_reconnected = false;
@@ -147,8 +147,8 @@ impl PushListener {
             };
             let has_messages = !content.messages.is_empty();
             if has_messages {
-                deliver_batch(content.messages, &cache)?;
-                delivered_cursor = Some(cache.clone());
+                store_messages(content.messages, &cache)?;
+                stored_cursor = Some(cache.clone());
             }
             if let Some(acknowledgement) = content.acknowledgement {
                 self.acknowledge(&acknowledgement);
@@ -160,8 +160,8 @@ impl PushListener {
                 end = signal::now() + IDLE_TIMEOUT;
             }
         };
-        if delivered_cursor.as_ref() != Some(&cache) {
-            deliver_batch(Vec::new(), &cache)?;
+        if stored_cursor.as_ref() != Some(&cache) {
+            store_messages(Vec::new(), &cache)?;
         }
         Ok(ending?)
     }

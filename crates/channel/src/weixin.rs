@@ -139,7 +139,7 @@ fn read_account(setup: &ChannelSetup) -> Result<Value> {
 
 impl Channel for Weixin {
     fn poll(&self, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { cursor, wait, deliver, .. } = request;
+        let PollRequest { cursor, wait, store_batch, .. } = request;
         let end = signal::now().saturating_add(wait);
         let mut position = match cursor {
             Some(cursor) => cursor["position"].as_str().unwrap_or_default().to_owned(),
@@ -159,7 +159,7 @@ impl Channel for Weixin {
             self.store_contexts(&messages)?;
             if has_messages || is_moved {
                 let cursor = json!({ "position": position });
-                deliver(Batch { messages, cursor })?;
+                store_batch(Batch { messages, cursor })?;
             }
             if has_messages || signal::now() >= end {
                 return Ok(());

@@ -74,7 +74,6 @@ impl Channel for WhatsApp {
         };
         Ok(WebhookReceipt {
             response: WebhookResponse::empty(200),
-            identity: self.unnamed_identity(),
             messages: to_messages(&body, &self.phone_number),
             is_for_poll: false,
         })
@@ -121,16 +120,11 @@ impl Channel for WhatsApp {
         let path = format!("/{}?fields=display_phone_number", percent_encode(&self.phone_number));
         let number = self.exchange(&ServiceRequest::get(&path))?;
         let name = number["display_phone_number"].as_str();
-        Ok(Identity { name: name.unwrap_or_default().to_owned(), ..self.unnamed_identity() })
+        Ok(Identity { id: self.phone_number.clone(), name: name.unwrap_or_default().to_owned() })
     }
 }
 
 impl WhatsApp {
-    /// Our number, without the name that only the service knows.
-    fn unnamed_identity(&self) -> Identity {
-        Identity { id: self.phone_number.clone(), name: String::new() }
-    }
-
     /// The path of a collection of our number.
     fn path(&self, name: &str) -> String {
         format!("/{}/{name}", percent_encode(&self.phone_number))

@@ -2,7 +2,7 @@
 
 use super::request::{TurnCommand, TurnRequest};
 use super::source::TurnSource;
-use crate::ops::channel::delivered;
+use crate::ops::channel::session_copy;
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::options::turn::{DryRunForm, TurnOptions};
@@ -30,7 +30,7 @@ pub(crate) fn open(
     let mut session = open_session(ctx, options, request, sessions, reporter)?;
     // An interrupted turn continues at the end of the session.
     if !options.session.resume {
-        delivered::add_to(ctx, &mut session)?;
+        session_copy::add_sent_messages(ctx, &mut session)?;
     }
     Ok(session)
 }

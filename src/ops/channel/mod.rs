@@ -2,7 +2,6 @@
 //! messages that arrive.
 
 pub(crate) mod attachments;
-pub(crate) mod delivered;
 pub(crate) mod delivery;
 pub(crate) mod health;
 pub(crate) mod login;
@@ -12,4 +11,5 @@ pub(crate) mod outbox;
 pub(crate) mod overview;
 pub(crate) mod pairing;
 pub(crate) mod recipients;
+pub(crate) mod session_copy;
 pub(crate) mod transcription;

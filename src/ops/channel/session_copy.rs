@@ -11,7 +11,7 @@ use nanobot_store::session::{DeliveredMessage, KnownDeliveries, Session};
 ///
 /// # Errors
 /// The channel's journal cannot be read, or the session's log cannot be written.
-pub(crate) fn add_to(ctx: &Context, session: &mut Session) -> Result<()> {
+pub(crate) fn add_sent_messages(ctx: &Context, session: &mut Session) -> Result<()> {
     let channel = session.key().split_once(':').and_then(|(name, _)| table::find(name));
     let Some(channel) = channel else {
         return Ok(());

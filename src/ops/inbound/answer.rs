@@ -8,10 +8,10 @@ use crate::ops::channel::message_quotes;
 use crate::ops::channel::outbox;
 use crate::ops::channel::transcription::Transcriber;
 use crate::ops::context::Context;
+use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::chat_command::ChatCommand;
 use crate::ops::inbound::chat_progress;
 use crate::ops::inbound::intake::answer_key;
-use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
 use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
 use crate::options::grants::Grants;
@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-/// Time limit of a turn.
+/// Time limit of a turn. The thread that shows its progress cancels it then.
 const TURN_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum number of mails of one sender that are answered in an hour.
 const MAX_MAILS_PER_HOUR: usize = 20;
@@ -50,7 +50,7 @@ const RESEND_DELAY: Duration = Duration::from_secs(5);
 pub(crate) const MAX_ATTEMPTS: usize = 2;
 
 /// Does the work in the queue until it is empty or closed.
-pub(crate) fn answer_all(run: &PollRun<'_>) {
+pub(crate) fn answer_all(run: &ChannelRun<'_>) {
     let mut last_work = None;
     while let Some(work) = run.queue.take(last_work.as_deref()) {
         handle(run, &work);
@@ -59,7 +59,7 @@ pub(crate) fn answer_all(run: &PollRun<'_>) {
 }
 
 /// Does the work, and reports its failure.
-fn handle(run: &PollRun<'_>, work: &SessionWork) {
+fn handle(run: &ChannelRun<'_>, work: &SessionWork) {
     let channel = run.channel(work.channel_index);
     let result = match work.items.first() {
         Some(WorkItem::Deliver(key)) => deliver(run, channel, key),
@@ -72,7 +72,7 @@ fn handle(run: &PollRun<'_>, work: &SessionWork) {
     }
 }
 
-fn deliver(run: &PollRun<'_>, channel: &PolledChannel, key: &str) -> Result<()> {
+fn deliver(run: &ChannelRun<'_>, channel: &LockedChannel, key: &str) -> Result<()> {
     let inbox = channel.inbox.lock().ignore_poison();
     let Some(entry) = inbox.state().outbound(key) else {
         return Ok(());
@@ -114,7 +114,7 @@ fn deliver(run: &PollRun<'_>, channel: &PolledChannel, key: &str) -> Result<()> 
 }
 
 /// Takes the lock of the outbox; `None` if another process has it.
-pub(crate) fn try_lock_outbox(channel: &PolledChannel) -> Result<Option<FileLock>> {
+pub(crate) fn try_lock_outbox(channel: &LockedChannel) -> Result<Option<FileLock>> {
     match outbox::lock(&channel.open, Duration::ZERO) {
         Ok(lock) => Ok(Some(lock)),
         Err(error) if exit_for(&error) == Exit::TryAgain => Ok(None),
@@ -122,7 +122,11 @@ pub(crate) fn try_lock_outbox(channel: &PolledChannel) -> Result<Option<FileLock
     }
 }
 
-fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWork) -> Result<()> {
+fn answer_messages(
+    run: &ChannelRun<'_>,
+    channel: &LockedChannel,
+    work: &SessionWork,
+) -> Result<()> {
     let entries = work.unanswered(&channel.inbox.lock().ignore_poison());
     if channel.is_rejected() {
         return Ok(());
@@ -170,11 +174,11 @@ fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWor
             return send_answer(run, channel, turn_run.turn, &entries, &apology(reason), origin);
         }
     }
-    turn_run.record_turn(false)?;
+    turn_run.record_begin()?;
     let (ctx, outcome) = match turn_run.execute(resumes) {
         Ok(result) => result,
         Err(error) => {
-            turn_run.record_turn(true)?;
+            turn_run.record_end_without_answer()?;
             return Err(error);
         }
     };
@@ -185,8 +189,8 @@ fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWor
 
 /// Settles messages that are not answered because of a limit. The sender is notified once in each period of the limit.
 fn drop_messages(
-    run: &PollRun<'_>,
-    channel: &PolledChannel,
+    run: &ChannelRun<'_>,
+    channel: &LockedChannel,
     entries: &[InboundEntry],
     settlement: Settlement,
 ) -> Result<()> {
@@ -225,8 +229,8 @@ fn drop_messages(
 
 /// The reason why there is no further attempt at a message. An outage of the model is no such reason until the message is too old.
 fn reason_to_give_up(
-    run: &PollRun<'_>,
-    channel: &PolledChannel,
+    run: &ChannelRun<'_>,
+    channel: &LockedChannel,
     entry: &InboundEntry,
 ) -> Option<&'static str> {
     let age = run.ctx.clock.timestamp().as_millisecond() - entry.received_at;
@@ -241,8 +245,8 @@ fn reason_to_give_up(
 
 /// The limit of the sender or the channel that is reached, and the settlement of a message because of it.
 fn reached_limit(
-    run: &PollRun<'_>,
-    channel: &PolledChannel,
+    run: &ChannelRun<'_>,
+    channel: &LockedChannel,
     message: &InboundMessage,
 ) -> Result<Option<(&'static str, Settlement)>> {
     let settings = &channel.open.files.settings;
@@ -288,8 +292,8 @@ fn reached_limit(
 /// Writes an answer into the journal, and sends it. If that fails, the next poll sends it. Nothing is sent if `/stop` has
 /// settled the messages. `origin` is the origin of the text, if it is known.
 fn send_answer(
-    run: &PollRun<'_>,
-    channel: &PolledChannel,
+    run: &ChannelRun<'_>,
+    channel: &LockedChannel,
     key: &str,
     entries: &[InboundEntry],
     text: &str,
@@ -340,8 +344,8 @@ fn reason_for_sender(exit: Exit) -> &'static str {
 
 /// One turn for messages of a chat.
 struct ChatTurnRun<'a> {
-    run: &'a PollRun<'a>,
-    channel: &'a PolledChannel,
+    run: &'a ChannelRun<'a>,
+    channel: &'a LockedChannel,
     work: &'a SessionWork,
     entries: &'a [InboundEntry],
     turn: &'a str,
@@ -349,8 +353,19 @@ struct ChatTurnRun<'a> {
 }
 
 impl ChatTurnRun<'_> {
-    /// Records that the turn begins, or that it has `ended` without an answer.
-    fn record_turn(&self, ended: bool) -> Result<()> {
+    /// Records that the turn begins.
+    fn record_begin(&self) -> Result<()> {
+        let ended = false;
+        self.append_turn(ended)
+    }
+
+    /// Records that the turn has ended without an answer.
+    fn record_end_without_answer(&self) -> Result<()> {
+        let ended = true;
+        self.append_turn(ended)
+    }
+
+    fn append_turn(&self, ended: bool) -> Result<()> {
         let record = InboxRecord::Turn {
             ids: InboundEntry::ids_of(self.entries),
             turn: self.turn.to_owned(),
@@ -435,7 +450,9 @@ impl ChatTurnRun<'_> {
         let observer = chat_progress::observer(&self.channel.open.files, text_sender);
         let outcome = std::thread::scope(|scope| {
             let token = Some(progress_token.clone());
-            scope.spawn(move || cancel::scope(token, || self.show_progress(&text_receiver)));
+            scope.spawn(move || {
+                cancel::scope(token, || self.show_progress_until_timeout(&text_receiver));
+            });
             let outcome = cancel::scope(Some(self.work.token.clone()), || {
                 agent_turn::run_chat_turn(&ctx, &options, chat, Some(observer))
             });
@@ -445,8 +462,8 @@ impl ChatTurnRun<'_> {
         Ok((ctx, outcome))
     }
 
-    /// Shows the turn in the chat until it has ended, and ends it when its time is over.
-    fn show_progress(&self, texts: &Receiver<String>) {
+    /// Shows the progress of the turn in the chat until it has ended, or until [`TURN_TIMEOUT`] is over, and then cancels it.
+    fn show_progress_until_timeout(&self, texts: &Receiver<String>) {
         let Some(last) = self.entries.last() else {
             return;
         };
@@ -492,7 +509,7 @@ impl ChatTurnRun<'_> {
             apology(&format!("it took longer than {} minutes", TURN_TIMEOUT.as_secs() / 60))
         } else if is_cancelled || exit.is_temporary() {
             // The next poll tries again.
-            return self.record_turn(true);
+            return self.record_end_without_answer();
         } else {
             apology(reason_for_sender(exit))
         };

@@ -1,4 +1,4 @@
-//! State that the threads of one poll share.
+//! The state of one run of `channel poll` or `channel listen`, which its threads share.
 
 use crate::ops::channel::health::{self, ChannelActivity};
 use crate::ops::channel::open_channel::OpenChannel;
@@ -16,25 +16,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// One run of `channel poll`.
-pub(crate) struct PollRun<'a> {
+/// One run of `channel poll`, or a webhook request of `channel listen`.
+pub(crate) struct ChannelRun<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: Settings,
     /// Each is filled by its own thread, once its lock is held.
-    pub(crate) channels: Vec<OnceLock<PolledChannel>>,
+    pub(crate) channels: Vec<OnceLock<LockedChannel>>,
     pub(crate) queue: WorkQueue,
-    /// Listen until a signal.
+    /// True if the run waits for messages until a signal.
     pub(crate) follows: bool,
-    /// Messages are only stored, for a process that answers them.
+    /// True if messages are only stored, for a process that answers them.
     pub(crate) only_stores: bool,
     /// Messages that were sent before are not answered, in seconds since 1970.
     pub(crate) since: Option<i64>,
     exits: Mutex<Vec<Exit>>,
 }
 
-/// A channel whose lock this process holds.
-pub(crate) struct PolledChannel {
-    /// Held until the run ends: workers send after the listener has ended.
+/// A channel with the lock under which this process writes its journal: that of the channel in a poll, that of the outbox in
+/// `channel listen`. A poll may write the journal at the same time as `channel listen`.
+pub(crate) struct LockedChannel {
+    /// Held until the run ends: workers send after the thread of the channel has ended.
     _lock: FileLock,
     pub(crate) open: OpenChannel,
     pub(crate) inbox: Mutex<ChannelInbox>,
@@ -44,7 +45,7 @@ pub(crate) struct PolledChannel {
     rate_limits: Mutex<HashMap<Chat, Duration>>,
 }
 
-impl<'a> PollRun<'a> {
+impl<'a> ChannelRun<'a> {
     /// Creates the state for `count` channels.
     pub(crate) fn new(
         ctx: &'a Context,
@@ -65,7 +66,7 @@ impl<'a> PollRun<'a> {
     }
 
     /// The channel with this index. Work was queued for it.
-    pub(crate) fn channel(&self, channel_index: usize) -> &PolledChannel {
+    pub(crate) fn channel(&self, channel_index: usize) -> &LockedChannel {
         let channel = self.channels[channel_index].get();
         channel.expect("work is queued for channels that are open")
     }
@@ -127,7 +128,7 @@ impl<'a> PollRun<'a> {
     }
 }
 
-impl PolledChannel {
+impl LockedChannel {
     /// Wraps an open channel with its journal.
     pub(crate) fn new(lock: FileLock, open: OpenChannel, inbox: ChannelInbox) -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! Chat messages that are commands. They are answered without a model. A turn has commands of its own, such as `/compact`.
 
 use crate::ops::agent_turn;
-use crate::ops::channel::delivered;
+use crate::ops::channel::session_copy;
 use crate::ops::context::Context;
 use anyhow::Result;
 use nanobot_channel::InboundMessage;
@@ -53,6 +53,7 @@ impl ChatCommand {
                 start_new_conversation(ctx, settings, session)?;
                 "New session started.".to_owned()
             }
+            // An old one that `channel retry` has queued again.
             Self::Stop => "No active task to stop.".to_owned(),
             Self::Help => HELP_TEXT.to_owned(),
             Self::Start => format!("Hello. Send me a message and I will answer.\n\n{HELP_TEXT}"),
@@ -70,7 +71,7 @@ pub(crate) fn id_text(message: &InboundMessage) -> String {
 fn start_new_conversation(ctx: &Context, settings: &Settings, key: &str) -> Result<()> {
     let store = ctx.session_store(settings)?;
     let mut session = Session::open(&store, key, agent_turn::CHAT_LOCK_TIMEOUT, &mut |_| {})?;
-    delivered::add_to(ctx, &mut session)?;
+    session_copy::add_sent_messages(ctx, &mut session)?;
     session.start_new_conversation()
 }
 

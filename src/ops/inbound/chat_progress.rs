@@ -3,7 +3,7 @@
 //! These messages are not in the journal. A message that cannot be sent is dropped.
 
 use crate::ops::channel::open_channel::ChannelFiles;
-use crate::ops::inbound::poll_run::PolledChannel;
+use crate::ops::inbound::channel_run::LockedChannel;
 use nanobot_agent::report::EventObserver;
 use nanobot_base::event::Event;
 use nanobot_base::message::{Reply, ToolCall};
@@ -56,7 +56,7 @@ fn tool_hint(call: &ToolCall) -> String {
 /// Shows in the chat that turn `turn` is in progress, until all senders of `text_receiver` are dropped or `timeout` is over.
 /// Returns false if it was over.
 pub(super) fn show(
-    channel: &PolledChannel,
+    channel: &LockedChannel,
     destination: &Destination,
     turn: &str,
     text_receiver: &Receiver<String>,

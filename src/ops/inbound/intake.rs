@@ -1,7 +1,7 @@
 //! Stores a batch of messages: decides about each sender, and writes the messages to answer into the journal.
 
+use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::chat_command::{ChatCommand, id_text};
-use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
 use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
 use anyhow::Result;
 use nanobot_base::message::Origin;
@@ -29,24 +29,36 @@ pub(crate) type QueuedItem = (String, WorkItem);
 /// forget the messages.
 ///
 /// # Errors
-/// Status 74, or 78 for a damaged `pairing.json`. No message of the batch is stored then.
-pub(crate) fn store(
-    run: &PollRun<'_>,
+/// Those of [`store_messages`]. The position cannot be written; the messages come again then.
+pub(crate) fn store_batch(
+    run: &ChannelRun<'_>,
     channel_index: usize,
     identity: &Identity,
     batch: &Batch,
+) -> Result<Vec<QueuedItem>> {
+    let work = store_messages(run, channel_index, &batch.messages)?;
+    let files = &run.channel(channel_index).open.files;
+    files.write_cursor(identity, &batch.cursor)?;
+    Ok(work)
+}
+
+/// Writes messages into the journal. Returns the work.
+///
+/// # Errors
+/// Status 74, or 78 for a damaged `pairing.json`. No message is stored then.
+pub(crate) fn store_messages(
+    run: &ChannelRun<'_>,
+    channel_index: usize,
+    messages: &[InboundMessage],
 ) -> Result<Vec<QueuedItem>> {
     let channel = run.channel(channel_index);
     let rules = channel.open.files.access_rules(run.ctx)?;
     let mut inbox = channel.inbox.lock().ignore_poison();
     let mut intake = Intake::new(run, channel_index);
-    for message in &batch.messages {
+    for message in messages {
         intake.add(message, &rules, &inbox)?;
     }
-    let work = intake.write(&mut inbox)?;
-    drop(inbox);
-    channel.open.files.write_cursor(identity, &batch.cursor)?;
-    Ok(work)
+    intake.write(&mut inbox)
 }
 
 /// Answers `/stop` among the work for messages that `channel listen` has stored. Returns the work that is left.
@@ -54,7 +66,7 @@ pub(crate) fn store(
 /// # Errors
 /// Status 74.
 pub(crate) fn answer_stops(
-    run: &PollRun<'_>,
+    run: &ChannelRun<'_>,
     channel_index: usize,
     work: Vec<QueuedItem>,
 ) -> Result<Vec<QueuedItem>> {
@@ -73,12 +85,14 @@ pub(crate) fn answer_stops(
 }
 
 struct Intake<'a> {
-    run: &'a PollRun<'a>,
+    run: &'a ChannelRun<'a>,
     channel_index: usize,
-    channel: &'a PolledChannel,
+    channel: &'a LockedChannel,
     now: i64,
-    /// The ids of the messages of this batch, and the keys of its codes.
+    /// The ids of the messages of this batch, and the keys of its pairing codes.
     ids: HashSet<String>,
+    /// The sessions in which this batch reports that a message was too old.
+    sessions_with_drop: HashSet<String>,
     records: Vec<InboxRecord>,
     work: Vec<QueuedItem>,
     /// The work that `/stop` ends once this is on disk.
@@ -86,13 +100,14 @@ struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    fn new(run: &'a PollRun<'a>, channel_index: usize) -> Self {
+    fn new(run: &'a ChannelRun<'a>, channel_index: usize) -> Self {
         Self {
             run,
             channel_index,
             channel: run.channel(channel_index),
             now: run.ctx.clock.timestamp().as_millisecond(),
             ids: HashSet::new(),
+            sessions_with_drop: HashSet::new(),
             records: Vec::new(),
             work: Vec::new(),
             stopped: Vec::new(),
@@ -212,7 +227,7 @@ impl<'a> Intake<'a> {
     fn report_drop(&mut self, message: &InboundMessage, session: &str) {
         if self.channel.open.files.reports_drop(message)
             && self.run.since.is_none()
-            && self.ids.insert(format!("old {session}"))
+            && self.sessions_with_drop.insert(session.to_owned())
         {
             let key = format!("old.{}", &digest(message.id.as_bytes())[..16]);
             let text = "I did not answer a message from here that was too old when I saw it. Please send it again if it \

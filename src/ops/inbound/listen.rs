@@ -4,19 +4,17 @@
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::channel::outbox;
 use crate::ops::context::Context;
+use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::intake;
 use crate::ops::inbound::poll::{self, PollOptions};
-use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
-use nanobot_channel::Batch;
 use nanobot_channel::WebhookReceipt;
 use nanobot_channel::inbox::ChannelInbox;
 use nanobot_config::settings::channels::ChannelSettings;
 use nanobot_config::settings::{Config, FlagOverrides, LayeredConfig};
 use nanobot_net::webhook_request::{self, WebhookError, WebhookRequest, WebhookResponse};
 use nanobot_os::signal;
-use serde_json::Value;
 use std::time::Duration;
 
 /// Maximum wait for another process that writes into the journal, or sends.
@@ -118,10 +116,10 @@ fn store_messages(
     let lock = outbox::lock(&channel, STORE_TIMEOUT)?;
     let inbox = channel.files.open_inbox()?;
     let channels = ChannelSettings::read(&LayeredConfig::new(&config, &ctx.env))?;
-    let mut run = PollRun::new(ctx, settings, 1, channels.max_parallel);
+    let mut run = ChannelRun::new(ctx, settings, 1, channels.max_parallel);
     run.only_stores = true;
-    run.channels[0].get_or_init(|| PolledChannel::new(lock, channel, inbox));
-    let batch = Batch { messages: receipt.messages.clone(), cursor: Value::Null };
-    intake::store(&run, 0, &receipt.identity, &batch)?;
+    run.channels[0].get_or_init(|| LockedChannel::new(lock, channel, inbox));
+    // The position of a poll stays as it is.
+    intake::store_messages(&run, 0, &receipt.messages)?;
     Ok(receipt)
 }

@@ -6,11 +6,11 @@
 //! that a service can drop a repetition.
 
 pub(crate) mod answer;
+pub(crate) mod channel_run;
 pub(crate) mod chat_command;
 mod chat_progress;
 pub(crate) mod intake;
 pub(crate) mod listen;
 pub(crate) mod poll;
-pub(crate) mod poll_run;
 pub(crate) mod turn_recovery;
 pub(crate) mod work_queue;

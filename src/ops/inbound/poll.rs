@@ -1,16 +1,16 @@
-//! `channel poll`: listens to channels, and answers their messages.
+//! `channel poll`: fetches the messages of channels, and answers them.
 //!
-//! Each channel has a thread that listens, and each session that has work has a thread that answers. The first signal ends
-//! the listening. Turns in progress may end within a grace period, and the next poll does the rest.
+//! Each channel has a thread that fetches, and each session that has work has a thread that answers. The first signal ends
+//! the fetching. Turns in progress may end within a grace period, and the next poll does the rest.
 
 use crate::ops::channel::attachments;
 use crate::ops::channel::health::ChannelActivity;
 use crate::ops::channel::open_channel::{ChannelFiles, find_named};
 use crate::ops::context::Context;
 use crate::ops::inbound::answer;
+use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::chat_command::ChatCommand;
 use crate::ops::inbound::intake::{self, QueuedItem};
-use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
 use crate::ops::inbound::work_queue::WorkItem;
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
@@ -33,13 +33,13 @@ use std::time::Duration;
 /// Number of messages that wait for an answer above which no more are fetched. The service keeps them until then.
 const MAX_PENDING_MESSAGES: usize = 100;
 /// Maximum duration of one wait at a service.
-const MAX_LISTEN_WINDOW: Duration = Duration::from_secs(50);
+const MAX_WAIT_WINDOW: Duration = Duration::from_secs(50);
 /// Interval at which the inbox is read for new messages of `channel listen`.
 const INBOX_INTERVAL: Duration = Duration::from_millis(500);
 /// First and longest delay after a failure of a service.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
-/// Longest delay after a failure that ended the listening, such as a rejected token. Discord resets the token of a bot that
+/// Longest delay after a failure that ended the fetching, such as a rejected token. Discord resets the token of a bot that
 /// logs in more than a thousand times a day.
 const MAX_REJECTION_DELAY: Duration = Duration::from_secs(300);
 
@@ -54,9 +54,9 @@ const STUCK_POLL_AGE: SignedDuration = SignedDuration::from_mins(20);
 pub(crate) struct PollOptions {
     /// Names of channels; empty for all that are enabled.
     pub(crate) names: Vec<String>,
-    /// Listen until this time after the start of the process.
+    /// Wait for messages until this time after the start of the process.
     pub(crate) wait: Option<Duration>,
-    /// Listen until a signal.
+    /// Wait for messages until a signal.
     pub(crate) follow: bool,
     /// Time for turns in progress, after a signal.
     pub(crate) grace: Duration,
@@ -64,7 +64,7 @@ pub(crate) struct PollOptions {
     pub(crate) since: Option<i64>,
 }
 
-/// Polls channels. Returns the first status of the run by the order of [`PollRun::status`].
+/// Polls channels. Returns the first status of the run by the order of [`ChannelRun::status`].
 ///
 /// # Errors
 /// Status 2 or 78 before anything is polled: an unknown channel, an unusable config.
@@ -83,7 +83,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
         ));
     }
     let channels = ChannelSettings::read(&LayeredConfig::new(&config, &ctx.env))?;
-    let mut run = PollRun::new(ctx, settings, kinds.len(), channels.max_parallel);
+    let mut run = ChannelRun::new(ctx, settings, kinds.len(), channels.max_parallel);
     (run.follows, run.since) = (options.follow, options.since);
     let (done_rx, done_tx) = std::io::pipe().context("poll")?;
     let worker_token = CancelToken::shielded().context("poll")?;
@@ -96,7 +96,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
                     continue;
                 }
             };
-            let listener = Listener {
+            let channel_thread = ChannelThread {
                 run: &run,
                 scope,
                 channel_index,
@@ -105,7 +105,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
                 worker_token: Arc::clone(&worker_token),
                 is_done: done_tx.try_clone().context("poll")?,
             };
-            scope.spawn(move || listener.listen_and_report(files));
+            scope.spawn(move || channel_thread.run_and_report(files));
         }
         drop(done_tx);
         wait_for_end(&run, &done_rx, &worker_token, options.grace)
@@ -113,10 +113,10 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
     Ok(run.status())
 }
 
-/// Waits until all threads have closed the other end of `done_rx`. A signal ends the listening. Turns in progress may end
+/// Waits until all threads have closed the other end of `done_rx`. A signal ends the fetching. Turns in progress may end
 /// within `grace`, and are cancelled after it.
 fn wait_for_end(
-    run: &PollRun<'_>,
+    run: &ChannelRun<'_>,
     done_rx: &PipeReader,
     worker_token: &Arc<CancelToken>,
     grace: Duration,
@@ -136,8 +136,8 @@ fn wait_for_end(
 }
 
 /// The thread of a channel.
-struct Listener<'scope, 'env> {
-    run: &'scope PollRun<'scope>,
+struct ChannelThread<'scope, 'env> {
+    run: &'scope ChannelRun<'scope>,
     scope: &'scope Scope<'scope, 'env>,
     channel_index: usize,
     name: &'static str,
@@ -148,17 +148,18 @@ struct Listener<'scope, 'env> {
     is_done: PipeWriter,
 }
 
-impl<'scope> Listener<'scope, '_> {
-    fn listen_and_report(&self, files: ChannelFiles) {
-        match self.listen(files) {
+impl<'scope> ChannelThread<'scope, '_> {
+    fn run_and_report(&self, files: ChannelFiles) {
+        match self.run_rounds(files) {
             Err(error) if error.is::<Stop>() => {}
             Err(error) => self.run.report_failure(self.name, ChannelActivity::Poll, error),
             Ok(()) => {}
         }
     }
 
-    /// Takes the channel's lock, does the work that the last poll left, and listens.
-    fn listen(&self, files: ChannelFiles) -> Result<()> {
+    /// Takes the channel's lock, and does rounds until the wait is over. With `--follow`, a round that fails is followed by
+    /// another one.
+    fn run_rounds(&self, files: ChannelFiles) -> Result<()> {
         let ctx = self.run.ctx;
         if !files.is_enabled() {
             return Err(fail_with_hint(
@@ -194,19 +195,19 @@ impl<'scope> Listener<'scope, '_> {
         let inbox = files.open_inbox()?;
         let open = files.open(ctx, self.run.settings.network.clone())?;
         let channel = self.run.channels[self.channel_index]
-            .get_or_init(|| PolledChannel::new(lock, open, inbox));
+            .get_or_init(|| LockedChannel::new(lock, open, inbox));
         self.compact(channel)?;
         let mut delay = MIN_RETRY_DELAY;
         loop {
             let start = signal::now();
-            let work_result = self.work(channel);
+            let round_result = self.poll_round(channel);
             let continues = self.options.follow && !self.run.queue.is_closed();
             // The process serves other channels too, so its supervisor cannot restart this one.
-            let failure = match work_result {
+            let failure = match round_result {
                 Err(error) if continues && !error.is::<Stop>() => Some(error),
                 // The worker has reported the error.
                 Ok(()) if continues && channel.is_rejected() => None,
-                work_result => return work_result,
+                round_result => return round_result,
             };
             if signal::now() - start > MAX_RETRY_DELAY {
                 delay = MIN_RETRY_DELAY;
@@ -220,8 +221,8 @@ impl<'scope> Listener<'scope, '_> {
         }
     }
 
-    /// Does the work that the last poll left, and listens.
-    fn work(&self, channel: &PolledChannel) -> Result<()> {
+    /// Does the work that the last poll left, and waits for messages.
+    fn poll_round(&self, channel: &LockedChannel) -> Result<()> {
         let mut records = PollRecords::default();
         if !channel.open.files.kind.receives {
             self.enqueue(unfinished_work(channel));
@@ -245,7 +246,7 @@ impl<'scope> Listener<'scope, '_> {
     }
 
     /// Rewrites a large journal without its old entries, unless another process may append to it.
-    fn compact(&self, channel: &PolledChannel) -> Result<()> {
+    fn compact(&self, channel: &LockedChannel) -> Result<()> {
         if !channel.inbox.lock().ignore_poison().is_large() {
             return Ok(());
         }
@@ -261,7 +262,7 @@ impl<'scope> Listener<'scope, '_> {
 
     fn poll_service(
         &self,
-        channel: &PolledChannel,
+        channel: &LockedChannel,
         identity: &Identity,
         records: &mut PollRecords,
     ) -> Result<()> {
@@ -269,10 +270,10 @@ impl<'scope> Listener<'scope, '_> {
         let mut cursor = files.read_cursor(identity)?;
         let mut delay = MIN_RETRY_DELAY;
         loop {
-            let window = self.time_left().min(MAX_LISTEN_WINDOW);
+            let window = self.time_left().min(MAX_WAIT_WINDOW);
             let old_cursor = cursor.clone();
-            let mut deliver = |batch: Batch| {
-                let work = intake::store(self.run, self.channel_index, identity, &batch)?;
+            let mut store_batch = |batch: Batch| {
+                let work = intake::store_batch(self.run, self.channel_index, identity, &batch)?;
                 cursor = Some(batch.cursor);
                 self.enqueue(work);
                 self.run.queue.wait_below(MAX_PENDING_MESSAGES);
@@ -282,7 +283,7 @@ impl<'scope> Listener<'scope, '_> {
                 identity,
                 cursor: old_cursor.as_ref(),
                 wait: window,
-                deliver: &mut deliver,
+                store_batch: &mut store_batch,
             });
             match poll_result {
                 Ok(()) => {
@@ -321,7 +322,7 @@ impl<'scope> Listener<'scope, '_> {
     }
 
     /// Answers the messages that `channel listen` stores, as long as this poll waits or has something to do.
-    fn watch_inbox(&self, channel: &PolledChannel, records: &mut PollRecords) -> Result<()> {
+    fn watch_inbox(&self, channel: &LockedChannel, records: &mut PollRecords) -> Result<()> {
         let mut started_ids = HashSet::new();
         let mut retry_at = signal::now() + MAX_RETRY_DELAY;
         loop {
@@ -376,7 +377,7 @@ impl<'scope> Listener<'scope, '_> {
         wait.saturating_sub(signal::now())
     }
 
-    /// The time left for listening.
+    /// The time left to wait for messages.
     fn time_left(&self) -> Duration {
         if self.options.follow { Duration::MAX } else { self.wait_left() }
     }
@@ -385,7 +386,7 @@ impl<'scope> Listener<'scope, '_> {
         self.run.queue.is_closed() || self.time_left().is_zero()
     }
 
-    /// True if the service may be back after `pause`, while this poll still listens.
+    /// True if the service may be back after `pause`, while this poll still waits.
     fn may_retry_after(&self, pause: Duration, error: &anyhow::Error) -> bool {
         let is_transient = if self.options.follow {
             exit_for(error).is_temporary()
@@ -417,7 +418,7 @@ struct PollRecords {
 }
 
 /// Messages and answers that an earlier poll did not finish, in their order: answers first, because they are older.
-fn unfinished_work(channel: &PolledChannel) -> Vec<QueuedItem> {
+fn unfinished_work(channel: &LockedChannel) -> Vec<QueuedItem> {
     let kind = channel.open.files.kind;
     let inbox = channel.inbox.lock().ignore_poison();
     let state = inbox.state();

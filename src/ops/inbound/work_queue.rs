@@ -33,7 +33,7 @@ impl WorkItem {
 /// Work in a session, taken by a worker.
 #[derive(Debug)]
 pub(crate) struct SessionWork {
-    /// The index of the channel, see [`PollRun::channel`](super::poll_run::PollRun::channel).
+    /// The index of the channel, see [`ChannelRun::channel`](super::channel_run::ChannelRun::channel).
     pub(crate) channel_index: usize,
     pub(crate) session: String,
     /// One item, or several messages that one turn answers.

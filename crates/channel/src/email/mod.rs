@@ -89,10 +89,10 @@ pub fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl Channel for Email {
     fn poll(&self, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { cursor, wait, deliver, .. } = request;
+        let PollRequest { cursor, wait, store_batch, .. } = request;
         let mut session = self.session()?;
         let position = cursor.and_then(|cursor| self.position(cursor));
-        self.poll_in(&mut session, position, wait, deliver)?;
+        self.poll_in(&mut session, position, wait, store_batch)?;
         self.sessions.lock().ignore_poison().push(session);
         Ok(())
     }
@@ -216,7 +216,7 @@ impl Email {
         session: &mut ImapSession,
         position: Option<MailPosition>,
         wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+        store_batch: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
         let end = signal::now().saturating_add(wait);
         let mailbox = self.select(session)?;
@@ -228,18 +228,18 @@ impl Email {
         };
         // Mail from before the first poll is not answered.
         let Some(mut position) = position else {
-            return deliver(self.batch(now, Vec::new()));
+            return store_batch(self.batch(now, Vec::new()));
         };
         if position.uid_validity != now.uid_validity {
             let mails = self.mails_since(session, position.read_at)?;
             let messages = self.read_all(session, &mails, now.uid_validity);
-            deliver(self.batch(now, messages?))?;
+            store_batch(self.batch(now, messages?))?;
             position = now;
         }
         let mut may_have_new_mail = position.uid_next < now.uid_next;
         loop {
             let has_messages =
-                may_have_new_mail && self.read_new_mails(session, &mut position, deliver)?;
+                may_have_new_mail && self.read_new_mails(session, &mut position, store_batch)?;
             if has_messages || signal::now() >= end {
                 return Ok(());
             }
@@ -274,12 +274,12 @@ impl Email {
         session.select(&self.settings.mailbox)
     }
 
-    /// Delivers the mails after the position. Returns true if there are messages.
+    /// Stores the mails after the position. Returns true if there are messages.
     fn read_new_mails(
         &self,
         session: &mut ImapSession,
         position: &mut MailPosition,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+        store_batch: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<bool> {
         let first = position.uid_next;
         let mut uids = session.search(&format!("UID {first}:*"))?;
@@ -292,7 +292,7 @@ impl Email {
             has_messages |= !messages.is_empty();
             position.uid_next = uids.last().map_or(first, |uid| uid.saturating_add(1));
             position.read_at = self.clock.timestamp().as_second();
-            deliver(self.batch(*position, messages))?;
+            store_batch(self.batch(*position, messages))?;
         }
         Ok(has_messages)
     }

@@ -177,7 +177,6 @@ impl Channel for Feishu {
         let identity = self.identity()?;
         Ok(WebhookReceipt {
             messages: self.to_message(&event, &identity).into_iter().collect(),
-            identity,
             ..receipt
         })
     }

@@ -79,7 +79,7 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl Channel for Matrix {
     fn poll(&self, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { identity, cursor, wait, deliver } = request;
+        let PollRequest { identity, cursor, wait, store_batch } = request;
         self.user_id.get_or_init(|| identity.id.clone());
         let end = signal::now() + wait;
         let mut cursor = cursor.cloned().unwrap_or_else(|| json!({}));
@@ -91,7 +91,7 @@ impl Channel for Matrix {
             self.join_invited(&sync, &mut cursor)?;
             // The first response only gives the position: its messages were written before we listened.
             let messages = match &since {
-                Some(since) => self.read_rooms(&sync, since, &mut cursor, deliver)?,
+                Some(since) => self.read_rooms(&sync, since, &mut cursor, store_batch)?,
                 None => Vec::new(),
             };
             let has_messages = !messages.is_empty();
@@ -100,7 +100,7 @@ impl Channel for Matrix {
             cursor["since"] = sync["next_batch"].clone();
             if is_moved {
                 let cursor = cursor.clone();
-                deliver(Batch { messages, cursor })?;
+                store_batch(Batch { messages, cursor })?;
             }
             if has_messages || is_first || signal::now() >= end {
                 return Ok(());
@@ -271,14 +271,14 @@ impl Matrix {
         may_join
     }
 
-    /// Reads the new messages of all rooms. Those that the server has left out are delivered page by page, with the
+    /// Reads the new messages of all rooms. Those that the server has left out are stored page by page, with the
     /// position of the last poll. The cursor lists the encrypted rooms that got a notice.
     fn read_rooms(
         &self,
         sync: &Value,
         since: &str,
         cursor: &mut Value,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+        store_batch: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<Vec<InboundMessage>> {
         let mut messages = Vec::new();
         for mut update in sync::joined_rooms(sync) {
@@ -295,7 +295,7 @@ impl Matrix {
                     Some(_) if page_messages.is_empty() => {}
                     Some(_) => {
                         let cursor = cursor.clone();
-                        deliver(Batch { messages: page_messages, cursor })?;
+                        store_batch(Batch { messages: page_messages, cursor })?;
                     }
                     None => messages.extend(page_messages),
                 }

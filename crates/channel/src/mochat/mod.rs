@@ -117,7 +117,7 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl Channel for Mochat {
     fn poll(&self, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { cursor, wait, deliver, .. } = request;
+        let PollRequest { cursor, wait, store_batch, .. } = request;
         let end = signal::now().saturating_add(wait);
         let stored = cursor.cloned();
         let mut reader = MochatReader {
@@ -132,7 +132,7 @@ impl Channel for Mochat {
             let has_messages = !messages.is_empty();
             if has_messages || stored.as_ref() != Some(&reader.cursor) {
                 let cursor = reader.cursor.clone();
-                deliver(Batch { messages, cursor })?;
+                store_batch(Batch { messages, cursor })?;
             }
             result?;
             let time_left = end.saturating_sub(signal::now());
