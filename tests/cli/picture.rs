@@ -59,8 +59,9 @@ pub(crate) fn render(text: &str) -> String {
         columns as f64 * CELL_WIDTH + 2.0 * PADDING,
         lines.unwrap_or(0) as f64 * CELL_HEIGHT + 2.0 * PADDING,
     );
+    // The attribute keeps blanks where `white-space` is not known, as in librsvg.
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\">\n<style>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" xml:space=\"preserve\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\">\n<style>\n"
     );
     svg.push_str("text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}\n");
     svg.push_str(
@@ -193,6 +194,10 @@ fn a_picture_has_styles_text_and_frames() {
     assert!(svg.contains("<text x=\"41.2\""), "{svg}");
     assert!(svg.contains("<text class=\"dim\" x=\"32.8\" y=\"68.2\""), "{svg}");
     assert!(svg.contains("prefers-color-scheme: dark"), "{svg}");
+    assert!(
+        svg.contains("<svg xmlns=\"http://www.w3.org/2000/svg\" xml:space=\"preserve\" "),
+        "{svg}"
+    );
     assert!(!svg.contains("@keyframes"), "{svg}");
     let svg = render("%% frame 500\na\n%% frame 1500\na\nb\n");
     assert!(
