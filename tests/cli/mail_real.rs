@@ -223,5 +223,5 @@ fn real_dovecot_and_postfix() {
     let story = story.set("channels.email.imapPassword", json!("wrong-password"));
     story.run(["channel", "test", "email"]).status(77).stderr_has("AUTHENTICATIONFAILED");
     let story = story.env("SSL_CERT_FILE", "/dev/null");
-    story.run(["channel", "test", "email"]).status(69).stderr_has("is not accepted");
+    story.run(["channel", "test", "email"]).status(78).stderr_has("`/dev/null`, which is empty");
 }

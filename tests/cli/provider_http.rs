@@ -526,6 +526,43 @@ fn tls_requires_a_valid_certificate() {
         drop(server.kill());
         server.wait().unwrap();
     }
+    // A file of certificates that has none.
+    let story = Story::new();
+    let Some((mut server, port)) = start_tls_server(&story, &body) else {
+        return;
+    };
+    let base = format!("https://localhost:{port}/v1");
+    let story = story
+        .set("providers.custom.apiBase", json!(base))
+        .file("empty.pem", "")
+        .file("text.pem", "x");
+    let command = ["x509", "-in", "ca.pem", "-outform", "der", "-out", "ca.der"];
+    assert!(story.program("openssl").args(command).output().unwrap().status.success());
+    for (name, fault, hint) in [
+        ("none.pem", "does not exist", "a file of CA certificates in PEM format as "),
+        ("empty.pem", "is empty", "a file of CA certificates in PEM format as "),
+        (
+            "text.pem",
+            "has no certificate in PEM format",
+            "a file of CA certificates in PEM format as ",
+        ),
+        ("ca.der", "is in DER format instead of PEM", "`openssl x509 -inform der -in "),
+    ] {
+        let path = story.dir().join(name).to_str().unwrap().to_owned();
+        let arguments = ["agent", "-m", "x", "--ephemeral"];
+        let expect = |setting: &str| {
+            format!(
+                "nanobot: no server can be verified: `{setting}` is `$DIR/{name}`, which {fault}\n  try: {hint}"
+            )
+        };
+        let mut command = story.command(arguments);
+        let ran = story.wait(command.env("SSL_CERT_FILE", &path).spawn().unwrap());
+        ran.status(78).stderr_has(&expect("SSL_CERT_FILE"));
+        story.run(["config", "set", "http.caFile", &path]).stdout("");
+        story.run(arguments).status(78).stderr_has(&expect("http.caFile"));
+    }
+    drop(server.kill());
+    server.wait().unwrap();
     // A server that accepts connections and never responds.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("https://localhost:{}/v1", silent.local_addr().unwrap().port());

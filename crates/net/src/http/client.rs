@@ -3,7 +3,7 @@
 use super::buffers::{MAX_INPUT_BYTES, OUTPUT_BYTES};
 use super::connector::{ProxyConnector, SignalConnector};
 use super::error::{ConnectError, MAX_REDIRECTS, PermanentFailure, from_ureq};
-use super::network::{Network, configured_proxy};
+use super::network::{CertificateProblem, Network, configured_proxy};
 use super::resolver::PolicyResolver;
 use super::ssrf::{AddressPolicy, SsrfFilter};
 use super::stream::{self, LineStream};
@@ -272,14 +272,21 @@ impl Http {
                     (_, Err(error)) => error,
                 }
             }
-            Some(PermanentFailure::Certificate(cause)) => fail_with_hint(
-                Exit::Unavailable,
-                format!(
-                    "the certificate of `{host}` is not accepted: {cause} (CA certificates are from {})",
-                    self.network.certificate_source()
-                ),
-                "`SSL_CERT_FILE`, or `http.caFile` of the config, with the CA certificate of that server",
-            ),
+            Some(PermanentFailure::Certificate(cause)) => {
+                match self.network.certificate_problem() {
+                    Some(CertificateProblem { cause, hint }) => {
+                        fail_with_hint(Exit::Config, cause, hint)
+                    }
+                    None => fail_with_hint(
+                        Exit::Unavailable,
+                        format!(
+                            "the certificate of `{host}` is not accepted: {cause} (CA certificates are from {})",
+                            self.network.certificate_source()
+                        ),
+                        "`SSL_CERT_FILE`, or `http.caFile` of the config, with the CA certificate of that server",
+                    ),
+                }
+            }
             Some(PermanentFailure::Proxy(cause)) => {
                 let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
                 let proxy = redact_url(proxy.unwrap_or_default().trim_end_matches('/'));

@@ -2,9 +2,13 @@
 //! from the config.
 
 use nanobot_base::error::{Exit, fail};
+use nanobot_base::shell_quote::quote;
 use nanobot_os::env::{Env, NO_PROXY_VARIABLES, PROXY_VARIABLES};
 use nanobot_os::secret::{LazySecret, Secret};
-use std::path::PathBuf;
+use rustls_native_certs::{load_certs_from_paths, load_native_certs};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use ureq::Proxy;
 use ureq::tls::{Certificate, RootCerts};
@@ -43,10 +47,19 @@ enum CertificateSource {
     /// The certificates of the system, or else the compiled-in ones.
     #[default]
     System,
-    /// `SSL_CERT_FILE` or `SSL_CERT_DIR`, with the value for messages.
-    Environment(String),
-    /// A file that the config names.
-    File(PathBuf),
+    /// A file and directories that the variables or the config name.
+    Named {
+        /// The variable or the key, for messages.
+        setting: &'static str,
+        file: Option<PathBuf>,
+        directories: Vec<PathBuf>,
+    },
+}
+
+/// The reason that no CA certificate can be read from the named place.
+pub(super) struct CertificateProblem {
+    pub(super) cause: String,
+    pub(super) hint: String,
 }
 
 impl Network {
@@ -71,9 +84,19 @@ impl Network {
             (None, Some(url)) => Some(configured_proxy(url.resolve()?, &no_proxy, "`http.proxy`")?),
             (None, None) => None,
         };
-        let certificates = match (variable(&["SSL_CERT_FILE", "SSL_CERT_DIR"]), ca_file) {
-            (Some(path), _) => CertificateSource::Environment(path.to_owned()),
-            (None, Some(path)) => CertificateSource::File(path),
+        let file = env.path("SSL_CERT_FILE");
+        let directories: Vec<PathBuf> =
+            env.get("SSL_CERT_DIR").into_iter().flat_map(std::env::split_paths).collect();
+        let certificates = match (file, ca_file) {
+            (Some(file), _) => {
+                CertificateSource::Named { setting: "SSL_CERT_FILE", file: Some(file), directories }
+            }
+            (None, _) if !directories.is_empty() => {
+                CertificateSource::Named { setting: "SSL_CERT_DIR", file: None, directories }
+            }
+            (None, Some(file)) => {
+                CertificateSource::Named { setting: "http.caFile", file: Some(file), directories }
+            }
             (None, None) => CertificateSource::System,
         };
         Ok(Self { proxy, certificates, is_offline: false })
@@ -97,8 +120,10 @@ impl Network {
     /// The source of the CA certificates, for messages.
     pub(super) fn certificate_source(&self) -> String {
         match &self.certificates {
-            CertificateSource::Environment(path) => format!("`{path}`"),
-            CertificateSource::File(path) => format!("`{}`", path.display()),
+            CertificateSource::Named { file, directories, .. } => {
+                let paths = file.iter().chain(directories);
+                paths.map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ")
+            }
             CertificateSource::System => {
                 system_path().map_or_else(|| "this program".into(), |path| format!("`{path}`"))
             }
@@ -107,27 +132,84 @@ impl Network {
 
     /// The root certificates. Those of the system are only read for `tls`.
     pub(super) fn root_certificates(&self, tls: bool) -> RootCerts {
-        let native_certs = match &self.certificates {
+        let results = match &self.certificates {
             CertificateSource::System if !tls || system_path().is_none() => {
                 return RootCerts::WebPki;
             }
-            CertificateSource::File(path) => {
-                rustls_native_certs::load_certs_from_paths(Some(path), None)
-            }
-            // This reads the two variables itself.
-            CertificateSource::Environment(_) | CertificateSource::System => {
-                rustls_native_certs::load_native_certs()
+            CertificateSource::System => vec![load_native_certs()],
+            CertificateSource::Named { file, directories, .. } => {
+                let file = file.iter().map(|file| load_certs_from_paths(Some(file), None));
+                let directories = directories.iter();
+                file.chain(directories.map(|path| load_certs_from_paths(None, Some(path))))
+                    .collect()
             }
         };
-        for error in native_certs.errors {
+        for error in results.iter().flat_map(|result| &result.errors) {
             log::warn!(target: "http", "{error}");
         }
-        let certificates = native_certs
-            .certs
-            .iter()
-            .map(|certificate| Certificate::from_der(certificate).to_owned())
-            .collect();
-        RootCerts::Specific(Arc::new(certificates))
+        let certificates = results.iter().flat_map(|result| &result.certs);
+        let certificates =
+            certificates.map(|certificate| Certificate::from_der(certificate).to_owned());
+        RootCerts::Specific(Arc::new(certificates.collect()))
+    }
+
+    /// The reason that the named file and directories have no CA certificate. `None` if they have one, or if none are named.
+    pub(super) fn certificate_problem(&self) -> Option<CertificateProblem> {
+        let CertificateSource::Named { setting, file, directories } = &self.certificates else {
+            return None;
+        };
+        let RootCerts::Specific(certificates) = self.root_certificates(true) else {
+            return None;
+        };
+        if !certificates.is_empty() {
+            return None;
+        }
+        let path = file.as_ref().or(directories.first())?;
+        let fault = CertificateFault::find(path);
+        let path = path.display();
+        let hint = match fault {
+            CertificateFault::Der => {
+                let file = quote(&path.to_string());
+                format!(
+                    "`openssl x509 -inform der -in {file} -out ca.pem`, and `ca.pem` as `{setting}`"
+                )
+            }
+            _ => format!(
+                "a file of CA certificates in PEM format as `{setting}`, or unset it for those of the system"
+            ),
+        };
+        let cause = format!("no server can be verified: `{setting}` is `{path}`, which {fault}");
+        Some(CertificateProblem { cause, hint })
+    }
+}
+
+/// The reason that a file or a directory has no certificate.
+#[derive(Debug, thiserror::Error)]
+enum CertificateFault {
+    #[error("does not exist")]
+    Missing,
+    #[error("cannot be read: {0}")]
+    Unreadable(io::Error),
+    #[error("is empty")]
+    Empty,
+    #[error("is in DER format instead of PEM")]
+    Der,
+    #[error("has no certificate in PEM format")]
+    NoCertificate,
+}
+
+impl CertificateFault {
+    fn find(path: &Path) -> Self {
+        let mut start = [0; 2];
+        match File::open(path).and_then(|mut file| file.read(&mut start)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Self::Missing,
+            Err(error) if error.kind() == ErrorKind::IsADirectory => Self::NoCertificate,
+            Err(error) => Self::Unreadable(error),
+            Ok(0) => Self::Empty,
+            // A sequence of more than 255 bytes (X.690, section 8.1.3).
+            Ok(_) if start == [0x30, 0x82] => Self::Der,
+            Ok(_) => Self::NoCertificate,
+        }
     }
 }
 
@@ -168,7 +250,7 @@ fn parse_proxy(url: &str, no_proxy: &[String]) -> Option<Proxy> {
 
 /// The path of the system's root certificates, if there are any.
 fn system_path() -> Option<&'static str> {
-    let exists = |path: &&&str| std::path::Path::new(path).exists();
+    let exists = |path: &&&str| Path::new(path).exists();
     CERTIFICATE_PATHS.iter().find(exists).copied()
 }
 
