@@ -21,6 +21,7 @@ fn a_session_is_one_harmless_page() {
     assert!(page.ends_with("</body>\n</html>\n"), "{page}");
     for part in [
         "<title>a&lt;b</title>",
+        "<details id=\"m3\"><summary><code>read_file</code> notes.md</summary><pre>path: notes.md</pre><pre>1| milk ",
         "<h1>a&lt;b</h1>",
         "<b>bold</b> text &amp; <code>code &lt;b&gt;</code>",
         "&lt;i&gt;notes.md&lt;/i&gt;?<br>and why?",
@@ -57,5 +58,46 @@ fn a_session_is_one_harmless_page() {
     assert_eq!(open, [""; 0]);
     let arguments = ["session", "export", "a<b", "--format", "html", "-o", "page.html"];
     story.run(arguments).stdout("");
-    assert_eq!(std::fs::read_to_string(story.dir().join("page.html")).unwrap(), page);
+    let written = std::fs::read_to_string(story.dir().join("page.html")).unwrap();
+    assert_eq!(written.replace(story.dir().to_str().unwrap(), "$DIR"), page);
+}
+
+#[test]
+fn a_page_says_what_it_shows() {
+    let answer = "# One\n## Two\n\nSee https://example.org/a?b=1&c=2.\n\n| n | price |\n|---|--:|\n| a | 10 |";
+    let script = [calls("read_file", json!({ "path": "missing.md" })), says(answer)];
+    let story = Story::new().set("models.scripted.price", json!({ "input": 1, "output": 1 }));
+    let story = story.script(script);
+    story.run(["agent", "-s", "k", "-m", "look"]).stdout(&format!("{answer}\n"));
+    story.run(["session", "title", "k", "Prices <of> milk"]).stdout("");
+    let page = story.run(["session", "export", "k", "--format", "html"]).text();
+    for part in [
+        "<title>Prices &lt;of&gt; milk</title>",
+        "<h1>Prices &lt;of&gt; milk</h1><p>k · 2026-01-02 03:04 to 2026-01-02 03:04 · scripted · $0.0",
+        " · $DIR</p>",
+        "<summary><code>read_file</code> missing.md (failed)</summary>",
+        "<h2>Two</h2>",
+        "See <a href=\"https://example.org/a?b=1&amp;c=2\">https://example.org/a?b=1&amp;c=2</a>.",
+        "<th>n</th><th style=\"text-align:right\">price</th>",
+        "<td>a</td><td style=\"text-align:right\">10</td>",
+    ] {
+        assert!(page.contains(part), "{part} is missing:\n{page}");
+    }
+    // A call and its result are one element, and a reply that only calls needs none.
+    assert_eq!(page.matches("<details").count(), 1, "{page}");
+    assert_eq!(page.matches("<section").count(), 2, "{page}");
+    // A heading is greater than the text, and greater than one of the next level.
+    let size = |level: usize| {
+        let (_, rest) = page
+            .split_once(&format!("}}h{level}{{font-size:"))
+            .or(page.split_once(&format!("\nh{level}{{font-size:")))
+            .unwrap();
+        rest.split_once("rem").unwrap().0.parse::<f64>().unwrap()
+    };
+    for level in 1..6 {
+        assert!(size(level) > size(level + 1) && size(level) > 1.0, "{level}");
+    }
+    story
+        .run(["session", "export", "k"])
+        .stdout_has("# Prices <of> milk\n\nk, 2026-01-02 03:04 to");
 }

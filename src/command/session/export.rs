@@ -1,14 +1,15 @@
 //! `session export`: writes a session as one document.
 
 use super::exported_message::ExportedMessage;
-use super::html;
+use super::html::{self, PageBody};
 use super::list::statistics_json;
 use super::transcript::{day_and_time, message_json};
 use crate::cli::session::{DocumentFormat, SessionExportArgs};
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
 use nanobot_agent::report::Bar;
-use nanobot_os::clock::Clock;
+use nanobot_base::format::format_dollars;
+use nanobot_base::message::Message;
 use nanobot_os::durable_file;
 use nanobot_os::secret;
 use nanobot_os::signal;
@@ -21,6 +22,8 @@ use std::path::Path;
 
 /// Bytes written at once.
 const WRITE_CHUNK_BYTES: usize = 64 << 10;
+/// Number of messages from the end in which the model is looked for.
+const LAST_MESSAGES: usize = 50;
 
 /// Runs `session export`.
 pub(super) fn run(
@@ -32,8 +35,9 @@ pub(super) fn run(
     let format = format.unwrap_or_else(|| format_of(output.as_deref()));
     let summary = session::summarize(store, key)?;
     let write = |bar: &Bar, sink: &mut dyn FnMut(&str) -> Result<()>| {
-        let mut text = document_start(format, &ctx.clock, &summary);
+        let mut text = document_start(ctx, store, format, &summary)?;
         let mut comma = "";
+        let mut page = PageBody::default();
         for entry in session::read_entries(store, key)? {
             let logged = match entry? {
                 SessionEntry::Message(logged) => logged,
@@ -47,7 +51,7 @@ pub(super) fn run(
             signal::check()?;
             text.push_str(&match format {
                 DocumentFormat::Markdown => markdown_section(&ExportedMessage::new(&logged)),
-                DocumentFormat::Html => html::section(&ExportedMessage::new(&logged)),
+                DocumentFormat::Html => page.push(&logged),
                 DocumentFormat::Json => format!("{comma}\n{}", message_json(&ctx.clock, &logged)),
             });
             comma = ",";
@@ -55,7 +59,12 @@ pub(super) fn run(
                 sink(&redact(format, &std::mem::take(&mut text)))?;
             }
         }
-        sink(&redact(format, &(text + document_end(format))))
+        text.push_str(&match format {
+            DocumentFormat::Markdown => String::new(),
+            DocumentFormat::Html => page.end(),
+            DocumentFormat::Json => "\n]}\n".to_owned(),
+        });
+        sink(&redact(format, &text))
     };
     match output.as_deref().filter(|path| path.as_os_str() != "-") {
         None => {
@@ -102,12 +111,28 @@ fn redact(format: DocumentFormat, text: &str) -> Cow<'_, str> {
 }
 
 /// The document up to the first message.
-fn document_start(format: DocumentFormat, clock: &Clock, summary: &SessionSummary) -> String {
-    let SessionSummary { key, created, updated, stats, .. } = summary;
-    let dates = format!("{} to {}", day_and_time(created), day_and_time(updated));
-    match format {
-        DocumentFormat::Markdown => format!("# {}\n\n{dates}\n", key.replace('\n', " ")),
-        DocumentFormat::Html => html::page_start(key, &dates),
+fn document_start(
+    ctx: &Context,
+    store: &SessionStore,
+    format: DocumentFormat,
+    summary: &SessionSummary,
+) -> Result<String> {
+    let SessionSummary { key, title, created, updated, stats, directory, .. } = summary;
+    let clock = &ctx.clock;
+    let heading = title.as_ref().unwrap_or(key).replace('\n', " ");
+    let mut facts = vec![format!("{} to {}", day_and_time(created), day_and_time(updated))];
+    if title.is_some() {
+        facts.insert(0, key.clone());
+    }
+    Ok(match format {
+        DocumentFormat::Markdown => format!("# {heading}\n\n{}\n", facts.join(", ")),
+        DocumentFormat::Html => {
+            facts.extend(last_model(store, key)?);
+            let cost = stats.as_ref().and_then(|stats| stats.cost);
+            facts.extend(cost.map(|cost| format!("${}", format_dollars(cost))));
+            facts.extend(directory.iter().map(|directory| ctx.paths.display(directory)));
+            html::page_start(&heading, &facts)
+        }
         DocumentFormat::Json => {
             let object = json!({
                 "key": key, "created": clock.to_rfc3339(created), "updated": clock.to_rfc3339(updated), "statistics": stats.as_ref().map(statistics_json),
@@ -117,21 +142,26 @@ fn document_start(format: DocumentFormat, clock: &Clock, summary: &SessionSummar
             text.truncate(text.len() - 1);
             text + ",\"messages\":["
         }
-    }
+    })
 }
 
-/// The document after the last message.
-fn document_end(format: DocumentFormat) -> &'static str {
-    match format {
-        DocumentFormat::Markdown => "",
-        DocumentFormat::Html => html::PAGE_END,
-        DocumentFormat::Json => "\n]}\n",
+/// The model of the last replies.
+fn last_model(store: &SessionStore, key: &str) -> Result<Option<String>> {
+    let mut model = None;
+    for entry in session::read_last_entries(store, key, LAST_MESSAGES)? {
+        if let SessionEntry::Message(logged) = entry?
+            && let Message::Assistant(reply) = logged.message
+            && !reply.model.is_empty()
+        {
+            model = Some(reply.model);
+        }
     }
+    Ok(model)
 }
 
 /// Formats one message under a heading with its role.
 fn markdown_section(message: &ExportedMessage) -> String {
-    let ExportedMessage { number, author: _, heading, time, body } = message;
+    let ExportedMessage { number, heading, time, body } = message;
     let separator = if time.is_empty() { "" } else { ", " };
     format!("\n## {number} {heading}{separator}{time}\n\n{}\n", body.trim_end())
 }

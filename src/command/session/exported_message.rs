@@ -1,23 +1,14 @@
-//! A message of a session in the form of documents: its author, its time, and its text as Markdown.
+//! A message of a session in the form of a Markdown document.
 
 use super::transcript::day_and_time;
 use nanobot_base::markdown::document;
 use nanobot_base::message::{Message, ToolCall, ToolResult, plain_text};
-use nanobot_os::secret::redact_known;
 use nanobot_store::session::LoggedMessage;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MessageAuthor {
-    User,
-    Agent,
-    Tool,
-}
-
-/// A message as the documents show it.
+/// A message as the document shows it.
 pub(super) struct ExportedMessage {
     /// Its number, from 1.
     pub(super) number: usize,
-    pub(super) author: MessageAuthor,
     pub(super) heading: String,
     pub(super) time: String,
     /// Its text as Markdown.
@@ -27,25 +18,19 @@ pub(super) struct ExportedMessage {
 impl ExportedMessage {
     pub(super) fn new(logged: &LoggedMessage) -> Self {
         let LoggedMessage { index, time, turn: _, message } = logged;
-        let (author, heading, body) = match message {
-            Message::User(user) => {
-                (MessageAuthor::User, "User".to_owned(), close_fence(&plain_text(&user.parts)))
-            }
+        let (heading, body) = match message {
+            Message::User(user) => ("User".to_owned(), close_fence(&plain_text(&user.parts))),
             Message::Assistant(reply) => {
                 let calls: Vec<String> = reply.tool_calls.iter().map(format_call).collect();
                 let parts = std::iter::once(close_fence(&reply.text)).chain(calls);
                 let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
-                (MessageAuthor::Agent, "nanobot".to_owned(), parts.join("\n\n"))
+                ("nanobot".to_owned(), parts.join("\n\n"))
             }
-            Message::Tool(result) => (
-                MessageAuthor::Tool,
-                result_heading(result),
-                fence_text("", &plain_text(&result.parts)),
-            ),
+            Message::Tool(result) => {
+                (result_heading(result), fence_text("", &plain_text(&result.parts)))
+            }
         };
-        // A key must be found before HTML escapes some of its characters.
-        let body = redact_known(&body).into_owned();
-        Self { number: index + 1, author, heading, time: day_and_time(time), body }
+        Self { number: index + 1, heading, time: day_and_time(time), body }
     }
 }
 
@@ -60,7 +45,7 @@ fn result_heading(result: &ToolResult) -> String {
 }
 
 /// Closes the code block that `text` leaves open, such as an answer that was cut. Otherwise the rest of the document would be code.
-fn close_fence(text: &str) -> String {
+pub(super) fn close_fence(text: &str) -> String {
     let mut text = text.trim_end().to_owned();
     if let Some(code_fence) = document::unclosed_fence(&text) {
         let marks = code_fence.mark.to_string().repeat(code_fence.length);

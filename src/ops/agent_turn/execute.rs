@@ -68,6 +68,7 @@ pub(crate) fn execute(
     let setup = &prepared.setup;
     setup.shared.mcp_tools.set_model(model);
     session.begin_turn(&reporter.envelope.turn);
+    session.record_directory(&setup.policy.file_scope.directory);
     let servers: Vec<&str> = settings.servers.iter().map(|server| server.name.as_str()).collect();
     let mut usage = UsageRecorder::new(setup, &servers);
     let tools = setup.toolbox.specs().iter();

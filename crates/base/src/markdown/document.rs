@@ -9,7 +9,7 @@ use super::line::{
     self, CodeFence, Container, FenceLine, LineKind, LineStart, MAX_UNDECIDED_BYTES,
 };
 use super::style::TextStyle;
-use super::table::{parse_alignments, split_cells};
+use super::table::{Align, parse_alignments, split_cells};
 
 /// Maximum containers of a line that are kept; deeper ones are dropped.
 const MAX_CONTAINERS: usize = 16;
@@ -50,7 +50,16 @@ pub enum LineContent {
         text: String,
     },
     /// A row of a table: its cells.
-    Row(RowKind, Vec<Vec<TextRun>>),
+    Row(RowKind, Vec<TableCell>),
+}
+
+/// A cell of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableCell {
+    /// The alignment of its column.
+    pub align: Align,
+    /// The text.
+    pub runs: Vec<TextRun>,
 }
 
 /// The kind of a table's row.
@@ -291,11 +300,18 @@ impl<'t> DocumentParser<'t> {
 
     fn end_table(&mut self) {
         let is_table = self.table.len() > 1;
+        let delimiter = self.table.get(1).map_or("", |table_line| table_line.text);
+        let alignments = parse_alignments(delimiter).unwrap_or_default();
         for (index, table_line) in std::mem::take(&mut self.table).into_iter().enumerate() {
             let TableLine { mut line, text } = table_line;
             if is_table {
                 line.starts_block = index == 0;
-                let cells = || split_cells(text).into_iter().map(parse_runs).collect();
+                let cells = || {
+                    let alignments =
+                        alignments.iter().copied().chain(std::iter::repeat(Align::Left));
+                    let cells = split_cells(text).into_iter().zip(alignments);
+                    cells.map(|(cell, align)| TableCell { align, runs: parse_runs(cell) }).collect()
+                };
                 line.content = match index {
                     0 => LineContent::Row(RowKind::Header, cells()),
                     1 => LineContent::Row(RowKind::Delimiter, Vec::new()),
@@ -347,7 +363,7 @@ mod tests {
             LineContent::Code { language, text } => format!("code({language}) {text}"),
             LineContent::Row(RowKind::Delimiter, _) => "---".to_owned(),
             LineContent::Row(_, cells) => {
-                let cells: Vec<String> = cells.iter().map(|cell| show_runs(cell)).collect();
+                let cells: Vec<String> = cells.iter().map(|cell| show_runs(&cell.runs)).collect();
                 cells.join("|")
             }
         };

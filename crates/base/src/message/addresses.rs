@@ -80,6 +80,20 @@ pub fn find_whole_addresses(text: &str) -> impl Iterator<Item = Url> {
         .flat_map(|(word, _)| parse_word(word))
 }
 
+/// The web addresses in `text`, without the punctuation that follows, and their positions.
+pub fn find_web_addresses(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut end = 0;
+    find_words(text).filter_map(move |(word, at)| {
+        let address = trim_punctuation(word);
+        // An address may contain another one.
+        if at < end || Url::parse(address).is_err() {
+            return None;
+        }
+        end = at + address.len();
+        Some((at, address))
+    })
+}
+
 /// The parts of `text` that begin like an address, each up to a character that cannot be in one, and their positions.
 fn find_words(text: &str) -> impl Iterator<Item = (&str, usize)> {
     text.match_indices("://").filter_map(move |(at, _)| {

@@ -1,7 +1,10 @@
 //! HTML of a small set of tags, for Matrix and mail. Nothing of the text becomes a tag.
 
-use nanobot_base::markdown::document::{DocumentLine, LineContent, RowKind, TextRun};
+use nanobot_base::markdown::document::{DocumentLine, LineContent, RowKind, TableCell, TextRun};
 use nanobot_base::markdown::line::Container;
+use nanobot_base::markdown::style::TextStyle;
+use nanobot_base::markdown::table::Align;
+use nanobot_base::message::addresses::find_web_addresses;
 
 /// The schemes of links. Others stay text, such as those that run code or mention a person.
 const LINK_SCHEMES: [&str; 4] = ["https:", "http:", "mailto:", "matrix:"];
@@ -57,11 +60,11 @@ impl HtmlWriter {
                     _ if is_new_item => self.open_leaf(Leaf::ItemText, ""),
                     _ => self.open_leaf(Leaf::Paragraph, "<p>"),
                 }
-                self.out += &runs_html(runs);
+                self.out += &runs_html(&with_links(runs));
             }
             LineContent::Heading(level, runs) => {
                 self.close_leaf();
-                let text = runs_html(runs);
+                let text = runs_html(&with_links(runs));
                 self.out += &format!("<h{level}>{text}</h{level}>");
             }
             LineContent::Rule => {
@@ -79,7 +82,7 @@ impl HtmlWriter {
         }
     }
 
-    fn push_row(&mut self, line: &DocumentLine, kind: RowKind, cells: &[Vec<TextRun>]) {
+    fn push_row(&mut self, line: &DocumentLine, kind: RowKind, cells: &[TableCell]) {
         let kind = match kind {
             RowKind::Delimiter => return,
             kind => kind,
@@ -90,9 +93,14 @@ impl HtmlWriter {
         }
         let tag = if kind == RowKind::Header { "th" } else { "td" };
         self.out += "<tr>";
-        for cell in cells {
-            let text = runs_html(cell);
-            self.out += &format!("<{tag}>{text}</{tag}>");
+        for TableCell { align, runs } in cells {
+            let style = match align {
+                Align::Left => "",
+                Align::Center => " style=\"text-align:center\"",
+                Align::Right => " style=\"text-align:right\"",
+            };
+            let text = runs_html(&with_links(runs));
+            self.out += &format!("<{tag}{style}>{text}</{tag}>");
         }
         self.out += "</tr>";
     }
@@ -210,6 +218,27 @@ pub(super) fn runs_html(runs: &[TextRun]) -> String {
         }
     }
     out
+}
+
+/// Makes links of the web addresses that stand in the text without the marks of one.
+fn with_links(runs: &[TextRun]) -> Vec<TextRun> {
+    let mut linked = Vec::new();
+    for run in runs {
+        let is_text = !run.style.code && !run.style.link && run.address.is_none();
+        let mut end = 0;
+        for (at, address) in find_web_addresses(&run.text).filter(|_| is_text) {
+            if at > end {
+                linked.push(TextRun { text: run.text[end..at].to_owned(), ..run.clone() });
+            }
+            let style = TextStyle { link: true, ..run.style };
+            linked.push(TextRun { style, address: None, text: address.to_owned() });
+            end = at + address.len();
+        }
+        if end < run.text.len() {
+            linked.push(TextRun { text: run.text[end..].to_owned(), ..run.clone() });
+        }
+    }
+    linked
 }
 
 fn is_same_link(left: &TextRun, right: &TextRun) -> bool {

@@ -260,6 +260,16 @@ mod tests {
             "|a|b|\n|-|-|\n|c|`d`|\ne",
             "<table><tr><th>a</th><th>b</th></tr><tr><td>c</td><td><code>d</code></td></tr></table><p>e</p>",
         );
+        matrix(
+            "|a|b|\n|:-:|-:|\n|c|d|e|",
+            "<table><tr><th style=\"text-align:center\">a</th><th style=\"text-align:right\">b</th></tr>\
+             <tr><td style=\"text-align:center\">c</td><td style=\"text-align:right\">d</td><td>e</td></tr></table>",
+        );
+        matrix(
+            "see (**https://x/?a=1&b=2**), `https://c` or http://.",
+            "<p>see (<a href=\"https://x/?a=1&amp;b=2\"><b>https://x/?a=1&amp;b=2</b></a>), \
+             <code>https://c</code> or http://.</p>",
+        );
     }
 
     #[test]

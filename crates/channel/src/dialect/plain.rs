@@ -65,6 +65,6 @@ pub(super) fn as_text<'t>(line: &DocumentLine<'t>) -> DocumentLine<'t> {
     };
     let separator =
         TextRun { style: TextStyle::PLAIN, address: None, text: CELL_SEPARATOR.to_owned() };
-    let runs: Vec<&[TextRun]> = cells.iter().map(Vec::as_slice).collect();
+    let runs: Vec<&[TextRun]> = cells.iter().map(|cell| cell.runs.as_slice()).collect();
     DocumentLine { content: LineContent::Text(runs.join(&separator)), source: None, ..line.clone() }
 }

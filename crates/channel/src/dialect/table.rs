@@ -58,7 +58,9 @@ fn join_cells(cells: &[String], widths: &[usize]) -> String {
 
 fn cell_texts(content: &LineContent) -> Vec<String> {
     match content {
-        LineContent::Row(_, cells) => cells.iter().map(|cell| plain::runs_text(cell)).collect(),
+        LineContent::Row(_, cells) => {
+            cells.iter().map(|cell| plain::runs_text(&cell.runs)).collect()
+        }
         _ => Vec::new(),
     }
 }

@@ -36,6 +36,8 @@ pub struct SessionSummary {
     pub first_words: String,
     /// The title, if it has one.
     pub title: Option<String>,
+    /// The working directory of its last turn, if it was recorded.
+    pub directory: Option<PathBuf>,
     /// The session that it was copied from, if it was.
     pub fork_of: Option<String>,
     /// True if a newer release of this program wrote it, so that it is read-only.
@@ -132,7 +134,7 @@ fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>
     };
     let metadata = tail.metadata;
     let is_newer = metadata.is_newer();
-    let SessionMetadata { stats, fork_of, .. } = metadata.session_metadata();
+    let SessionMetadata { stats, fork_of, directory, .. } = metadata.session_metadata();
     let title = metadata.title();
     let modified =
         file_metadata.modified().with_context(|| format!("stat `{}`", path.display()))?;
@@ -151,6 +153,7 @@ fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>
         stats: (stats != SessionStats::default()).then_some(stats),
         first_words: head.first_words,
         title,
+        directory: Some(directory).filter(|path| !path.is_empty()).map(PathBuf::from),
         fork_of: Some(fork_of).filter(|key| !key.is_empty()),
         is_newer,
     }))

@@ -51,6 +51,9 @@ pub(super) struct SessionMetadata {
     /// The title that the user has given.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) title: String,
+    /// The working directory of the last turn.
+    #[serde(rename = "dir", skip_serializing_if = "is_default")]
+    pub(super) directory: String,
     /// The messages from elsewhere to the chat that the log has.
     #[serde(rename = "sent", skip_serializing_if = "is_default")]
     pub(super) known_deliveries: KnownDeliveries,

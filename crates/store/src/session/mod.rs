@@ -88,6 +88,8 @@ pub struct Session {
     result_limit: usize,
     /// `None` if no earlier turn has recorded it.
     origin: Option<RecordedOrigin>,
+    /// The working directory of this turn.
+    directory: Option<String>,
     /// The messages of others to its chat that the log has.
     known_deliveries: KnownDeliveries,
     /// Number of messages in the log when the turn began.
@@ -213,6 +215,7 @@ impl Session {
             origin: session_metadata
                 .origin
                 .or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
+            directory: None,
             known_deliveries: session_metadata.known_deliveries,
             count_before_turn: tail.count,
             log,
@@ -295,6 +298,11 @@ impl Session {
                 },
             });
         }
+    }
+
+    /// Records the working directory of the turn, which is stored with its closing line.
+    pub fn record_directory(&mut self, directory: &Path) {
+        self.directory = Some(directory.to_string_lossy().into_owned());
     }
 
     /// The messages of the running turn among [`Self::messages`].
@@ -580,6 +588,9 @@ impl Session {
                     metadata.update_session_metadata(|session_metadata| {
                         session_metadata.stats.add(stats);
                         session_metadata.origin.clone_from(&self.origin);
+                        if let Some(directory) = &self.directory {
+                            session_metadata.directory.clone_from(directory);
+                        }
                         session_metadata.shortened_before = self.window.shortened_before;
                         session_metadata.token_ratio = self.window.token_ratio;
                         session_metadata.rejected_turns.clone_from(&self.rejected_turns);
