@@ -215,7 +215,9 @@ pub(crate) fn list_models(ctx: &Context, options: &TurnOptions) -> Result<Vec<St
         model::resolve_endpoint(ctx, &settings, model_settings, options.limits.offline, true)?;
     let models =
         endpoint.http_provider.list_models(&mut |text| log::info!(target: "http", "{text}"));
-    models.map_err(ProviderError::into_failure)
+    let models = models.map_err(ProviderError::into_failure)?;
+    endpoint.store_models(ctx, &models);
+    Ok(models)
 }
 
 impl TurnOutcome {

@@ -3,6 +3,7 @@
 
 use crate::ops::context::Context;
 use crate::ops::jobs::workspace_jobs;
+use crate::ops::model;
 use crate::ops::profiles;
 use crate::ops::skills;
 use nanobot_config::policy::profile;
@@ -18,7 +19,8 @@ use nanobot_mcp::cache::{CachedResult, McpCache};
 use nanobot_mcp::protocol::{ServerFeatures, ToolInfo};
 use nanobot_mcp::{sanitize, tool_name};
 use nanobot_model::provider::login::Vendor;
-use nanobot_model::provider::registry::{PROVIDERS, model_info::MODELS};
+use nanobot_model::provider::registry::model_info::{MODELS, ModelInfo};
+use nanobot_model::provider::registry::{PROVIDERS, normalize_name};
 use nanobot_os::clock;
 use nanobot_store::session;
 use std::path::Path;
@@ -152,8 +154,45 @@ impl NameSource {
     fn models(&self) -> Candidates {
         let presets = self.own_names("modelPresets");
         let presets = presets.iter().map(|name| candidate(name, "a preset of the config"));
-        let models = MODELS.iter().map(|model| candidate(model.name, model.vendor));
-        presets.chain(models).collect()
+        let mut models: Candidates =
+            presets.chain(self.provider_models().unwrap_or_default()).collect();
+        // The models of other providers would bury these, unless the user has begun to type a name.
+        let word = self.typed.last().map_or("", |word| word.rsplit('=').next().unwrap_or(word));
+        if models.is_empty() || !word.is_empty() {
+            let is_new = |model: &&ModelInfo| models.iter().all(|other| other.name != model.name);
+            let others = MODELS.iter().filter(is_new);
+            let others: Candidates =
+                others.map(|model| candidate(model.name, model.vendor)).collect();
+            models.extend(others);
+        }
+        models
+    }
+
+    /// The configured model, and the models of its provider: those that the server listed when it was last asked, or else the known
+    /// ones. If the line has `--provider`, the known models of that provider.
+    fn provider_models(&self) -> Option<Candidates> {
+        let mut names = Vec::new();
+        let mut configured = None;
+        let provider = match self.typed.iter().skip_while(|word| *word != "--provider").nth(1) {
+            Some(provider) => provider.clone(),
+            None => {
+                let settings = self.settings()?;
+                let first = &settings.models[0];
+                let endpoint =
+                    model::resolve_endpoint(&self.ctx, &settings, first, true, true).ok()?;
+                names = endpoint.stored_models(&self.ctx);
+                configured = first.model.clone();
+                endpoint.choice.provider
+            }
+        };
+        if names.is_empty() {
+            let is_of_provider =
+                |model: &&ModelInfo| normalize_name(model.vendor) == normalize_name(&provider);
+            names.extend(MODELS.iter().filter(is_of_provider).map(|model| model.name.to_owned()));
+        }
+        names.retain(|name| Some(name) != configured.as_ref());
+        let names = configured.into_iter().chain(names);
+        Some(names.map(|name| candidate(name, provider.as_str())).collect())
     }
 
     fn providers(&self) -> Candidates {

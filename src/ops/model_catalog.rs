@@ -12,7 +12,9 @@ use nanobot_model::provider::registry::model_info::{MODELS, ModelInfo, Prices};
 use nanobot_model::provider::registry::{self, ApiFormat, SelectedProvider, normalize_name};
 use nanobot_model::provider::{FailureKind, ProviderError};
 use nanobot_net::web_url;
+use nanobot_os::durable_file;
 use serde::Serialize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Timeout for a provider's list of models.
@@ -53,15 +55,38 @@ pub(crate) fn listed_models(ctx: &Context, provider: Option<&str>) -> Result<Lis
         model_settings = ModelSettings { provider: name.to_owned(), model: None, ..model_settings };
     }
     let settings = connection_test::with_short_timeouts(&settings, LIST_TIMEOUT);
-    let Endpoint { choice, http_provider } =
-        model::resolve_endpoint(ctx, &settings, &model_settings, false, true)?;
+    let endpoint = model::resolve_endpoint(ctx, &settings, &model_settings, false, true)?;
+    let http_provider = &endpoint.http_provider;
     let address = http_provider.address.current();
     if http_provider.key.is_configured() && web_url::is_remote_cleartext(&address) {
         let address = web_url::redact_url(&address);
         ctx.notice(&format!("the API key is sent to {address} unencrypted"));
     }
     let names = http_provider.list_models(&mut |text| ctx.notice(text)).map_err(list_error)?;
-    Ok(ListedModels { provider: choice.provider, names })
+    endpoint.store_models(ctx, &names);
+    Ok(ListedModels { provider: endpoint.choice.provider, names })
+}
+
+impl Endpoint {
+    /// The file with the models that the server listed, one name on each line.
+    fn models_file(&self, ctx: &Context) -> PathBuf {
+        let SelectedProvider { provider, base_url, .. } = &self.choice;
+        let name = format!("{}.models", model::server_file_name(provider, base_url, ""));
+        ctx.paths.root.join("limits").join(name)
+    }
+
+    /// Stores the models that the server listed, for completion. Best effort: without the file, completion offers less.
+    pub(crate) fn store_models(&self, ctx: &Context, names: &[String]) {
+        let path = self.models_file(ctx);
+        drop(path.parent().map(durable_file::create_dir));
+        drop(durable_file::replace(&path, names.join("\n").as_bytes()));
+    }
+
+    /// The models that the server listed when it was last asked.
+    pub(crate) fn stored_models(&self, ctx: &Context) -> Vec<String> {
+        let text = std::fs::read_to_string(self.models_file(ctx)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
 }
 
 /// The failure of a server that does not list its models. The hints for a failed turn do not apply here.

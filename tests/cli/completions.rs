@@ -3,6 +3,7 @@
 use crate::recorded::assert_recorded;
 use crate::requirements::require;
 use crate::screen::{Key, Screen};
+use crate::server::{Response, sends};
 use crate::story::{NANOBOT, Story, write};
 use serde_json::json;
 use std::path::PathBuf;
@@ -219,6 +220,32 @@ fn names_are_completed_from_files() {
     assert!(!zsh_candidates(&story, &["agent", "--profile", ""]).concat().contains("explore"));
     // Flags are offered only where one was started.
     assert!(!zsh_candidates(&story, &["session", "show", ""]).concat().contains("--full"));
+}
+
+#[test]
+fn models_of_the_configured_server_are_completed_first() {
+    let list = json!({ "object": "list", "data": [{ "id": "small" }, { "id": "large" }] });
+    let story = Story::new().set("modelPresets", json!({ "cheap": { "model": "x" } }));
+    let found = || zsh_candidates(&story, &["agent", "--model", ""]);
+    let first = ["values", "cheap\ta preset of the config", "scripted\tcustom"];
+    assert_eq!(found(), first);
+    // Those that it listed when it was last asked.
+    story.server().script([sends(Response::json(200, &list))]);
+    story.run(["model", "list", "--remote"]).stdout("small\nlarge\n");
+    assert_eq!(found(), [&first[..], &["small\tcustom", "large\tcustom"]].concat());
+    // Those of other providers, once their name is begun.
+    let begun = zsh_candidates(&story, &["agent", "--model", "gpt-6-l"]);
+    assert_eq!(begun, ["values", "gpt-6-luna\topenai"]);
+    let named = zsh_candidates(&story, &["onboard", "--provider", "deepseek", "--model", ""]);
+    assert!(named[2..].iter().all(|line| line.ends_with("\tdeepseek")), "{named:?}");
+    assert!(named.len() > 3, "{named:?}");
+    // A known provider that was not asked.
+    let story = Story::bare().env("DEEPSEEK_API_KEY", "sk-of-the-story");
+    let known = zsh_candidates(&story, &["agent", "--model="]);
+    assert!(
+        known.len() > 1 && known[1..].iter().all(|line| line.ends_with("\tdeepseek")),
+        "{known:?}"
+    );
 }
 
 #[test]

@@ -275,7 +275,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/limits/",
-        meaning: "facts about model servers: the times before which one asked not to be called, context windows, and addresses",
+        meaning: "facts about model servers: the times before which one asked not to be called, context windows, addresses, and the models that they list",
     },
 ];
 
