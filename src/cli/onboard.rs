@@ -4,7 +4,8 @@ use clap::{Args, ValueEnum};
 
 /// Create a config and a workspace; existing files are kept
 ///
-/// Asks questions on a terminal; with flags, or without a terminal, it asks nothing.
+/// Asks questions on a terminal; with flags, or without a terminal, it asks nothing. If the provider of `--provider` still lacks
+/// its key, the files are written and the status is 78.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OnboardArgs {
     /// Provider to use

@@ -9,9 +9,12 @@ use crate::ops::onboarding::{
     ConfigEdit, ProviderSection, allow_servers_edit, apply, directory_edit,
 };
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
+use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::expand::is_variable_name;
 use nanobot_config::settings::{Config, FlagOverrides, Settings};
+use nanobot_model::provider::login::{self, Vendor};
+use nanobot_net::web_url;
 use nanobot_os::input::read_stdin_value;
 use nanobot_os::signal;
 use nanobot_os::terminal::Terminal;
@@ -45,14 +48,14 @@ pub fn run(ctx: &Context, arguments: &OnboardArgs) -> Result<Exit> {
             "tools of MCP servers that do not claim to be read-only are refused in `agent`; `--allow-servers` allows them",
         );
     }
-    let exit = report_readiness(ctx, &settings, arguments.test, &print)?;
     if arguments.completions {
         next_steps::write_completions(ctx)?;
     }
+    report_readiness(ctx, &settings, arguments, &print)?;
     if arguments.heartbeat {
         next_steps::enable_heartbeat(ctx)?;
     }
-    Ok(exit)
+    Ok(Exit::Answered)
 }
 
 /// Asks the questions that a conversation requires, and offers no further steps.
@@ -96,35 +99,48 @@ fn run_interactive(ctx: &Context) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Reports the missing parts of the setup. Tests the setup with a request if `sends_request`.
+/// Reports the missing parts of the setup. Tests the setup with a request if the flags say so.
+///
+/// # Errors
+/// The flags select a provider that cannot be used yet, or the test fails. The files are written all the same, so that the missing part can
+/// be added.
 fn report_readiness(
     ctx: &Context,
     settings: &Settings,
-    sends_request: bool,
+    arguments: &OnboardArgs,
     print: &dyn Fn(&str),
-) -> Result<Exit> {
-    let endpoint = match model::resolve_endpoint(ctx, settings, &settings.models[0], false, true) {
+) -> Result<()> {
+    let endpoint = model::resolve_endpoint(ctx, settings, &settings.models[0], false, true);
+    let endpoint = endpoint.and_then(|endpoint| {
+        if let Ok(vendor) = Vendor::from_name(&endpoint.choice.provider) {
+            login::require(vendor, &ctx.paths.auth())?;
+        }
+        Ok(endpoint)
+    });
+    let endpoint = match endpoint {
         Ok(endpoint) => endpoint,
-        Err(error) if sends_request => return Err(error),
-        // A config without a key is a valid start.
+        Err(error) if arguments.test || arguments.provider.is_some() => {
+            return Err(error.context("setup is not complete"));
+        }
+        // Files without a provider are a valid start.
         Err(error) => {
             print(&format!("still missing: {error:#}"));
             if let Some(hint) = nanobot_base::error::hint_for(&error) {
                 print(&format!("  try: {hint}"));
             }
-            return Ok(Exit::Answered);
+            return Ok(());
         }
     };
-    if !sends_request {
+    if !arguments.test {
         print("not tested; `nanobot status --check` sends a request");
-        return Ok(Exit::Answered);
+        return Ok(());
     }
     let (provider, model) = (endpoint.choice.provider.clone(), endpoint.choice.model.clone());
-    let reply = connection_test::send_test_request(ctx, settings, endpoint)?;
+    let reply = connection_test::send_test_request(ctx, settings, endpoint, print)?;
     let (seconds, cost) = (reply.describe_duration(), reply.describe_cost());
     print(&format!("{model} of {provider} answered in {seconds}: {cost}"));
     print("ready; try: nanobot agent -m \"hello\"");
-    Ok(Exit::Answered)
+    Ok(())
 }
 
 /// True if the command line has no flags. Then the user is asked.
@@ -204,7 +220,9 @@ fn edits_from_flags(arguments: &OnboardArgs, config: &Config) -> Result<Vec<Conf
         edits.push(ConfigEdit::new(path, read_stdin_value()?));
     }
     if let Some(api_base) = api_base {
-        edits.push(ConfigEdit::new(key("--api-base", "apiBase")?, api_base.as_str()));
+        let path = key("--api-base", "apiBase")?;
+        check_address(api_base)?;
+        edits.push(ConfigEdit::new(path, api_base.as_str()));
     }
     match (model, &section) {
         (Some(model), _) => edits.push(ConfigEdit::new("agents.defaults.model", model.as_str())),
@@ -221,4 +239,20 @@ fn edits_from_flags(arguments: &OnboardArgs, config: &Config) -> Result<Vec<Conf
         })
     }));
     Ok(edits)
+}
+
+/// Refuses an address to which no request can be sent, such as one without a scheme.
+fn check_address(address: &str) -> Result<()> {
+    web_url::check_server(address).map_err(|reason| {
+        let cause = format!("`--api-base`: `{}` {reason}", web_url::redact_url(address));
+        let mut completed = format!("http://{address}");
+        if !web_url::is_local_cleartext(&completed) {
+            completed = format!("https://{address}");
+        }
+        if address.contains("://") || web_url::check_server(&completed).is_err() {
+            fail(Exit::Usage, cause)
+        } else {
+            fail_with_hint(Exit::Usage, cause, format!("`--api-base {}`", quote(&completed)))
+        }
+    })
 }

@@ -12,7 +12,7 @@ use nanobot_base::message::{Message, MessagePart, Usage, UserMessage};
 use nanobot_config::settings::{ProviderTimeouts, Settings};
 use nanobot_model::ledger::CallPurpose;
 use nanobot_model::provider::{
-    FailureKind, Provider, ProviderError, Request, Sampling, ToolChoice,
+    Delta, FailureKind, Provider, ProviderError, Request, Sampling, ToolChoice,
 };
 use nanobot_os::terminal::sanitize;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ pub(crate) fn with_short_timeouts(settings: &Settings, max_timeout: Duration) ->
     Settings { timeouts, ..settings.clone() }
 }
 
-/// Sends the test request.
+/// Sends the test request. `print` gets the notice that another address than the configured one answers.
 ///
 /// # Errors
 /// The errors of a turn: 78 if no model is configured, 77 if the key is rejected, 69 if the server does not answer.
@@ -85,6 +85,7 @@ pub(crate) fn send_test_request(
     ctx: &Context,
     settings: &Settings,
     endpoint: Endpoint,
+    print: &dyn Fn(&str),
 ) -> Result<TestReply> {
     let purpose = CallPurpose { cause: "test", ..CallPurpose::default() };
     let model = endpoint.choice.model.clone();
@@ -111,7 +112,13 @@ pub(crate) fn send_test_request(
         schema: None,
     };
     let start = ctx.clock.timestamp();
-    let reply = provider.reply(&request, &mut |_| Ok(())).map_err(to_error)?;
+    let mut on_delta = |delta: Delta<'_>| {
+        if let Delta::Notice(text) = delta {
+            print(text);
+        }
+        Ok(())
+    };
+    let reply = provider.reply(&request, &mut on_delta).map_err(to_error)?;
     Ok(TestReply {
         text: reply.text,
         usage: reply.usage,

@@ -218,7 +218,7 @@ fn onboard_in_a_script() {
         "m",
         "--yes",
     ];
-    story.run(arguments).stderr_has("config.json");
+    story.run(arguments).status(78).stderr_has("refers to `OPENROUTER_API_KEY`, which is not set");
     let path = story.home().join(".nanobot/config.json");
     let text = std::fs::read_to_string(&path).unwrap();
     let config: Value = serde_json::from_str(&text).unwrap();
@@ -260,11 +260,10 @@ fn onboard_merges_new_keys_into_an_old_config() {
 
 #[test]
 fn the_hello_request_is_lean() {
-    let story = Story::bare();
+    let story = Story::bare().env("OPENAI_API_KEY", "sk-of-the-story");
     story
         .run(["onboard", "--provider", "openai", "--api-key-env", "OPENAI_API_KEY", "--yes"])
         .stderr_has("");
-    let story = story.env("OPENAI_API_KEY", "sk-of-the-story");
     let request = story.run(["agent", "-m", "hello", "--dry-run"]).text();
     assert!(
         request.len() / 4 < 2_500,
@@ -382,6 +381,7 @@ fn onboard_run_again_preserves_previous_choices() {
     let other = ["onboard", "--provider", "openai"];
     story
         .run(other)
+        .status(78)
         .stderr_has("  provider lm_studio → openai\n")
         .stderr_has("kept the model mine");
     let other = ["onboard", "--provider", "ollama", "--model", "small"];
@@ -389,7 +389,8 @@ fn onboard_run_again_preserves_previous_choices() {
         .run(other)
         .stderr_has("  provider openai → ollama\n  model mine → small\n")
         .stderr_has("not tested; `nanobot status --check` sends a request\n");
-    story.run(["onboard", "--provider", "openai", "--model", "mine"]).stderr_has("updated");
+    let other = ["onboard", "--provider", "openai", "--model", "mine"];
+    story.run(other).status(78).stderr_has("updated");
     assert_eq!(config()["agents"]["defaults"]["provider"], "openai");
     assert_eq!(config()["agents"]["defaults"]["model"], "mine");
 }

@@ -173,7 +173,8 @@ fn a_failed_test_can_be_retried_or_saved_anyway() {
     assert_eq!(screen.code(), 77);
     let shown = screen.text_with_scrollback();
     assert!(shown.ends_with("or `nanobot status --check`"), "{shown}");
-    assert!(shown.contains("An address begins with https://"), "{shown}");
+    let reason = "`example.com` is not a URL that begins with `http://` or `https://`.";
+    assert!(shown.contains(reason), "{shown}");
     assert!(shown.contains("Please answer yes or no."), "{shown}");
     let reason = "Please answer k, m, p, a or s.";
     assert!(shown.contains(reason), "{shown}");
@@ -480,6 +481,58 @@ fn completions_are_written_where_the_shell_loads_them() {
         .run(["onboard", "--yes", "--completions"])
         .status(2)
         .stderr_has("`nanobot completions SHELL`, which prints them");
+#[test]
+fn an_address_without_a_scheme_is_refused() {
+    let check = |address: &str, cause: &str, hint: &str| {
+        let story = Story::bare();
+        let flags = ["onboard", "--yes", "--provider", "custom", "--api-base", address];
+        let error = story.run(flags).status(2).error_text();
+        assert_eq!(error, format!("nanobot: `--api-base`: `{address}` {cause}\n{hint}"));
+        assert_untouched(&story);
+    };
+    let cause = "is not a URL that begins with `http://` or `https://`";
+    check("localhost:9", cause, "  try: `--api-base http://localhost:9`\n");
+    check("llm.example/v1", cause, "  try: `--api-base https://llm.example/v1`\n");
+    check("ftp://llm.example", cause, "");
+    check("http://a b", "is not a URL: invalid uri character", "");
+    check("", cause, "");
+}
+
+#[test]
+fn flags_that_leave_the_setup_incomplete_are_no_success() {
+    let story = Story::bare();
+    let check = |arguments: &[&str], words: &str| {
+        let ran = story.run([&["onboard", "-q"], arguments].concat()).status(78);
+        ran.stderr_has("nanobot: setup is not complete: ").stderr_has(words);
+    };
+    check(&["--provider", "openai", "--yes"], "no API key for provider `openai`\n  try: ");
+    // The files are there all the same.
+    assert_eq!(read_config(&story)["agents"]["defaults"]["provider"], "openai");
+    assert!(story.workspace().join("AGENTS.md").exists());
+    let named = ["--provider", "openai", "--api-key-env", "MY_KEY"];
+    check(&named, "`providers.openai.apiKey` refers to `MY_KEY`, which is not set");
+    check(&["--provider", "openaiCodex"], "try: nanobot provider login");
+    let story = story.env("MY_KEY", "sk-of-the-story");
+    story.run([&["onboard"], &named[..]].concat()).stderr_has("not tested; ");
+    // Files alone are what these flags ask for.
+    story.run(["onboard", "--yes"]).stderr_has("kept ~/.nanobot/config.json unchanged");
+    let story = Story::bare();
+    story.run(["onboard", "--yes"]).stderr_has("still missing: no provider is configured\n  try: ");
+}
+
+#[test]
+fn a_test_names_the_address_that_answers() {
+    let story = Story::bare()
+        .script([sends(Response::text(404, "text/plain", "404 page not found")), says("Hi.")]);
+    let base = base_url(&story);
+    let configured = base.strip_suffix("/v1").unwrap();
+    let flags = ["onboard", "--provider", "custom", "--model", "m", "--test", "--api-base"];
+    story
+        .run(flags.iter().chain(&[configured]))
+        .stderr_has(&format!("there is no API at {configured}; {base} is used instead\n"))
+        .stderr_has("m of custom answered in ");
+}
+
 }
 
 #[test]

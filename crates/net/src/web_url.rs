@@ -148,10 +148,15 @@ pub fn is_local_cleartext(url: &str) -> bool {
 /// # Errors
 /// The reason, to follow the URL.
 pub fn check_server(url: &str) -> Result<(), String> {
-    let uri: Uri = url.parse().map_err(|error| format!("is not a URL: {error}"))?;
     let is_web = |scheme| ["http", "https"].contains(&scheme);
-    match (uri.scheme_str(), uri.host()) {
-        (Some(scheme), Some(host)) if is_web(scheme) && !host.is_empty() => Ok(()),
+    match url.parse::<Uri>() {
+        Err(error) if url.contains("://") => Err(format!("is not a URL: {error}")),
+        Ok(uri)
+            if uri.scheme_str().is_some_and(is_web)
+                && uri.host().is_some_and(|host| !host.is_empty()) =>
+        {
+            Ok(())
+        }
         _ => Err("is not a URL that begins with `http://` or `https://`".into()),
     }
 }

@@ -22,6 +22,7 @@ use nanobot_model::provider::registry::{
     self, PROVIDERS, ProviderConfig, ProviderInfo, ProviderKind, normalize_name,
 };
 use nanobot_net::http;
+use nanobot_net::web_url;
 use nanobot_os::terminal::wrap_words;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -256,10 +257,10 @@ impl Wizard<'_> {
             }
             loop {
                 let answer = ask_text(self.ctx.terminal, "Address", &default)?;
-                if answer.starts_with("https://") || answer.starts_with("http://") {
-                    break answer;
+                match web_url::check_server(&answer) {
+                    Ok(()) => break answer,
+                    Err(reason) => self.print(&format!("`{answer}` {reason}.")),
                 }
-                self.print("An address begins with https:// or http://.");
             }
         };
         // A local server is configured only if its address is in the config.
@@ -417,7 +418,8 @@ impl Wizard<'_> {
         let (settings, endpoint) = self.resolve_endpoint(TEST_TIMEOUT)?;
         let (provider, model) = (&endpoint.choice.provider, &endpoint.choice.model);
         self.print(&format!("Testing {model} of {provider} …"));
-        let reply = connection_test::send_test_request(self.ctx, &settings, endpoint)?;
+        let print = |text: &str| self.print(&format!("Note: {text}."));
+        let reply = connection_test::send_test_request(self.ctx, &settings, endpoint, &print)?;
         self.print(&format!(
             "It works: \"{}\"\n  {}, {}\n",
             reply.text(),

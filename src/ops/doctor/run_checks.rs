@@ -444,7 +444,7 @@ fn test_provider(input: &CheckInput) -> Result<CheckResult> {
     if input.offline {
         return Ok(CheckResult::ok(format!("{label}; not contacted (--offline)")));
     }
-    let reply = connection_test::send_test_request(ctx, &settings, endpoint)?;
+    let reply = connection_test::send_test_request(ctx, &settings, endpoint, &|_| ())?;
     Ok(CheckResult::ok(format!(
         "{label}: answered in {}, {}",
         reply.describe_duration(),

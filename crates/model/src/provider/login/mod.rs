@@ -78,6 +78,14 @@ pub fn expiry(vendor: Vendor, folder: &Path) -> Result<Option<Timestamp>> {
     Ok(vendor.token_file(folder).read()?.map(|login| login.expires_at))
 }
 
+/// Checks that there is a login, without a request.
+///
+/// # Errors
+/// Status 78 without a login.
+pub fn require(vendor: Vendor, folder: &Path) -> Result<()> {
+    vendor.token_file(folder).require().map(drop)
+}
+
 /// Renews `login`, unless the previous holder of its lock has done that.
 fn renew_login(
     vendor: Vendor,
