@@ -124,6 +124,44 @@ fn an_address_without_its_version_is_completed() {
 }
 
 #[test]
+fn questions_fit_on_a_small_screen() {
+    let names: Vec<String> =
+        (1..=40).map(|number| format!("model-{number:02}-of-this-server")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let stall = || sends(Response::events([""]).ending(Ending::Stall));
+    let story = Story::bare().script([lists_models(&names), stall()]);
+    let mut screen = story.screen(24, 80).args(["onboard"]);
+    wait_for_prompt(&mut screen, "or name [openrouter]:");
+    let shown = screen.text();
+    assert!(shown.starts_with("Press Enter to accept the default"), "{shown}");
+    assert!(shown.contains(" 12  custom "), "{shown}");
+    assert!(shown.contains("  and 34 others: `more` shows them,"), "{shown}");
+    answer_prompt(&mut screen, "or name [openrouter]:", "more");
+    screen.until(" 46  zhipu");
+    assert!(screen.text().contains(" 13  aihubmix "));
+    answer_provider(&mut screen, &base_url(&story));
+    answer_prompt(&mut screen, "API key, not shown [none]:", "");
+    wait_for_prompt(&mut screen, "or name [model-01-of-this-server]:");
+    let shown = screen.text();
+    assert!(shown.contains("Which model?\n  1  model-01-of-this-server"), "{shown}");
+    assert!(shown.contains("  and 16 others: `more` shows them,"), "{shown}");
+    answer_prompt(&mut screen, "or name [model-01-of-this-server]:", "more");
+    screen.until("40  model-40-of-this-server");
+    answer_prompt(&mut screen, "or name [model-01-of-this-server]:", "40");
+    screen.until("Testing model-40-of-this-server of custom");
+    assert_eq!(screen.press(Key::Ctrl('c')).code(), 130);
+    screen.assert_restored();
+    // The next step is the last line.
+    let story = Story::bare().script([lists_models(&["small"]), says("Hi.")]);
+    let mut screen = story.screen(24, 80).args(["onboard"]);
+    answer_provider(&mut screen, &base_url(&story));
+    answer_prompt(&mut screen, "API key, not shown [none]:", "");
+    assert_eq!(accept_defaults(&mut screen), 0);
+    let shown = screen.text();
+    assert!(shown.contains("\nready; try: nanobot repl"), "{shown}");
+}
+
+#[test]
 fn no_model_is_suggested_that_the_server_may_not_have() {
     let story = Story::bare().script([fails(404, "no list"), says("Hi.")]);
     let mut screen = story.screen(60, 80).args(["onboard"]);
@@ -248,6 +286,7 @@ fn an_aborted_run_leaves_no_files() {
     answer_provider(&mut screen, &base_url(&story));
     answer_prompt(&mut screen, "API key, not shown [none]:", "");
     story.server().wait_for_requests(1);
+    screen.until(&format!("Asking {} for its models", base_url(&story)));
     assert_eq!(screen.press(Key::Ctrl('c')).code(), 130);
     screen.assert_restored();
     assert_untouched(&story);
@@ -443,45 +482,6 @@ fn onboard_works_with_flags_only() {
 }
 
 #[test]
-fn completions_are_written_where_the_shell_loads_them() {
-    let story = Story::bare().script([lists_models(&["small"]), says("Hi.")]);
-    let place = story.home().join(".config/fish/completions/nanobot.fish");
-    let script = story.run(["completions", "fish"]).bytes();
-    let screen = story.screen(50, 80).env("SHELL", "/usr/bin/fish");
-    let mut screen = screen.args(["onboard"]);
-    for (words, text) in &prompts_and_answers(&story)[..4] {
-        answer_prompt(&mut screen, words, text);
-    }
-    answer_prompt(&mut screen, "(~/.config/fish/completions/nanobot.fish)? [Y/n]", "");
-    answer_prompt(&mut screen, "request is sent. [y/N]", "");
-    answer_prompt(&mut screen, "Conversation [one]:", "");
-    answer_prompt(&mut screen, "Channel [none]:", "");
-    assert_eq!(screen.code(), 0);
-    assert_eq!(std::fs::read(&place).unwrap(), script);
-    // Existing parts are not offered again.
-    story.server().script([lists_models(&["small"]), says("Hi.")]);
-    let screen = story.screen(50, 80).env("SHELL", "/usr/bin/fish");
-    let mut screen = screen.args(["onboard"]);
-    answer_prompt(&mut screen, "or name [custom]:", "");
-    answer_prompt(&mut screen, &format!("Address [{}]:", base_url(&story)), "");
-    answer_prompt(&mut screen, "API key, not shown [the one in the config]:", "");
-    answer_prompt(&mut screen, "or name [small]:", "");
-    answer_prompt(&mut screen, "request is sent. [y/N]", "");
-    answer_prompt(&mut screen, "Conversation [one]:", "");
-    answer_prompt(&mut screen, "Channel [none]:", "");
-    assert_eq!(screen.code(), 0);
-    assert!(!screen.text_with_scrollback().contains("fish"));
-    // With a flag, and for a shell that needs an additional step.
-    let story = Story::bare().env("SHELL", "/bin/zsh");
-    story.run(["onboard", "--yes", "--completions"]).stderr_has(
-        "wrote ~/.local/share/zsh/site-functions/_nanobot\n  start a new shell to load it; requires `fpath+=(",
-    );
-    let story = Story::bare().env("SHELL", "/bin/dash");
-    story
-        .run(["onboard", "--yes", "--completions"])
-        .status(2)
-        .stderr_has("`nanobot completions SHELL`, which prints them");
-#[test]
 fn an_address_without_a_scheme_is_refused() {
     let check = |address: &str, cause: &str, hint: &str| {
         let story = Story::bare();
@@ -533,6 +533,45 @@ fn a_test_names_the_address_that_answers() {
         .stderr_has("m of custom answered in ");
 }
 
+#[test]
+fn completions_are_written_where_the_shell_loads_them() {
+    let story = Story::bare().script([lists_models(&["small"]), says("Hi.")]);
+    let place = story.home().join(".config/fish/completions/nanobot.fish");
+    let script = story.run(["completions", "fish"]).bytes();
+    let screen = story.screen(50, 80).env("SHELL", "/usr/bin/fish");
+    let mut screen = screen.args(["onboard"]);
+    for (words, text) in &prompts_and_answers(&story)[..4] {
+        answer_prompt(&mut screen, words, text);
+    }
+    answer_prompt(&mut screen, "(~/.config/fish/completions/nanobot.fish)? [Y/n]", "");
+    answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
+    answer_prompt(&mut screen, "Channel [none]:", "");
+    assert_eq!(screen.code(), 0);
+    assert_eq!(std::fs::read(&place).unwrap(), script);
+    // Existing parts are not offered again.
+    story.server().script([lists_models(&["small"]), says("Hi.")]);
+    let screen = story.screen(50, 80).env("SHELL", "/usr/bin/fish");
+    let mut screen = screen.args(["onboard"]);
+    answer_prompt(&mut screen, "or name [custom]:", "");
+    answer_prompt(&mut screen, &format!("Address [{}]:", base_url(&story)), "");
+    answer_prompt(&mut screen, "API key, not shown [the one in the config]:", "");
+    answer_prompt(&mut screen, "or name [small]:", "");
+    answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
+    answer_prompt(&mut screen, "Channel [none]:", "");
+    assert_eq!(screen.code(), 0);
+    assert!(!screen.text_with_scrollback().contains("fish"));
+    // With a flag, and for a shell that needs an additional step.
+    let story = Story::bare().env("SHELL", "/bin/zsh");
+    story.run(["onboard", "--yes", "--completions"]).stderr_has(
+        "wrote ~/.local/share/zsh/site-functions/_nanobot\n  start a new shell to load it; requires `fpath+=(",
+    );
+    let story = Story::bare().env("SHELL", "/bin/dash");
+    story
+        .run(["onboard", "--yes", "--completions"])
+        .status(2)
+        .stderr_has("`nanobot completions SHELL`, which prints them");
 }
 
 #[test]

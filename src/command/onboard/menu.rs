@@ -6,6 +6,8 @@ use nanobot_agent::report::columns::truncate;
 
 /// Minimum characters of a part of a name that selects the only item with it. Fewer may be a new name.
 const MIN_PART_CHARS: usize = 3;
+/// Maximum lines of a list at once. With the question above it and the prompt below, it fits on a terminal of 24 rows.
+const MAX_PAGE_LINES: usize = 12;
 /// Blanks between two columns.
 const COLUMN_GAP: usize = 2;
 
@@ -25,6 +27,29 @@ pub(super) enum MenuMatch {
     One(usize),
     Several(Vec<usize>),
     Nothing,
+}
+
+/// The first part of a long list.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MenuPage {
+    pub(super) lines: Vec<String>,
+    /// Number of items on the page.
+    pub(super) item_count: usize,
+}
+
+/// Formats as many of the items at `indexes` as fit into [`MAX_PAGE_LINES`].
+pub(super) fn format_page(items: &[MenuItem], indexes: &[usize], width: usize) -> MenuPage {
+    let mut item_count = indexes.len().min(MAX_PAGE_LINES);
+    let mut lines = format_items(items, &indexes[..item_count], width);
+    while item_count < indexes.len() {
+        let more_lines = format_items(items, &indexes[..=item_count], width);
+        if more_lines.len() > MAX_PAGE_LINES {
+            break;
+        }
+        lines = more_lines;
+        item_count += 1;
+    }
+    MenuPage { lines, item_count }
 }
 
 /// Finds the item that `answer` selects. Items are numbered from 1.
@@ -60,7 +85,7 @@ fn normalize(name: &str) -> String {
 
 /// Formats the items at `indexes`, for a terminal of `width` columns: first those with a description, one per line, then the
 /// others in columns.
-pub(super) fn format_items(items: &[MenuItem], indexes: &[usize], width: usize) -> Vec<String> {
+fn format_items(items: &[MenuItem], indexes: &[usize], width: usize) -> Vec<String> {
     let digits = items.len().to_string().len();
     let cell =
         |index: usize| format!(" {:>digits$}  {}", index + 1, to_one_line(&items[index].name));
@@ -93,7 +118,7 @@ pub(super) fn format_items(items: &[MenuItem], indexes: &[usize], width: usize) 
 
 #[cfg(test)]
 mod tests {
-    use super::{MenuItem, MenuMatch, find, format_items};
+    use super::{MAX_PAGE_LINES, MenuItem, MenuMatch, find, format_items, format_page};
 
     fn items() -> Vec<MenuItem> {
         let item = |name: &str, label: &str, description: &str| MenuItem {
@@ -143,5 +168,25 @@ mod tests {
             [" 1  anthropic  the key …", " 2  azureOpenai", " 3  lmStudio", " 4  openai",]
         );
         assert!(format_items(&items(), &[], 24).is_empty());
+    }
+
+    #[test]
+    fn a_page_has_twelve_lines() {
+        let item = |number: usize| MenuItem {
+            name: format!("m{number}"),
+            label: String::new(),
+            description: if number < 5 { "known".into() } else { String::new() },
+        };
+        let items: Vec<MenuItem> = (0..100).map(item).collect();
+        let check = |indexes: std::ops::Range<usize>, expect_items: usize, expect_lines: usize| {
+            let indexes: Vec<usize> = indexes.collect();
+            let page = format_page(&items, &indexes, 20);
+            assert_eq!((page.item_count, page.lines.len()), (expect_items, expect_lines));
+        };
+        // Five with a description, and seven rows of two columns.
+        check(0..100, 5 + 14, MAX_PAGE_LINES);
+        check(20..100, 24, MAX_PAGE_LINES);
+        check(90..100, 10, 5);
+        check(0..0, 0, 0);
     }
 }

@@ -2,7 +2,7 @@
 //! at any question has changed nothing. If the test fails, the questions can be answered again.
 
 use super::known_providers::{self, EXAMPLE_ADDRESSES};
-use super::menu::{self, MenuItem, MenuMatch};
+use super::menu::{self, MenuItem, MenuMatch, MenuPage};
 use crate::command::provider;
 use crate::command::question::{self, Cancelled, ask_choice, ask_text, confirm};
 use crate::ops::connection_test;
@@ -14,12 +14,13 @@ use crate::ops::onboarding::{
     ConfigEdit, ProviderSection, allow_servers_edit, apply_edits, default_edits, directory_edit,
 };
 use anyhow::Result;
+use nanobot_agent::report::Bar;
 use nanobot_base::error::{Exit, Stop, exit_for, hint_for};
 use nanobot_config::settings::{Config, FlagOverrides, Settings};
 use nanobot_model::provider::login::{self, Vendor};
 use nanobot_model::provider::registry::model_info::{self, MODELS};
 use nanobot_model::provider::registry::{
-    self, PROVIDERS, ProviderConfig, ProviderInfo, ProviderKind, normalize_name,
+    self, KeyLabel, PROVIDERS, ProviderConfig, ProviderInfo, ProviderKind, normalize_name,
 };
 use nanobot_net::http;
 use nanobot_net::web_url;
@@ -30,8 +31,8 @@ use std::time::Duration;
 
 /// Timeout for the test request; a local server may have to load its model first.
 const TEST_TIMEOUT: Duration = Duration::from_secs(90);
-/// Maximum number of models shown at once.
-const MAX_SHOWN_MODELS: usize = 16;
+/// The answer that shows the next part of a list.
+const MORE: &str = "more";
 
 /// The error of the command, which says that nothing was written if the user left.
 fn to_error(error: anyhow::Error) -> anyhow::Error {
@@ -89,6 +90,8 @@ struct Wizard<'a> {
     base_url: Option<String>,
     key: ApiKeyChoice,
     model: Option<String>,
+    /// The models that the server listed.
+    listed_models: Vec<String>,
 }
 
 /// Asks until the test succeeds, or until the user accepts the config without it.
@@ -105,6 +108,7 @@ pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
         base_url: None,
         key: ApiKeyChoice::Unchanged,
         model: None,
+        listed_models: Vec::new(),
     };
     // Fail on an invalid config before the first question.
     wizard.providers = provider_menu(ctx, &wizard.settings()?);
@@ -189,8 +193,12 @@ impl Wizard<'_> {
     /// Resolves the endpoint that would be used, with timeouts of at most `limit`.
     fn resolve_endpoint(&self, limit: Duration) -> Result<(Settings, Endpoint)> {
         let settings = connection_test::with_short_timeouts(&self.settings()?, limit);
-        let endpoint =
+        let mut endpoint =
             model::resolve_endpoint(self.ctx, &settings, &settings.models[0], false, true)?;
+        if matches!(self.key, ApiKeyChoice::Typed(_)) {
+            // It is not in the config yet, so a message must not name its place there.
+            endpoint.http_provider.key.source_label = KeyLabel::Phrase("your answer".into());
+        }
         Ok((settings, endpoint))
     }
 
@@ -206,13 +214,16 @@ impl Wizard<'_> {
         } else {
             configured.or(ready.copied()).unwrap_or(self.entry)
         };
-        let indexes: Vec<usize> = (0..items.len()).collect();
-        self.print_items(items, &indexes);
+        let mut hidden = self.print_items(items, (0..items.len()).collect());
         let index = loop {
             let answer = ask_text(self.ctx.terminal, "Number or name", default.name)?;
+            if answer == MORE && !hidden.is_empty() {
+                hidden = self.print_items(items, hidden);
+                continue;
+            }
             match menu::find(items, &answer) {
                 MenuMatch::One(index) => break index,
-                MenuMatch::Several(indexes) => self.print_items(items, &indexes),
+                MenuMatch::Several(indexes) => hidden = self.print_items(items, indexes),
                 MenuMatch::Nothing => {
                     self.print("No match; please answer with a number or a part of a name.");
                 }
@@ -230,11 +241,31 @@ impl Wizard<'_> {
         Ok(WizardStep::Address)
     }
 
-    fn print_items(&self, items: &[MenuItem], indexes: &[usize]) {
+    /// Prints the first of the items at `indexes`, and returns the indexes of those that are left.
+    fn print_items(&self, items: &[MenuItem], mut indexes: Vec<usize>) -> Vec<usize> {
         let terminal = self.ctx.terminal;
-        for line in menu::format_items(items, indexes, terminal.stderr_width()) {
+        let MenuPage { lines, item_count } =
+            menu::format_page(items, &indexes, terminal.stderr_width());
+        for line in lines {
             terminal.eprint(&line);
         }
+        let hidden = indexes.split_off(item_count);
+        if !hidden.is_empty() {
+            self.print(&format!(
+                "  and {} others: `{MORE}` shows them, a part of a name finds one",
+                hidden.len()
+            ));
+        }
+        hidden
+    }
+
+    /// Shows that the wizard waits for a server, until the spinner is dropped.
+    fn show_wait(&self, work: &str) -> Bar {
+        let terminal = self.ctx.terminal;
+        if !terminal.stderr_is_tty {
+            self.print(&format!("{work} …"));
+        }
+        Bar::spinner(terminal, work)
     }
 
     /// Asks for the address if there is no default, or if no server listens there.
@@ -353,13 +384,8 @@ impl Wizard<'_> {
             (None, None) => default_model.to_owned(),
         };
         let items = model_items(self.entry, &names, &default);
-        let indexes: Vec<usize> = (0..items.len().min(MAX_SHOWN_MODELS)).collect();
         self.print("Which model?");
-        self.print_items(&items, &indexes);
-        match items.len() - indexes.len() {
-            0 => {}
-            more => self.print(&format!("  and {more} more; type part of a name to find them")),
-        }
+        let mut hidden = self.print_items(&items, (0..items.len()).collect());
         let model = loop {
             let answer = ask_text(self.ctx.terminal, "Number or name", &default)?;
             if answer.is_empty() {
@@ -369,15 +395,13 @@ impl Wizard<'_> {
             if answer == default {
                 break answer;
             }
+            if answer == MORE && !hidden.is_empty() {
+                hidden = self.print_items(&items, hidden);
+                continue;
+            }
             match menu::find(&items, &answer) {
                 MenuMatch::One(index) => break items[index].name.clone(),
-                MenuMatch::Several(indexes) => {
-                    self.print_items(&items, &indexes[..indexes.len().min(MAX_SHOWN_MODELS)]);
-                    match indexes.len().saturating_sub(MAX_SHOWN_MODELS) {
-                        0 => {}
-                        more => self.print(&format!("  and {more} more")),
-                    }
-                }
+                MenuMatch::Several(indexes) => hidden = self.print_items(&items, indexes),
                 MenuMatch::Nothing if names.is_empty() => break answer,
                 MenuMatch::Nothing => {
                     let question = format!("`{answer}` is not in the list. Use it anyway?");
@@ -389,6 +413,7 @@ impl Wizard<'_> {
         };
         self.print(&format!("-> {model}\n"));
         self.model = Some(model);
+        self.listed_models = names;
         Ok(WizardStep::Test)
     }
 
@@ -396,6 +421,8 @@ impl Wizard<'_> {
     fn list_models(&mut self) -> Result<Vec<String>> {
         let (_, endpoint) = self.resolve_endpoint(LIST_TIMEOUT)?;
         let server = &endpoint.http_provider;
+        let address = web_url::redact_url(&endpoint.choice.base_url);
+        let _spinner = self.show_wait(&format!("Asking {address} for its models"));
         let result = server.list_models(&mut |text| self.print(&format!("Note: {text}.")));
         // The address that answered. It may be longer than the one that the user gave.
         let base_url = server.address.current();
@@ -417,9 +444,13 @@ impl Wizard<'_> {
     fn test_connection(&self) -> Result<()> {
         let (settings, endpoint) = self.resolve_endpoint(TEST_TIMEOUT)?;
         let (provider, model) = (&endpoint.choice.provider, &endpoint.choice.model);
-        self.print(&format!("Testing {model} of {provider} …"));
+        let spinner = self.show_wait(&format!("Testing {model} of {provider}"));
         let print = |text: &str| self.print(&format!("Note: {text}."));
         let reply = connection_test::send_test_request(self.ctx, &settings, endpoint, &print)?;
+        drop(spinner);
+        if !self.listed_models.is_empty() {
+            self.resolve_endpoint(LIST_TIMEOUT)?.1.store_models(self.ctx, &self.listed_models);
+        }
         self.print(&format!(
             "It works: \"{}\"\n  {}, {}\n",
             reply.text(),

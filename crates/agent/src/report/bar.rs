@@ -1,4 +1,5 @@
-//! A progress bar for work that may take long. It shows the completed share and the current item, on a terminal only.
+//! A progress bar for work that may take long. It shows the completed share and the current item, or a spinner if the share is
+//! unknown, on a terminal only.
 //!
 //! The crate indicatif counts, formats and times it. Its draw target is the status area of the terminal, which keeps
 //! the bar below all other output and neutralises escape sequences in its text.
@@ -16,6 +17,7 @@ const SHOW_DELAY: Duration = Duration::from_millis(200);
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 const REDRAWS_PER_SECOND: u8 = 10;
 const TEMPLATE: &str = "  {bar:24} {human_pos}/{human_len}  {elapsed}  {msg}";
+const SPINNER_TEMPLATE: &str = "  {spinner} {msg}  {elapsed}";
 /// The width of the draw target in columns. The status area truncates lines to the width of the window.
 const DRAW_COLUMNS: u16 = 200;
 
@@ -29,17 +31,24 @@ impl Bar {
     /// Creates a bar for `total` parts.
     pub fn new(terminal: Terminal, quiet: bool, total: usize) -> Self {
         let is_visible = terminal.stderr_is_tty && !quiet && total > 0;
-        let bar = is_visible.then(|| {
-            let show = move |line: Option<String>| {
-                terminal.set_status(line.map(|line| -> Painter {
-                    Box::new(move || vec![StyledLine::new(line.as_str())])
-                }));
-            };
-            let bar = progress_bar(total as u64, StatusLine::new(SHOW_DELAY, show));
+        Self(is_visible.then(|| {
+            let bar = progress_bar(total as u64, status_line(terminal));
             bar.enable_steady_tick(REDRAW_INTERVAL);
             bar
-        });
-        Self(bar)
+        }))
+    }
+
+    /// Creates a spinner for work whose parts cannot be counted.
+    pub fn spinner(terminal: Terminal, work: &str) -> Self {
+        Self(terminal.stderr_is_tty.then(|| {
+            let target = draw_target(status_line(terminal));
+            let style =
+                ProgressStyle::with_template(SPINNER_TEMPLATE).expect("the template is valid");
+            let spinner = ProgressBar::with_draw_target(None, target).with_style(style);
+            spinner.set_message(work.to_owned());
+            spinner.enable_steady_tick(REDRAW_INTERVAL);
+            spinner
+        }))
     }
 
     /// Sets the current item.
@@ -66,9 +75,22 @@ impl Drop for Bar {
 }
 
 fn progress_bar(total: u64, line: impl TermLike + 'static) -> ProgressBar {
-    let target = ProgressDrawTarget::term_like_with_hz(Box::new(line), REDRAWS_PER_SECOND);
     let style = ProgressStyle::with_template(TEMPLATE).expect("the template is valid");
-    ProgressBar::with_draw_target(Some(total), target).with_style(style.progress_chars("━╸─"))
+    let bar = ProgressBar::with_draw_target(Some(total), draw_target(line));
+    bar.with_style(style.progress_chars("━╸─"))
+}
+
+fn draw_target(line: impl TermLike + 'static) -> ProgressDrawTarget {
+    ProgressDrawTarget::term_like_with_hz(Box::new(line), REDRAWS_PER_SECOND)
+}
+
+/// A line in the status area of the terminal.
+fn status_line(terminal: Terminal) -> impl TermLike + 'static {
+    StatusLine::new(SHOW_DELAY, move |line: Option<String>| {
+        terminal.set_status(
+            line.map(|line| -> Painter { Box::new(move || vec![StyledLine::new(line.as_str())]) }),
+        );
+    })
 }
 
 /// A one-line terminal that passes its text to `show` at each flush; `None` if it is empty.
