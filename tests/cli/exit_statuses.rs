@@ -141,7 +141,11 @@ impl Fault {
                     std::fs::write(path, "a file in the place of a directory").unwrap();
                 }
                 for name in ["trust.json", "pairing.json", "usage.jsonl", "config.json.lock"] {
-                    std::fs::create_dir_all(root.join(name)).unwrap();
+                    let path = root.join(name);
+                    if path.is_file() {
+                        std::fs::remove_file(&path).unwrap();
+                    }
+                    std::fs::create_dir(path).unwrap();
                 }
             }
         }
