@@ -72,6 +72,8 @@ impl fmt::Display for ParserError {
     }
 }
 
+impl std::error::Error for ParserError {}
+
 /// The entry of a parser in the list that the process searches by name.
 #[derive(Debug)]
 pub struct NamedParser {
@@ -121,10 +123,12 @@ pub fn parse<P: IsolatedParser>(
     message.extend_from_slice(document);
     let helper = Helper::start(PARSER_ARG0, &message, &[]).map_err(ParserError::Start)?;
     let answer = read_answer(&helper.connection, P::TIMEOUT)?;
-    // The answer of a process that crashed is incomplete.
-    answer
-        .and_then(|answer| serde_json::from_slice(&answer).ok())
-        .ok_or(ParserError::Crashed(P::MEMORY_MIB))
+    let crashed = ParserError::Crashed(P::MEMORY_MIB);
+    serde_json::from_slice(&answer.ok_or(crashed)?).map_err(|error| {
+        // The answer of a process that crashed is incomplete.
+        log::debug!(target: "sandbox", "the answer of the parser `{}` is invalid: {error}", P::NAME);
+        ParserError::Crashed(P::MEMORY_MIB)
+    })
 }
 
 /// Reads until the process closes the connection. `None` if it breaks, or the answer is too long.
