@@ -61,10 +61,14 @@ impl CommandHosts {
         grants.first().copied()
     }
 
-    /// True if the user named this address as an address, so that it need not be public.
-    pub(super) fn names_address(&self, address: IpAddr) -> bool {
+    /// True if the user named this address, with this port or one of the web, so that it need not be public.
+    pub(super) fn names_address(&self, address: IpAddr, port: u16) -> bool {
         let literal = |text: &String| literal_address(&Pattern::new(text.as_str()));
-        self.hosts.iter().filter_map(literal).any(|(named, _)| named == address)
+        self.hosts.iter().filter_map(literal).any(|(named_address, named_port)| {
+            let names_port = named_port
+                .map_or_else(|| USUAL_PORTS.contains(&port), |named_port| named_port == port);
+            named_address == address && names_port
+        })
     }
 
     /// The loopback addresses of the machine that commands reach at the same address of their own network.
@@ -169,6 +173,19 @@ mod tests {
         check(&["[::1]"], "[::1]:80", web);
         check(&["1.2.3.4"], "1.2.3.4:443", web);
         check(&[], "a.example:443", None);
+    }
+
+    #[test]
+    fn an_address_is_named_for_its_port() {
+        let check = |named: &str, port: u16, expect: bool| {
+            let address = "10.0.0.5".parse().unwrap();
+            assert_eq!(hosts(&[named]).names_address(address, port), expect, "{named} {port}");
+        };
+        check("10.0.0.5:22", 22, true);
+        check("10.0.0.5:22", 80, false);
+        check("10.0.0.5", 80, true);
+        check("10.0.0.5", 22, false);
+        check("10.0.0.6", 80, false);
     }
 
     #[test]
