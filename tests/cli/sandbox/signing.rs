@@ -240,3 +240,25 @@ fn a_config_that_a_command_has_made_does_not_count() {
         end_agents(&yard.story);
     }
 }
+
+/// The user's program waits, as for a passphrase.
+#[test]
+fn the_end_of_a_command_ends_a_signature_under_way() {
+    if !require("git") {
+        return;
+    }
+    let yard = SandboxFixture::new(User::Current);
+    let home = yard.story.home();
+    let program = home.join("slow-gpg");
+    let script = format!("#!/bin/sh\nsleep 30\ntouch {}/waited\n", home.display());
+    crate::story::write_program(&program, &script);
+    let config = format!(
+        "[user]\n name = A\n email = a@example.org\n[gpg]\n program = {}\n",
+        program.display()
+    );
+    write(&home.join(".gitconfig"), config.as_bytes());
+    let call = ("exec", serde_json::json!({ "command": COMMIT, "timeout": 3 }));
+    let found = yard.run_calls(ALLOWED, vec![call]);
+    assert!(found[0].contains("Timed out after 3 seconds"), "{found:?}");
+    assert!(!home.join("waited").exists(), "the call waited for the signature");
+}
