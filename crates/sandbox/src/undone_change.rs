@@ -1,4 +1,4 @@
-//! A change that a command made and that was undone, with the remedy.
+//! A change that a command made and that was to be undone, with the remedy.
 
 use super::files_beneath::{open_parent, set_aside};
 use super::new_repository::is_config;
@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// A change of a protected path, which was undone.
+/// A change of a protected path, which was undone if there is a remedy.
 #[derive(Debug)]
 pub struct UndoneChange {
     /// The path.

@@ -31,6 +31,7 @@ use nanobot_sandbox::process;
 use nanobot_store::history::subagent_refs;
 use nanobot_store::memory::{self, Memory, MessageRange};
 use nanobot_store::session::{self, SessionStore, consolidation};
+use nanobot_tool::exec::background_commands;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,13 +132,7 @@ fn end_background_commands(setup: &TurnSetup, reporter: &mut Reporter) {
     process::end_standby();
     let commands = setup.shared.background.iter();
     for change in commands.flat_map(|commands| commands.end_all()) {
-        let path = change.path.display();
-        reporter.notice(&match change.remedy {
-            Ok(_) => format!("a background command changed `{path}`, which is protected: it was undone"),
-            Err(error) => format!(
-                "a background command changed `{path}`, which is protected, and that could not be undone: {error}"
-            ),
-        });
+        reporter.notice(&background_commands::describe_change(&change.path, &change.remedy));
     }
 }
 

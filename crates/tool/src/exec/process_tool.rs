@@ -1,9 +1,7 @@
 //! The `process` tool: reads the output of commands that `exec` has started in the background, writes to their input, and
 //! ends them. They end with the turn at the latest.
 
-use super::background_commands::{
-    BackgroundCommand, BackgroundCommands, CommandState, add, check_count, unknown_id,
-};
+use super::background_commands::{BackgroundCommand, BackgroundCommands, CommandState};
 use super::output::format_output;
 use super::withheld::undone_refusal;
 use super::{CommandEnd, ExecTool, Explanation, NOT_EXECUTABLE_STATUS, start_error};
@@ -34,12 +32,11 @@ impl ExecTool {
         let Some(commands) = &self.background else {
             return Err("not run: commands cannot be started in the background here".into());
         };
-        let mut commands = commands.lock();
-        check_count(&mut commands)?;
-        self.files.begin_command();
-        let process = background::start(spec, &self.temp_parents)
-            .map_err(|error| start_error(&error, spec.timeout))?;
-        let id = add(&mut commands, command, process);
+        let id = commands.lock().start(command, || {
+            self.files.begin_command();
+            background::start(spec, &self.temp_parents)
+                .map_err(|error| start_error(&error, spec.timeout))
+        })?;
         Ok(format!(
             "Started in the background as `{id}`. It ends with your turn, or when `{PROCESS}` ends it."
         )
@@ -110,11 +107,7 @@ impl Tool for ProcessTool {
         let input = arguments["input"].as_str();
         self.check_call(arguments)?;
         let mut commands = self.commands.lock();
-        let Some(BackgroundCommand { command, state, .. }) =
-            commands.iter_mut().find(|command| command.id == id)
-        else {
-            return Err(unknown_id(id, &commands).into());
-        };
+        let BackgroundCommand { command, state, .. } = commands.find(id)?;
         let process = match state {
             CommandState::Running(process) => process,
             CommandState::Ended(exit) if input.is_some() => {
