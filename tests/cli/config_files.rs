@@ -301,7 +301,8 @@ fn an_edit_is_kept_if_the_editor_fails_or_a_signal_ends_the_question() {
         }
         screen.exit();
         let text = screen.text();
-        let (_, path) = text.split_once("the edited text is in ").expect(&text);
+        let (_, path) =
+            text.split_once("config.json was not replaced; the edited text is in ").expect(&text);
         let path = path.lines().next().unwrap().trim();
         assert_eq!(std::fs::read_to_string(path).unwrap(), "{mine");
         assert_eq!(read(&shared_file(&story)), json!({}));
@@ -310,4 +311,29 @@ fn an_edit_is_kept_if_the_editor_fails_or_a_signal_ends_the_question() {
     check(1, None);
     check(0, Some(Key::Ctrl('c')));
     check(0, Some(Key::Ctrl('d')));
+}
+
+#[test]
+fn each_message_about_an_edit_names_its_file() {
+    let story = Story::bare();
+    write(&shared_file(&story), br#"{"agents": {"defaults": {"maxTokens": 9000}}}"#);
+    write(&own_file(&story), br#"{"budget": {"daily": 5}}"#);
+    let editor = story.home().join("editor");
+    write_program(
+        &editor,
+        "#!/bin/sh\nsed -i -e 's/9000/8000/' -e 's/\"daily\": 5/\"daily\": []/' \"$1\"\n",
+    );
+    let screen = story.screen(24, 200).env("EDITOR", editor.to_str().unwrap());
+    let mut screen = screen.args(["config", "edit"]);
+    screen.until("~/.nanobot/nanobot.json is unchanged; [e]dit again").type_("d").press(Key::Enter);
+    // The other file was saved, so the config is checked.
+    assert_eq!(screen.code(), 0);
+    let shown = screen.text();
+    assert!(shown.contains("nanobot: ~/.nanobot/nanobot.json is unchanged"), "{shown}");
+    assert!(shown.contains("no problems found"), "{shown}");
+    assert_eq!(
+        read(&shared_file(&story)),
+        json!({ "agents": { "defaults": { "maxTokens": 8000 } } })
+    );
+    assert_eq!(read(&own_file(&story)), json!({ "budget": { "daily": 5 } }));
 }

@@ -62,14 +62,14 @@ fn a_broken_edit_of_the_config_does_not_replace_it() {
     };
     let (code, shown) = edit("sed -i s/{/[/", &["k"]);
     assert_eq!(code, 78, "{shown}");
-    let kept = shown.split("the edited text is in ").nth(1).unwrap();
+    let kept = shown.split("the edited text is in").nth(1).unwrap();
     let kept: String = kept.split_whitespace().collect();
     let kept = std::path::Path::new(&kept);
     assert!(std::fs::read_to_string(kept).unwrap().starts_with('['));
     std::fs::remove_file(kept).unwrap();
     let (code, shown) = edit("sed -i s/{/[/", &["d"]);
     assert_eq!(code, 0, "{shown}");
-    assert!(shown.contains("the config is unchanged"), "{shown}");
+    assert!(shown.contains("nanobot: ~/.nanobot/config.json is unchanged"), "{shown}");
     // A value of a wrong type would stop every run, too.
     let (code, shown) = edit("sed -i 's/\"custom\":{/\"custom\":[],\"x\":{/'", &["d"]);
     assert_eq!(code, 0, "{shown}");

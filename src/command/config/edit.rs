@@ -11,7 +11,7 @@ use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_config::settings::own_keys::own_file_path;
 use nanobot_os::durable_file;
 use nanobot_os::signal;
-use nanobot_os::terminal::Terminal;
+use nanobot_os::terminal::{Terminal, wrap_words};
 use std::path::Path;
 use tempfile::NamedTempFile;
 
@@ -24,13 +24,14 @@ pub(super) enum EditOutcome {
     Unchanged,
     /// The file has the edited text.
     Saved,
-    /// The file is unchanged, and the edited text is in a file of its own.
+    /// The file was not replaced, and the edited text is in a file of its own.
     SavedElsewhere,
-    /// The file is unchanged, and the edited text is gone.
+    /// The file was not replaced, and the edited text is gone.
     Discarded,
 }
 
-/// Runs `config edit`. Our own file is edited after the shared one, unless the user gave that edit up.
+/// Runs `config edit`. Our own file is edited after the shared one, unless the user gave that edit up. Returns the outcome of both
+/// together: if one was saved and the edit of the other discarded, something was saved.
 pub(super) fn run(ctx: &Context) -> Result<EditOutcome> {
     if !Terminal::is_interactive() {
         return Err(fail_with_hint(
@@ -40,6 +41,9 @@ pub(super) fn run(ctx: &Context) -> Result<EditOutcome> {
         ));
     }
     let shared_path = &ctx.paths.config;
+    let own_path = own_file_path(shared_path);
+    // If keys that were added to the shared file create it, it need not be edited at once.
+    let has_own_file = own_path.exists();
     let original = durable_file::read(shared_path)?.unwrap_or_default();
     let outcome = edit_file(ctx, shared_path, &original)?;
     match outcome {
@@ -47,12 +51,15 @@ pub(super) fn run(ctx: &Context) -> Result<EditOutcome> {
         EditOutcome::Saved => move_added_keys(ctx, &original)?,
         EditOutcome::SavedElsewhere | EditOutcome::Discarded => return Ok(outcome),
     }
-    let own_path = own_file_path(shared_path);
-    if !own_path.exists() {
+    if !has_own_file {
         return Ok(outcome);
     }
     let original = durable_file::read(&own_path)?.unwrap_or_default();
-    edit_file(ctx, &own_path, &original)
+    let own_outcome = edit_file(ctx, &own_path, &original)?;
+    Ok(match (outcome, own_outcome) {
+        (EditOutcome::Saved, EditOutcome::Discarded) => EditOutcome::Saved,
+        (_, own_outcome) => own_outcome,
+    })
 }
 
 /// Opens a copy of the file at `path` in the editor. The copy is kept if the edited text is not saved, unless the user
@@ -60,16 +67,23 @@ pub(super) fn run(ctx: &Context) -> Result<EditOutcome> {
 fn edit_file(ctx: &Context, path: &Path, original: &[u8]) -> Result<EditOutcome> {
     let copy = durable_file::create_temp_named(original, ".json").context("make a copy to edit")?;
     let outcome = edit_copy(ctx, path, original, copy.path());
-    if matches!(outcome, Ok(EditOutcome::SavedElsewhere) | Err(_)) {
-        keep_if_edited(ctx, copy, original)?;
+    if matches!(outcome, Ok(EditOutcome::SavedElsewhere) | Err(_))
+        && let Err(error) = keep_if_edited(ctx, path, copy, original)
+    {
+        if outcome.is_ok() {
+            return Err(error);
+        }
+        // The error of the edit is the status.
+        report_error(&error, ctx.terminal);
     }
     outcome
 }
 
 /// Lets the user edit the copy at `copy_path` until the text can be used, and replaces the text of the file at `path`.
 fn edit_copy(ctx: &Context, path: &Path, original: &[u8], copy_path: &Path) -> Result<EditOutcome> {
+    let unchanged = format!("{} is unchanged", ctx.paths.display(path));
     loop {
-        run_external_editor(external_editor(&ctx.env), copy_path, "the config is unchanged")?;
+        run_external_editor(external_editor(&ctx.env), copy_path, &unchanged)?;
         let edited = durable_file::read(copy_path)?.unwrap_or_default();
         if edited == original {
             return Ok(EditOutcome::Unchanged);
@@ -83,11 +97,13 @@ fn edit_copy(ctx: &Context, path: &Path, original: &[u8], copy_path: &Path) -> R
                 report_error(&error, ctx.terminal);
             }
         }
-        let question = "the old file stays in place; [e]dit again, [k]eep the text elsewhere, [d]iscard it? [e] ";
-        match ask_choice(ctx.terminal, question, "edit", &CHOICES) {
+        let question =
+            format!("{unchanged}; [e]dit again, [k]eep the text elsewhere, [d]iscard it? [e] ");
+        let question = wrap_words(&question, ctx.terminal.stderr_width(), 0);
+        match ask_choice(ctx.terminal, &question, "edit", &CHOICES) {
             Ok("keep") => return Ok(EditOutcome::SavedElsewhere),
             Ok("discard") => {
-                ctx.notice("the config is unchanged");
+                ctx.notice(&unchanged);
                 return Ok(EditOutcome::Discarded);
             }
             Ok(_) => {}
@@ -97,17 +113,18 @@ fn edit_copy(ctx: &Context, path: &Path, original: &[u8], copy_path: &Path) -> R
     }
 }
 
-/// Keeps the edited text if it differs from the original, and says where.
-fn keep_if_edited(ctx: &Context, copy: NamedTempFile, original: &[u8]) -> Result<()> {
+/// Keeps the edited text of the file at `path` if it differs from the original, and says where.
+fn keep_if_edited(ctx: &Context, path: &Path, copy: NamedTempFile, original: &[u8]) -> Result<()> {
     if durable_file::read(copy.path())?.unwrap_or_default() == original {
         return Ok(());
     }
-    let (_, path) = copy.keep().context("keep the edited text")?;
+    let (_, kept_path) = copy.keep().context("keep the edited text")?;
     // After a signal, the message would not be written otherwise.
     signal::begin_shutdown_if_stopped();
     ctx.terminal.eprint(&format!(
-        "nanobot: the config is unchanged; the edited text is in {}",
-        path.display()
+        "nanobot: {} was not replaced; the edited text is in {}",
+        ctx.paths.display(path),
+        kept_path.display()
     ));
     Ok(())
 }
