@@ -4,7 +4,11 @@ use crate::files::kept_path;
 use crate::screen::Key;
 use crate::server::{Request, Responder, calls, says};
 use crate::story::{RunResult, Story};
+use crate::wait::until_change_in;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
 
 /// A story whose config has these servers, each with its plan, and with additional keys from `more`.
@@ -44,6 +48,39 @@ fn log_path(story: &Story, name: &str) -> PathBuf {
 pub(crate) fn server_log(story: &Story, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(log_path(story, name)).unwrap();
     text.lines().map(str::to_owned).collect()
+}
+
+/// A story whose server `one` has the tool `wait`. A call of it returns the next line that is written to its [`CallInput`].
+pub(crate) fn story_with_waiting_server() -> Story {
+    let story = story_with_servers(&[("one", json!({}), json!({ "sandbox": "off" }))]);
+    let fifo = story.home().join("servers/fifo");
+    mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
+    let mut tool = read_only_tool("wait", "Wait.");
+    tool["runs"] = format!("head -n1 {}", fifo.display()).into();
+    with_plan(story, "one", &json!({ "tools": [tool] }))
+}
+
+/// The input of the calls of [`story_with_waiting_server`].
+pub(crate) struct CallInput(File);
+
+impl CallInput {
+    pub(crate) fn open(story: &Story) -> Self {
+        // Opened for both, it waits for no reader, and no line is lost.
+        let path = story.home().join("servers/fifo");
+        Self(File::options().read(true).write(true).open(path).unwrap())
+    }
+
+    pub(crate) fn write(&mut self, line: &str) {
+        writeln!(self.0, "{line}").unwrap();
+    }
+}
+
+/// Waits until the server `one` has got `count` calls.
+pub(crate) fn until_called(story: &Story, count: usize) {
+    until_change_in(&story.home().join("servers"), || {
+        let log = server_log(story, "one");
+        log.iter().filter(|line| line.starts_with("call ")).count() == count
+    });
 }
 
 /// A tool with a read-only hint.
@@ -124,6 +161,20 @@ fn a_server_is_started_only_by_a_call_of_its_own_tool() {
         "nanobot: MCP server `two` has another command or URL than when its tools were pinned: they are treated as new\n",
     );
     assert_eq!(server_log(&story, "two"), ["start", "start"]);
+}
+
+#[test]
+fn a_name_that_a_server_lists_twice_is_that_of_the_first_tool() {
+    let tools = [read_only_tool("look", "First."), read_only_tool("look", "Second.")];
+    let story = story_with_servers(&[("one", json!({ "tools": tools }), json!({}))]);
+    for number in 0..2 {
+        story.server().script([calls("mcp_one_look", json!({})), says("done")]);
+        drop(run_agent(&story).stdout("done\n").error_text());
+        let request = &story.requests()[2 * number];
+        assert_eq!(offered_tools(request), [("mcp_one_look".into(), "[server one] First.".into())]);
+        assert_eq!(server_log(&story, "one").last().unwrap(), "call look", "run {number}");
+        std::fs::write(log_path(&story, "one"), "").unwrap();
+    }
 }
 
 #[test]
@@ -245,7 +296,7 @@ fn tools_can_be_selected_by_either_name() {
     check(
         json!(["see", "taste"]),
         &["mcp_one_see"],
-        "nanobot: `tools.mcpServers.one.enabledTools` names `taste`, which the server does not have\n",
+        "nanobot: `tools.mcpServers.one.enabledTools` names `taste`, which is not among the server's tools\n",
     );
 }
 

@@ -3,6 +3,7 @@
 
 use super::protocol::{ResourceInfo, ServerFeatures, ToolInfo};
 use super::sanitize;
+use std::collections::BTreeSet;
 
 /// Maximum of bytes of one tool: name, description and schema.
 const MAX_TOOL_BYTES: usize = 64 << 10;
@@ -12,6 +13,8 @@ const MAX_ALL_TOOLS_BYTES: usize = 4 << 20;
 const MAX_OTHER_BYTES: usize = 8 << 10;
 /// Maximum of bytes of a media type.
 const MAX_MEDIA_TYPE_BYTES: usize = 200;
+/// Maximum of characters of the name of an omitted tool in a message.
+const MAX_NOTED_NAME_CHARS: usize = 40;
 /// Maximum of characters of the protocol version.
 const MAX_VERSION_CHARS: usize = 40;
 /// Maximum of characters of the server's name and version.
@@ -19,30 +22,30 @@ const MAX_SERVER_CHARS: usize = 200;
 /// Maximum of characters of the server's instructions.
 const MAX_INSTRUCTIONS_CHARS: usize = 2000;
 
-/// Cuts `features` to the limits. Returns messages about omitted items.
+/// Cuts `features` to the limits, and keeps the first of several tools with the same name: a name has one pin. Returns messages about
+/// omitted items.
 pub(crate) fn apply_limits(mut features: ServerFeatures) -> (ServerFeatures, Vec<String>) {
-    let mut notes = Vec::new();
     let mut remaining_bytes = MAX_ALL_TOOLS_BYTES;
-    let mut omitted_names = Vec::new();
+    let mut names = BTreeSet::new();
+    let (mut repeated, mut too_large) = (Vec::new(), Vec::new());
     let count = features.tools.len();
     features.tools.retain(|tool| {
         let size = tool_bytes(tool);
+        if !names.insert(tool.name.clone()) {
+            repeated.push(sanitize::single_line(&tool.name, MAX_NOTED_NAME_CHARS));
+            return false;
+        }
         let fits = size <= MAX_TOOL_BYTES && size <= remaining_bytes;
         if fits {
             remaining_bytes -= size;
         } else {
-            omitted_names.push(sanitize::single_line(&tool.name, 40));
+            too_large.push(sanitize::single_line(&tool.name, MAX_NOTED_NAME_CHARS));
         }
         fits
     });
-    if !omitted_names.is_empty() {
-        let more = if omitted_names.len() > 3 { ", …" } else { "" };
-        let names = omitted_names[..omitted_names.len().min(3)].join("`, `");
-        let number = omitted_names.len();
-        notes.push(format!(
-            "{number} of its {count} tools are omitted because they are too large: `{names}`{more}"
-        ));
-    }
+    let mut notes = Vec::new();
+    notes.extend(omission_note(&too_large, count, "they are too large"));
+    notes.extend(omission_note(&repeated, count, "their names are listed twice"));
     let is_small = |resource: &ResourceInfo| {
         let ResourceInfo { uri, name, description, kind } = resource;
         uri.len() + name.len() + description.len() <= MAX_OTHER_BYTES
@@ -62,6 +65,16 @@ pub(crate) fn apply_limits(mut features: ServerFeatures) -> (ServerFeatures, Vec
     features.instructions =
         features.instructions.map(|text| sanitize::truncate(&text, MAX_INSTRUCTIONS_CHARS));
     (features, notes)
+}
+
+/// The message about the omission of the tools `names` among `count`.
+fn omission_note(names: &[String], count: usize, reason: &str) -> Option<String> {
+    let list = names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join("`, `");
+    let more = if names.len() > 3 { ", …" } else { "" };
+    let number = names.len();
+    (number > 0).then(|| {
+        format!("{number} of its {count} tools are omitted because {reason}: `{list}`{more}")
+    })
 }
 
 fn tool_bytes(tool: &ToolInfo) -> usize {
@@ -101,5 +114,24 @@ mod tests {
         let (same, notes) = apply_limits(small.clone());
         assert_eq!(same, small);
         assert_eq!(notes, [""; 0]);
+    }
+
+    #[test]
+    fn the_first_tool_of_a_name_counts() {
+        let tool = |name: &str, description: &str| ToolInfo {
+            name: name.into(),
+            description: description.into(),
+            ..ToolInfo::default()
+        };
+        let features = ServerFeatures {
+            tools: vec![tool("a", "first"), tool("b", ""), tool("a", "second")],
+            ..ServerFeatures::default()
+        };
+        let (limited, notes) = apply_limits(features);
+        assert_eq!(limited.tools, [tool("a", "first"), tool("b", "")]);
+        assert_eq!(
+            notes,
+            ["1 of its 3 tools are omitted because their names are listed twice: `a`"]
+        );
     }
 }

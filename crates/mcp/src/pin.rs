@@ -202,10 +202,9 @@ impl PinData {
 
 impl ServerPins {
     fn new(server: &McpServer, features: &ServerFeatures) -> Self {
-        let tools = features.tools.iter().rev();
+        let tools = features.tools.iter();
         Self {
             endpoint: fingerprint::of_endpoint(server),
-            // If two tools have the same name, the first one is used.
             tools: tools.map(|tool| (tool.name.clone(), tool.clone())).collect(),
             accepted: BTreeSet::new(),
             added_later: BTreeSet::new(),

@@ -67,11 +67,20 @@ pub struct ToolView {
 /// The features of a server, or the reason why it is missing.
 type FeaturesResult = Result<ServerFeatures, MissingServer>;
 
+/// The answer of a server that was asked for its features.
+struct QueriedServer<'a> {
+    name: &'a str,
+    result: FeaturesResult,
+    /// The features as the server sent them.
+    received: Option<Arc<ServerFeatures>>,
+}
+
 impl ToolCatalog {
     /// Lists the wanted tools of all servers. Servers without a cached offer are asked in parallel.
     ///
     /// # Errors
-    /// Status 69 if a required server is missing, 78 if it cannot be used as configured.
+    /// Status 69 if a required server is missing, 78 if it cannot be used as configured, or its tools cannot be checked against their
+    /// pins; the run is ending.
     pub fn list_tools(
         &self,
         query: ToolQuery<'_>,
@@ -92,13 +101,20 @@ impl ToolCatalog {
         let mut uncached_servers: Vec<&McpServer> = Vec::new();
         for server in &servers {
             match self.cached_features(server, query.cached_only) {
-                Some(result) => drop(results.insert(&server.name, result)),
+                Some(result) => {
+                    results.insert(&server.name, result);
+                }
                 None => uncached_servers.push(server),
             }
         }
-        let mut received = BTreeMap::new();
+        let mut received_features = BTreeMap::new();
         if !uncached_servers.is_empty() {
-            results.extend(self.query_servers(&uncached_servers, &mut received, notice)?);
+            for QueriedServer { name, result, received } in
+                self.query_servers(&uncached_servers, notice)?
+            {
+                results.insert(name, result);
+                received_features.extend(received.map(|received| (name.to_owned(), received)));
+            }
         }
         let mut builder = ListBuilder {
             query,
@@ -111,13 +127,13 @@ impl ToolCatalog {
             match results.remove(&*server.name) {
                 Some(Ok(features)) => available.push((server, features)),
                 Some(Err(missing)) => {
-                    missing.report(server, builder.notice)?;
+                    missing.report_or_fail(server, builder.notice)?;
                     builder.list.missing.push(tool_name::server_prefix(&server.name));
                 }
                 None => {}
             }
         }
-        self.add_checked(&available, received, &mut builder)?;
+        self.add_checked(&available, received_features, &mut builder)?;
         Ok(builder.list)
     }
 
@@ -143,23 +159,25 @@ impl ToolCatalog {
         }
     }
 
-    /// Asks `servers` in parallel for their features, and caches them. `received` collects their answers.
+    /// Asks `servers` in parallel for their features, and caches them.
     ///
     /// # Errors
     /// The run is ending.
     fn query_servers<'a>(
         &self,
         servers: &[&'a McpServer],
-        received: &mut BTreeMap<String, Arc<ServerFeatures>>,
         notice: &mut dyn FnMut(&str),
-    ) -> Result<Vec<(&'a str, FeaturesResult)>> {
+    ) -> Result<Vec<QueriedServer<'a>>> {
         let CatalogInner { clients, cache, .. } = &*self.0;
         let names: Vec<&str> = servers.iter().map(|server| &*server.name).collect();
         let mut results = Vec::new();
-        for (server, (name, fetched)) in servers.iter().zip(clients.fetch_features(&names)) {
+        // The results have the order of the names.
+        for (server, (_, fetched)) in servers.iter().zip(clients.fetch_features(&names)) {
+            let name = server.name.as_str();
+            let mut received = None;
             let result = match fetched {
                 Ok(features) => {
-                    let limited = match self.checked_result(&name, &features) {
+                    let limited = match self.checked_result(name, &features) {
                         Some(checked) => (*checked.features).clone(),
                         None => {
                             let (limited, notes) = limits::apply_limits((*features).clone());
@@ -170,7 +188,7 @@ impl ToolCatalog {
                             limited
                         }
                     };
-                    received.insert(name, features);
+                    received = Some(features);
                     Ok(limited)
                 }
                 Err(McpError::Stopped(stop)) => return Err(stop.into()),
@@ -182,7 +200,7 @@ impl ToolCatalog {
                     Err(MissingServer::from_error(message, &error))
                 }
             };
-            results.push((&*server.name, result));
+            results.push(QueriedServer { name, result, received });
         }
         Ok(results)
     }
@@ -191,7 +209,7 @@ impl ToolCatalog {
     fn add_checked(
         &self,
         available: &[(&McpServer, ServerFeatures)],
-        mut received: BTreeMap<String, Arc<ServerFeatures>>,
+        mut received_features: BTreeMap<String, Arc<ServerFeatures>>,
         builder: &mut ListBuilder<'_>,
     ) -> Result<()> {
         let pins = &self.0.pins;
@@ -221,7 +239,7 @@ impl ToolCatalog {
             let checked = CheckedFeatures {
                 features: Arc::new(features.clone()),
                 changed: changed.collect(),
-                received: received.remove(&server.name),
+                received: received_features.remove(&server.name),
             };
             self.checked().insert(server.name.clone(), checked);
         }
@@ -255,7 +273,7 @@ impl ListBuilder<'_> {
         for entry in server.enabled_tools.iter().filter(is_plain) {
             if !matched_entries.contains(&**entry) {
                 (self.notice)(&format!(
-                    "`tools.mcpServers.{name}.enabledTools` names `{entry}`, which the server does not have"
+                    "`tools.mcpServers.{name}.enabledTools` names `{entry}`, which is not among the server's tools"
                 ));
             }
         }
@@ -386,7 +404,7 @@ impl MissingServer {
     ///
     /// # Errors
     /// The server is required.
-    fn report(self, server: &McpServer, notice: &mut dyn FnMut(&str)) -> Result<()> {
+    fn report_or_fail(self, server: &McpServer, notice: &mut dyn FnMut(&str)) -> Result<()> {
         let Self { reason, exit, subcommand } = self;
         let name = sanitize::single_line(&server.name, MAX_NAME_CHARS);
         let hint = format!("nanobot mcp {subcommand} {name}");
