@@ -26,7 +26,7 @@ use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
 use nanobot_os::terminal::Terminal;
 use nanobot_store::session::Session;
-use post_turn::PostTurnWork;
+use post_turn::{OutputUse, PostTurnWork};
 use request::{TurnCommand, TurnRequest};
 use source::{ChatTurn, InteractiveContext, JobTurn, TurnSource};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub(crate) mod tool_usage;
 
 /// Time for a provider's list of models, for which a person waits.
 const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout for the lock of a chat's session, which another program may use: that of `agent`.
+/// Timeout for the lock of the session of a chat or an editor, which another program may use: that of `agent`.
 pub(crate) const CHAT_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The result of a turn.
@@ -103,7 +103,8 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, format: ReportFormat) ->
     // The answer is printed, and the post-turn work needs no MCP servers.
     ctx.servers.shut_down();
     if let Some(work) = post_turn {
-        work.run(ctx, exit, progress_level(ctx, &options.output) == ProgressLevel::Lines);
+        let keeps_errors = progress_level(ctx, &options.output) == ProgressLevel::Lines;
+        work.run(ctx, exit, OutputUse::Ended { keeps_errors });
     }
     exit
 }
@@ -184,7 +185,7 @@ pub(crate) fn run_repl_turn(
         print_error(error, ctx.terminal);
     }
     if let Some(work) = post_turn {
-        work.run(ctx, exit, false);
+        work.run(ctx, exit, OutputUse::GoesOn);
     }
     ReplOutcome { exit, text: ending.text }
 }
@@ -221,19 +222,16 @@ pub(crate) fn list_models(ctx: &Context, options: &TurnOptions) -> Result<Vec<St
 }
 
 impl TurnOutcome {
-    /// Does the post-turn work after the answer is delivered.
+    /// Ends the MCP servers of `ctx`, and does the post-turn work, after the answer is delivered.
     pub(crate) fn finish(&self, ctx: &Context) {
         ctx.servers.shut_down();
-        if let Some(work) = &self.post_turn {
-            work.run(ctx, self.exit, false);
-        }
+        self.do_post_turn_work(ctx);
     }
 
-    /// Does the post-turn work after the answer is delivered, while other turns of this process go on.
-    pub(crate) fn finish_beside_others(&self, ctx: &Context) {
-        ctx.servers.shut_down();
+    /// Does the post-turn work after the answer is delivered. The MCP servers of `ctx` keep running.
+    pub(crate) fn do_post_turn_work(&self, ctx: &Context) {
         if let Some(work) = &self.post_turn {
-            work.run_beside_others(ctx, self.exit);
+            work.run(ctx, self.exit, OutputUse::GoesOn);
         }
     }
 }

@@ -81,6 +81,12 @@ impl Context {
         })
     }
 
+    /// The context of turns that run beside others of this process. Their MCP servers are their own: those of another turn have other
+    /// sandboxes, and end with it.
+    pub(crate) fn beside_others(&self) -> Self {
+        Self { servers: SharedCatalog::default(), ..self.clone() }
+    }
+
     /// Reads the config file. A missing one is an empty config, unless `--config` names it.
     ///
     /// # Errors

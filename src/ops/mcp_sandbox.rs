@@ -81,6 +81,13 @@ impl SandboxFactory for McpSandboxFactory {
         Ok(SandboxedSpec { sandbox, env: sandbox_spec::tool_env(&server_scope) })
     }
 
+    fn fingerprint(&self) -> String {
+        let scopes = self.file_scope.self_and_operands();
+        let scopes = scopes.iter().filter(|scope| !scope.denied.is_empty());
+        let rules = scopes.map(|scope| (&scope.denied, &scope.directory));
+        format!("{:?}", rules.collect::<Vec<_>>())
+    }
+
     fn warn(&self, message: &str) {
         if !self.quiet {
             self.terminal.eprint(&format!("nanobot: {}", sanitize(message)));

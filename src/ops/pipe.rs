@@ -88,7 +88,6 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> R
         bus.changed.notify_all();
         read_result
     });
-    ctx.servers.shut_down();
     let state = bus.state.into_inner().ignore_poison();
     if let Some(error) = state.error {
         return Err(error);
@@ -322,9 +321,10 @@ impl MessageBus<'_> {
         options.session.key = Some(key);
         options.session.resume = resume;
         let chat = ChatTurn { turn_id: &turn, sender: None, chat_prompt: PROMPT, attached };
-        let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat, None);
+        let ctx = self.ctx.beside_others();
+        let outcome = agent_turn::run_chat_turn(&ctx, &options, chat, None);
         let result = self.conclude(&message, &turn, &outcome.ending, outcome.exit);
-        outcome.finish_beside_others(self.ctx);
+        outcome.finish(&ctx);
         result
     }
 

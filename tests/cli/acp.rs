@@ -2,11 +2,15 @@
 //! (`tests/schemas/acp.json`). The protocol's own client for TypeScript converses too, and in `tests/real/acp` the one for Python.
 
 use crate::json_schema::Validator;
-use crate::mcp::{plain_tool, server_log, with_plan};
+use crate::mcp::{
+    CallInput, plain_tool, server_log, story_with_waiting_server, until_called, with_plan,
+};
 use crate::mcp_sampling::{ask, call_work, story_with};
+use crate::memory::{calls_save_memory, session_text};
 use crate::requirements::skip;
-use crate::server::{Ending, Response, calls, fails, says, sends};
+use crate::server::{Ending, Request, Responder, Response, calls, fails, says, sends};
 use crate::story::{NANOBOT, Story};
+use crate::wait::{until, until_exists};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -444,13 +448,21 @@ fn an_editor_without_a_project_does_not_open_the_home_directory() {
     editor.prompt(&session, "x", &mut no_question);
     assert!(story.requests()[4].last_content().contains("dear diary"));
     assert_eq!(editor.close(), "");
+    // Another directory that was chosen there does not open it.
+    story.server().script([calls("list_dir", json!({ "path": "." })), says("ok")]);
+    let project = story.dir().display().to_string();
+    let mut editor = Editor::start(&story, &["-C", &project]);
+    let session = editor.open_in(&story.home());
+    editor.prompt(&session, "x", &mut no_question);
+    assert!(story.requests()[6].last_content().contains("notes.md"));
+    assert!(editor.close().contains("the workspace takes the place of the editor's directory"));
     // An editor does not lift the restriction to the workspace.
     let story = story.set("tools.restrictToWorkspace", json!(true));
     story.server().script([calls("list_dir", json!({ "path": "." })), says("ok")]);
     let mut editor = Editor::start(&story, &[]);
     let session = editor.open();
     editor.prompt(&session, "x", &mut no_question);
-    assert!(story.requests()[6].last_content().contains("notes.md"));
+    assert!(story.requests()[8].last_content().contains("notes.md"));
     let told = editor.close();
     assert!(told.contains("`tools.restrictToWorkspace` is set"), "{told}");
 }
@@ -550,6 +562,84 @@ fn servers_of_the_editor_are_used() {
     let error = editor
         .error("session/new", &json!({ "cwd": story.dir(), "mcpServers": [{ "name": "x" }] }));
     assert_eq!(error["message"], "an MCP server has no `command`");
+    editor.close();
+}
+
+/// The turns of two sessions run in parallel. The end of one does not end the servers of the other, which go on to its next turn.
+#[test]
+fn each_session_has_servers_of_its_own() {
+    let story = story_with_waiting_server();
+    let wait = || calls("mcp_one_wait", json!({}));
+    let story = story.script([wait(), says("short"), says("long"), wait(), says("long again")]);
+    let mut input = CallInput::open(&story);
+    let mut editor = Editor::start(&story, &[]);
+    let [long, short] = [editor.open(), editor.open()];
+    let id = editor.send("session/prompt", &prompt_of(&long, "wait"));
+    until_called(&story, 1);
+    let (updates, _) = editor.prompt(&short, "x", &mut no_question);
+    assert_eq!(text_of(&updates, "agent_message_chunk"), "short");
+    input.write("hot");
+    let (_, answer) = editor.until_answer(id, &mut no_question);
+    assert_eq!(answer["result"]["stopReason"], "end_turn");
+    assert!(story.requests()[2].last_content().contains("hot"));
+    let id = editor.send("session/prompt", &prompt_of(&long, "again"));
+    until_called(&story, 2);
+    input.write("still hot");
+    editor.until_answer(id, &mut no_question);
+    assert!(story.requests()[4].last_content().contains("still hot"));
+    assert_eq!(server_log(&story, "one"), ["start", "call wait", "call wait"]);
+    editor.close();
+}
+
+/// A session that is due for consolidation: its turn ends with the answer, and the next prompt need not wait.
+#[test]
+fn the_response_does_not_wait_for_the_post_turn_work() {
+    let story = Story::new()
+        .workspace_file("sessions/acp_old.jsonl", session_text("acp:old", 120))
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
+    let released = story.dir().join("released");
+    let file = released.clone();
+    let consolidates: Responder = Box::new(move |request: &Request| {
+        until_exists(&file);
+        calls_save_memory("[2026-01-01 10:00] Words.", "Likes words.")(request)
+    });
+    let story = story.script([says("Here."), consolidates, says("Still here.")]);
+    let mut editor = Editor::start(&story, &[]);
+    let params = json!({ "sessionId": "acp:old", "cwd": story.dir(), "mcpServers": [] });
+    editor.call("session/resume", &params);
+    let (updates, _) = editor.prompt("acp:old", "x", &mut no_question);
+    assert_eq!(text_of(&updates, "agent_message_chunk"), "Here.");
+    until("the consolidation begins", || story.requests().len() == 2);
+    let (updates, _) = editor.prompt("acp:old", "y", &mut no_question);
+    assert_eq!(text_of(&updates, "agent_message_chunk"), "Still here.");
+    std::fs::write(released, "").unwrap();
+    editor.close();
+    let memory = std::fs::read_to_string(story.workspace().join("memory/MEMORY.md")).unwrap();
+    assert!(memory.contains("Likes words."), "{memory}");
+}
+
+#[test]
+fn a_session_that_is_opened_again_does_not_wait_for_a_question() {
+    let write = calls("write_file", json!({ "path": "a", "content": "x" }));
+    let story = Story::new().script([write, says("Fine.")]);
+    let mut editor = Editor::start(&story, &[]);
+    let session = editor.open();
+    let prompt = editor.send("session/prompt", &prompt_of(&session, "write"));
+    while editor.next()["method"] != "session/request_permission" {}
+    let params = json!({ "sessionId": session, "cwd": story.dir(), "mcpServers": [] });
+    let load = editor.send("session/load", &params);
+    let mut answers = BTreeMap::new();
+    while answers.len() < 2 {
+        let message = editor.next();
+        if let Some(id) = message["id"].as_u64() {
+            answers.insert(id, message["result"].clone());
+        }
+    }
+    assert_eq!(answers[&prompt]["stopReason"], "cancelled");
+    check("LoadSessionResponse", &answers[&load]);
+    let (updates, _) = editor.prompt(&session, "again", &mut no_question);
+    assert_eq!(text_of(&updates, "agent_message_chunk"), "Fine.");
+    assert!(!story.dir().join("a").exists());
     editor.close();
 }
 

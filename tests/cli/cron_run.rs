@@ -1,6 +1,7 @@
 //! A job's run: when it starts, what it sends, where its answer is delivered, and what is recorded.
 
 use crate::cron::add_job;
+use crate::memory::{calls_save_memory, session_text};
 use crate::requirements::require;
 use crate::server::{calls, fails, says};
 use crate::story::{Story, write};
@@ -831,4 +832,20 @@ fn the_state_of_jobs_is_printed_for_prometheus() {
         story.wait(promtool.spawn().unwrap()).stdout("");
     }
     Story::new().run(["metrics"]).stdout_has("nanobot_cost_dollars{period=\"day\"} 0");
+}
+
+/// A consolidation in the same process comes last, and what is reported before it is seen.
+#[test]
+fn the_end_of_a_job_is_reported_although_it_is_consolidated() {
+    let story = Story::new()
+        .workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", 120))
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "inline")
+        .set(
+            "hooks",
+            json!({ "job_end": [{ "command": "echo no disk >&2; exit 1", "name": "h" }] }),
+        )
+        .script([says("Here."), calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
+    let id = add_job(&story, &["-n", "often", "-e", "1m", "--session", "cli:direct"]);
+    story.run(["cron", "run", &id]).stdout("Here.\n").stderr_has("hook `h`");
+    assert_eq!(story.requests().len(), 2);
 }

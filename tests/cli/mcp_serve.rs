@@ -1,8 +1,9 @@
 //! `nanobot mcp serve`: what a client gets, what it may not do, and what happens with a client that misbehaves. The official
 //! clients for Python and TypeScript drive it too, as `.ci/mcp` fetches them.
 
+use crate::memory::{calls_save_memory, session_text};
 use crate::requirements::skip;
-use crate::server::{Ending, Response, calls, says, sends};
+use crate::server::{Ending, Request, Responder, Response, calls, says, sends};
 use crate::story::{NANOBOT, Story};
 use crate::wait;
 use crate::web::{PageServer, page_response};
@@ -381,4 +382,25 @@ fn the_official_typescript_client_is_served() {
     let mut command = Command::new("node");
     command.args([&client_path("client.mjs"), sdk.to_str().unwrap(), NANOBOT, "mcp", "serve"]);
     check_official_client(&story, with_environment(&story, &mut command));
+}
+
+#[test]
+fn an_answer_does_not_wait_for_the_post_turn_work() {
+    let story = Story::new()
+        .workspace_file("sessions/mcp_old.jsonl", session_text("mcp:old", 120))
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
+    let released = story.dir().join("released");
+    let file = released.clone();
+    let consolidates: Responder = Box::new(move |request: &Request| {
+        wait::until_exists(&file);
+        calls_save_memory("[2026-01-01 10:00] Words.", "Likes words.")(request)
+    });
+    let story = story.script([says("Here."), consolidates]);
+    let mut client = LineClient::begin(&story, &[]);
+    let answer = client.call(1, "ask", json!({ "message": "x", "session": "old" }));
+    assert_eq!(text(&answer), "Here.");
+    std::fs::write(released, "").unwrap();
+    assert_eq!(client.end(), 0);
+    let memory = std::fs::read_to_string(story.workspace().join("memory/MEMORY.md")).unwrap();
+    assert!(memory.contains("Likes words."), "{memory}");
 }

@@ -1,9 +1,12 @@
 //! `nanobot pipe`: JSON lines in, answers and acknowledgements out.
 
 use crate::budgets::with_price;
-use crate::server::{Responder, Response, calls, fails, replies, says, sends};
+use crate::mcp::{CallInput, story_with_waiting_server, until_called};
+use crate::memory::{calls_save_memory, session_text};
+use crate::server::{Request, Responder, Response, calls, fails, replies, says, sends};
 use crate::signals::send_signal;
 use crate::story::{Story, write};
+use crate::wait::until_exists;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -633,4 +636,45 @@ fn ten_thousand_messages_in_a_hundred_sessions() {
     writer.join().unwrap();
     assert!(pipe.child.wait().unwrap().success());
     assert!(peak_kb < 60_000, "{peak}");
+}
+
+/// The end of a turn does not end the servers of another one.
+#[test]
+fn each_turn_has_servers_of_its_own() {
+    let wait = calls("mcp_one_wait", json!({}));
+    let story = story_with_waiting_server().script([wait, says("short")]);
+    let mut input = CallInput::open(&story);
+    let mut pipe = RunningPipe::start(&story, &["-j", "2"]);
+    pipe.write(&message("1", "a", "wait"));
+    until_called(&story, 1);
+    pipe.write(&message("2", "b", "x"));
+    assert_eq!(pipe.read_line()["text"], "short");
+    assert_eq!(pipe.read_line()["type"], "ack");
+    // The next message of the session is answered after the end of that turn.
+    story.server().script([says("short again")]);
+    pipe.write(&message("3", "b", "y"));
+    assert_eq!(pipe.read_line()["text"], "short again");
+    assert_eq!(pipe.read_line()["type"], "ack");
+    story.server().script([says("long")]);
+    input.write("hot");
+    assert_eq!(pipe.read_line()["text"], "long");
+    assert!(story.requests()[3].last_content().contains("hot"));
+}
+
+#[test]
+fn a_detached_consolidation_keeps_no_pipe_waiting() {
+    let story = Story::new()
+        .workspace_file("sessions/bus_a.jsonl", session_text("bus:a", 120))
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "detached");
+    let released = story.dir().join("released");
+    let file = released.clone();
+    let consolidates: Responder = Box::new(move |request: &Request| {
+        until_exists(&file);
+        calls_save_memory("[2026-01-01 10:00] Words.", "Likes words.")(request)
+    });
+    let story = story.script([says("Here."), consolidates]).stdin(message("1", "a", "x"));
+    let found = lines(&story.run(["pipe"]).text());
+    assert_eq!(answers(&found), [("1", "Here.")]);
+    std::fs::write(released, "").unwrap();
+    until_exists(&story.workspace().join("memory/MEMORY.md"));
 }

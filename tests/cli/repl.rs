@@ -1,5 +1,6 @@
 //! The REPL on a terminal: input, approval prompts, interrupts and exit. The terminal is restored however it ends.
 
+use crate::memory::{calls_save_memory, session_text};
 use crate::requirements::require;
 use crate::screen::{Key, Screen};
 use crate::server::{Ending, Response, calls, fails, says, sends};
@@ -1109,4 +1110,22 @@ fn session_grants_do_not_apply_to_the_next_session() {
     send_line(&mut screen, "c").until("create three?").until_prompt("  allow?");
     send_line(&mut screen, "n").until("Third.").until_prompt("> ");
     exit_and_check(&mut screen);
+}
+
+/// A consolidation in this process comes after an answer, and the conversation goes on.
+#[test]
+fn a_consolidation_does_not_end_the_output() {
+    let story = Story::new()
+        .workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", 120))
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "inline")
+        .script([
+            says("Here."),
+            calls_save_memory("[2026-01-01 10:00] Words.", "m"),
+            says("Still here."),
+        ]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "x").until("Here.").until_prompt("> ");
+    send_line(&mut screen, "y").until("Still here.");
+    exit_and_check(&mut screen);
+    assert_eq!(story.requests().len(), 3);
 }

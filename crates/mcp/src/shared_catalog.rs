@@ -56,9 +56,10 @@ impl SharedCatalog {
 
 /// Computes the fingerprint of these servers and their configuration.
 fn config_fingerprint(servers: &[McpServer], config: &ClientConfig) -> String {
-    let ClientConfig { env, network, paths, offline, elicitation, sandboxes: _ } = config;
+    let ClientConfig { env, network, paths, offline, elicitation, sandboxes } = config;
     let root = paths.root.display();
-    let mut text = format!("{root} {offline} {network:?} {}", elicitation.is_some());
+    let sandboxes = sandboxes.as_ref().map(|sandboxes| sandboxes.fingerprint());
+    let mut text = format!("{root} {offline} {network:?} {} {sandboxes:?}", elicitation.is_some());
     for server in servers {
         let McpServer {
             name,
@@ -82,4 +83,52 @@ fn config_fingerprint(servers: &[McpServer], config: &ClientConfig) -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SharedCatalog;
+    use crate::client::{ClientConfig, FileGrant, SandboxFactory, SandboxedSpec};
+    use nanobot_net::http::Network;
+    use nanobot_os::clock::Clock;
+    use nanobot_os::env::Env;
+    use nanobot_os::paths::Paths;
+    use std::io;
+    use std::sync::Arc;
+
+    struct Rules(&'static str);
+
+    impl SandboxFactory for Rules {
+        fn create(&self, _: &FileGrant) -> io::Result<SandboxedSpec> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn fingerprint(&self) -> String {
+            self.0.to_owned()
+        }
+
+        fn warn(&self, _: &str) {}
+    }
+
+    #[test]
+    fn servers_in_sandboxes_with_other_rules_are_others() {
+        let shared = SharedCatalog::default();
+        let env: Env = [("HOME", "/home/u")].into_iter().collect();
+        let paths = Paths::resolve(&env, None).unwrap();
+        let clock = Clock::Fixed("2026-01-02T03:04:05Z".parse().unwrap());
+        let with_rules = |rules| {
+            let config = ClientConfig {
+                env: env.clone(),
+                paths: paths.clone(),
+                network: Network::default(),
+                offline: false,
+                elicitation: None,
+                sandboxes: Some(Arc::new(Rules(rules))),
+            };
+            shared.for_servers(&[], &clock, config).0
+        };
+        let first = with_rules("a");
+        assert!(Arc::ptr_eq(&first, &with_rules("a")));
+        assert!(!Arc::ptr_eq(&first, &with_rules("b")));
+    }
 }

@@ -5,10 +5,12 @@
 //! under way are cancelled, since the editor has ended.
 
 mod client;
+mod mcp_servers;
 mod permission;
 mod prompt;
 mod session;
 mod updates;
+mod working_directory;
 
 use crate::ops::agent_turn::{self, TurnOutcome, source::InteractiveContext};
 use crate::ops::context::Context;
@@ -23,16 +25,14 @@ use nanobot_base::error::{Exit, hint_for};
 use nanobot_base::event::{Event, StopReason};
 use nanobot_base::json_rpc::{ErrorObject, RpcMessage};
 use nanobot_base::message::user_text::UserText;
-use nanobot_config::policy::profile::ProfileKind;
+use nanobot_config::policy::profile::{Profile, ProfileKind};
 use nanobot_config::settings::Settings;
-use nanobot_config::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
 use nanobot_os::cancel::{self, CancelToken};
-use nanobot_os::paths::PathResolver;
-use nanobot_os::secret::{LazySecret, random_hex};
+use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
 use nanobot_os::sync::IgnorePoison;
 use nanobot_store::session::Session;
-use permission::EditorPrompter;
+use permission::{EditorPrompter, NoForms};
 use prompt::EditorPrompt;
 use serde_json::{Map, Value, json};
 use session::EditorSession;
@@ -41,12 +41,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Scope};
-use std::time::Duration;
 use updates::TurnUpdates;
 
 const PROTOCOL_VERSION: u64 = 1;
-/// The timeouts of an editor's MCP servers. They equal the defaults of servers in the config.
-const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The parameters of a request.
 type Params = Map<String, Value>;
@@ -72,8 +69,15 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
         server.client.stop_waiting(None);
         result
     });
-    ctx.servers.shut_down();
     result.map(|()| Exit::Answered)
+}
+
+/// A prompt that marked its session as running.
+struct ClaimedPrompt {
+    session: Arc<EditorSession>,
+    prompt: EditorPrompt,
+    /// Cancels the turn.
+    token: Arc<CancelToken>,
 }
 
 struct AcpServer<'a> {
@@ -98,8 +102,7 @@ impl<'a> AcpServer<'a> {
                 if method == "session/cancel"
                     && let Ok(session) = self.session(&params)
                 {
-                    session.cancel();
-                    self.client.stop_waiting(Some(&session.key));
+                    self.cancel_turn(&session);
                 }
             }
             RpcMessage::Response { id, result } => self.client.accept_answer(&id, result),
@@ -124,27 +127,26 @@ impl<'a> AcpServer<'a> {
             "session/new" => {
                 let key = format!("acp:{}", random_hex(6));
                 let session = self.open_session(key, params)?;
-                Ok(json!({ "sessionId": session.key, "modes": self.modes(&session)? }))
+                Ok(json!({ "sessionId": session.key, "modes": self.modes(&session) }))
             }
-            "session/load" | "session/resume" => {
-                let key = text_param(params, "sessionId")?.to_owned();
-                let stored_session = self.read_session(&key)?;
-                let session = self.open_session(key, params)?;
-                if method == "session/load" {
-                    for update in updates::replay(stored_session.messages()) {
-                        self.client
-                            .update(&session.key, &update)
-                            .map_err(|error| failure(&error))?;
-                    }
+            "session/load" => {
+                let stored_session = self.read_session(params)?;
+                let session = self.open_session(stored_session.key().to_owned(), params)?;
+                for update in updates::replay(stored_session.messages()) {
+                    let result = self.client.update(&session.key, &update);
+                    result.map_err(|error| failure(&error))?;
                 }
-                Ok(json!({ "modes": self.modes(&session)? }))
+                Ok(json!({ "modes": self.modes(&session) }))
+            }
+            "session/resume" => {
+                let stored_session = self.read_session(params)?;
+                let session = self.open_session(stored_session.key().to_owned(), params)?;
+                Ok(json!({ "modes": self.modes(&session) }))
             }
             "session/set_mode" => {
                 let session = self.session(params)?;
                 let mode = text_param(params, "modeId")?;
-                let modes = self.modes(&session)?;
-                let mut available = modes["availableModes"].as_array().into_iter().flatten();
-                if !available.any(|available| available["id"] == mode) {
+                if !self.profiles(&session).iter().any(|profile| profile.name == mode) {
                     return Err(ErrorObject::invalid_params(format!("no mode `{mode}`")));
                 }
                 let mut state = session.state();
@@ -155,9 +157,8 @@ impl<'a> AcpServer<'a> {
             }
             "session/close" => {
                 let session = self.session(params)?;
-                session.cancel();
-                self.client.stop_waiting(Some(&session.key));
                 self.sessions.lock().ignore_poison().remove(&session.key);
+                self.cancel_turn(&session);
                 Ok(json!({}))
             }
             "authenticate" => Err(ErrorObject::invalid_params(
@@ -175,7 +176,13 @@ impl<'a> AcpServer<'a> {
         session.ok_or_else(|| ErrorObject::invalid_params(format!("no open session `{key}`")))
     }
 
-    /// Opens a session in the directory that `params` name.
+    /// Cancels the turn under way in `session`, which may wait for the editor.
+    fn cancel_turn(&self, session: &EditorSession) {
+        session.cancel();
+        self.client.stop_waiting(Some(&session.key));
+    }
+
+    /// Opens a session in the directory that `params` name. If it is open already, its turn is cancelled.
     fn open_session(
         &self,
         key: String,
@@ -187,67 +194,39 @@ impl<'a> AcpServer<'a> {
                 format!("`{}` is not the absolute path of a directory", directory.display());
             return Err(ErrorObject::invalid_params(cause));
         }
-        let servers = params.get("mcpServers").and_then(Value::as_array);
-        let servers = servers.into_iter().flatten().map(parse_server);
-        let servers = servers.collect::<Result<_, _>>()?;
-        let mut options = self.options.clone();
-        let settings = self.settings(&options)?;
-        let directory = self.working_directory(directory, &settings);
-        options.grants.directory = Some(directory.clone());
-        let profile = permissions::resolve_profile(self.ctx, &options.grants, &settings)
-            .map_err(|error| failure(&error))?
-            .name;
-        let session = Arc::new(EditorSession::new(key, directory, servers, profile));
+        let servers = mcp_servers::parse(params.get("mcpServers").unwrap_or(&Value::Null))?;
+        let (settings, profile) = self.settings()?;
+        let granted_directory = self.options.grants.directory.as_deref();
+        let directory =
+            working_directory::choose(self.ctx, &settings, granted_directory, directory);
+        let ctx = self.ctx.beside_others();
+        let session = Arc::new(EditorSession::new(ctx, key, directory, servers, profile.name));
         let mut sessions = self.sessions.lock().ignore_poison();
-        if let Some(replaced_session) = sessions.insert(session.key.clone(), Arc::clone(&session)) {
-            replaced_session.cancel();
+        let replaced_session = sessions.insert(session.key.clone(), Arc::clone(&session));
+        drop(sessions);
+        if let Some(replaced_session) = replaced_session {
+            self.cancel_turn(&replaced_session);
         }
         Ok(session)
     }
 
-    /// The working directory of a session that the editor opens in `directory`. An editor without a project opens its sessions in the home
-    /// directory. Only `-C` on the command line grants that as a whole, so the workspace replaces it. An editor also cannot lift a
-    /// restriction of the config.
-    fn working_directory(&self, directory: PathBuf, settings: &Settings) -> PathBuf {
-        let workspace = &settings.workspace;
-        if self.options.grants.directory.is_some() {
-            return directory;
-        }
-        let mut path_resolver = PathResolver::default();
-        let real_path = path_resolver.resolve(&directory);
-        let reason = if settings.restrict_to_workspace {
-            "`tools.restrictToWorkspace` is set"
-        } else if permissions::is_replaced_by_workspace(
-            self.ctx,
-            &real_path,
-            workspace.is_dir(),
-            &mut path_resolver,
-        ) {
-            "it is the home directory, or one above it (`nanobot acp -C ~` opens it all the same)"
-        } else {
-            return directory;
-        };
-        self.ctx
-            .notice(&format!("the workspace takes the place of the editor's directory: {reason}"));
-        workspace.clone()
-    }
-
     /// True if the configured model accepts images. The model of another profile may differ; then a turn reports it.
     fn accepts_images(&self) -> bool {
-        self.settings(self.options)
-            .is_ok_and(|settings| model::accepted_attachments(self.ctx, &settings).0.images)
+        self.settings()
+            .is_ok_and(|(settings, _)| model::accepted_attachments(self.ctx, &settings).0.images)
     }
 
-    fn settings(&self, options: &TurnOptions) -> Result<Settings, ErrorObject> {
-        permissions::settings_with_profile(self.ctx, &options.grants, options.model.overrides())
-            .map(|(settings, _)| settings)
+    /// The settings of the command line, and its profile.
+    fn settings(&self) -> Result<(Settings, Profile), ErrorObject> {
+        let TurnOptions { grants, model, .. } = self.options;
+        permissions::settings_with_profile(self.ctx, grants, model.overrides())
             .map_err(|error| failure(&error))
     }
 
-    /// The profiles as modes. A profile without limits is a mode only if the session has it already.
-    fn modes(&self, session: &EditorSession) -> Result<Value, ErrorObject> {
+    /// The profiles that `session` can have. One without limits is among them only if the session has it already.
+    fn profiles(&self, session: &EditorSession) -> Vec<Profile> {
         let current = session.state().profile.clone();
-        let mut modes = Vec::new();
+        let mut available = Vec::new();
         for name in profiles::names(self.ctx) {
             // A profile that cannot be used is reported by `nanobot config check`.
             let Ok(Some(profile)) = profiles::find(self.ctx, &name) else {
@@ -255,16 +234,29 @@ impl<'a> AcpServer<'a> {
             };
             let is_for_runs = profile.kind != ProfileKind::Subagent;
             if name == current || is_for_runs && !profile.is_unrestricted {
-                modes.push(json!({ "id": name, "name": name, "description": profile.description }));
+                available.push(profile);
             }
         }
-        Ok(json!({ "currentModeId": current, "availableModes": modes }))
+        available
     }
 
-    fn read_session(&self, key: &str) -> Result<Session, ErrorObject> {
-        let settings = self.settings(self.options)?;
+    /// The profiles as the modes of `session`.
+    fn modes(&self, session: &EditorSession) -> Value {
+        let profiles = self.profiles(session);
+        let modes = profiles.iter().map(|profile| {
+            json!({ "id": profile.name, "name": profile.name, "description": profile.description })
+        });
+        let current = session.state().profile.clone();
+        json!({ "currentModeId": current, "availableModes": modes.collect::<Vec<_>>() })
+    }
+
+    /// Reads the stored session that `params` name.
+    fn read_session(&self, params: &Params) -> Result<Session, ErrorObject> {
+        let key = text_param(params, "sessionId")?;
+        let (settings, _) = self.settings()?;
         let store = self.ctx.session_store(&settings).map_err(|error| failure(&error))?;
-        let session = Session::read(&store, key, &mut |_| {}).map_err(|error| failure(&error))?;
+        let mut notice = |text: &str| self.ctx.notice(text);
+        let session = Session::read(&store, key, &mut notice).map_err(|error| failure(&error))?;
         if session.messages().is_empty() {
             Err(ErrorObject::invalid_params(format!("no session `{key}`")))
         } else {
@@ -279,25 +271,25 @@ impl<'a> AcpServer<'a> {
         id: Value,
         params: &Params,
     ) -> Result<()> {
-        let (session, prompt, token) = match self.claim_session(params) {
+        let ClaimedPrompt { session, prompt, token } = match self.claim_session(params) {
             Ok(claim) => claim,
             Err(error) => return self.client.connection.respond(&id, Err(error)),
         };
         scope.spawn(move || {
-            let result =
-                cancel::scope(Some(Arc::clone(&token)), || self.run_turn(&session, prompt, &token));
+            let outcome =
+                cancel::scope(Some(Arc::clone(&token)), || self.run_turn(&session, prompt));
+            let result = if token.is_cancelled() { Ok("cancelled") } else { stop_reason(&outcome) };
             session.state().running = None;
+            let result = result.map(|reason| json!({ "stopReason": reason }));
             // If standard output fails, the reader sees it too.
             drop(self.client.connection.respond(&id, result));
+            outcome.do_post_turn_work(&session.ctx);
         });
         Ok(())
     }
 
-    /// Marks the session of a prompt as running. Returns it with the prompt, and with the token that cancels the turn.
-    fn claim_session(
-        &self,
-        params: &Params,
-    ) -> Result<(Arc<EditorSession>, EditorPrompt, Arc<CancelToken>), ErrorObject> {
+    /// Marks the session of a prompt as running.
+    fn claim_session(&self, params: &Params) -> Result<ClaimedPrompt, ErrorObject> {
         let session = self.session(params)?;
         let prompt = EditorPrompt::parse(params.get("prompt").unwrap_or(&Value::Null))?;
         let token = CancelToken::new().map_err(|error| failure(&error.into()))?;
@@ -307,18 +299,13 @@ impl<'a> AcpServer<'a> {
         }
         state.running = Some(Arc::clone(&token));
         drop(state);
-        Ok((session, prompt, token))
+        Ok(ClaimedPrompt { session, prompt, token })
     }
 
-    fn run_turn(
-        &self,
-        session: &Arc<EditorSession>,
-        prompt: EditorPrompt,
-        token: &CancelToken,
-    ) -> Result<Value, ErrorObject> {
+    fn run_turn(&self, session: &Arc<EditorSession>, prompt: EditorPrompt) -> TurnOutcome {
         let updates = Arc::new(TurnUpdates::new(&self.client, session));
         let prompter = Arc::new(EditorPrompter {
-            ctx: self.ctx.clone(),
+            ctx: session.ctx.clone(),
             client: Arc::clone(&self.client),
             session: Arc::clone(session),
             updates: Arc::clone(&updates),
@@ -326,8 +313,8 @@ impl<'a> AcpServer<'a> {
         let extra_input = prompt.extra_input;
         let context = InteractiveContext {
             resume_command: None,
-            user_prompt: Arc::clone(&prompter) as _,
-            elicitation: prompter,
+            user_prompt: prompter,
+            elicitation: Arc::new(NoForms),
             attached: prompt.content,
             extra_input: RefCell::new((!extra_input.is_empty()).then(|| extra_input.into_bytes())),
             next_steering_message: Box::new(|| None),
@@ -341,14 +328,7 @@ impl<'a> AcpServer<'a> {
         options.input.message = Some(text);
         options.input.attach.extend(prompt.attach);
         let observer = Box::new(move |event: &Event<'_>| updates.handle(event));
-        let outcome = agent_turn::run_editor_turn(self.ctx, &options, &context, observer);
-        let result = if token.is_cancelled() {
-            Ok(json!({ "stopReason": "cancelled" }))
-        } else {
-            stop_reason(&outcome).map(|reason| json!({ "stopReason": reason }))
-        };
-        outcome.finish_beside_others(self.ctx);
-        result
+        agent_turn::run_editor_turn(&session.ctx, &options, &context, observer)
     }
 }
 
@@ -373,43 +353,4 @@ fn failure(error: &anyhow::Error) -> ErrorObject {
 fn text_param<'p>(params: &'p Params, key: &str) -> Result<&'p str, ErrorObject> {
     let value = params.get(key).and_then(Value::as_str);
     value.ok_or_else(|| ErrorObject::invalid_params(format!("`{key}` is missing or no text")))
-}
-
-/// Parses an MCP server that the editor adds.
-fn parse_server(server: &Value) -> Result<McpServer, ErrorObject> {
-    let text = |key: &str| server[key].as_str().map(str::to_owned);
-    let pairs = |key: &str| {
-        let items = server[key].as_array().into_iter().flatten();
-        let pairs = items.filter_map(|item| {
-            Some((item["name"].as_str()?.to_owned(), LazySecret::new(item["value"].as_str()?)))
-        });
-        pairs.collect::<Vec<_>>()
-    };
-    let missing = |key: &str| ErrorObject::invalid_params(format!("an MCP server has no `{key}`"));
-    let remote = || -> Result<RemoteEndpoint, ErrorObject> {
-        Ok(RemoteEndpoint {
-            url: text("url").ok_or_else(|| missing("url"))?,
-            headers: pairs("headers"),
-            uses_login: false,
-        })
-    };
-    let arguments = server["args"].as_array().into_iter().flatten();
-    let transport = match server["type"].as_str() {
-        Some("http") => ServerTransport::Http(remote()?),
-        Some("sse") => ServerTransport::Sse(remote()?),
-        _ => ServerTransport::Program {
-            command: text("command").ok_or_else(|| missing("command"))?,
-            arguments: arguments.filter_map(Value::as_str).map(str::to_owned).collect(),
-            env: pairs("env"),
-            directory: None,
-        },
-    };
-    Ok(McpServer {
-        name: text("name").ok_or_else(|| missing("name"))?,
-        transport,
-        call_timeout: SERVER_TIMEOUT,
-        start_timeout: SERVER_TIMEOUT,
-        enabled_tools: vec!["*".into()],
-        ..McpServer::default()
-    })
 }

@@ -137,8 +137,10 @@ impl UserPrompt for EditorPrompter {
     }
 }
 
-impl ElicitationHandler for EditorPrompter {
-    /// The editor has no form, so the user declines.
+/// The editor has no form for the questions of MCP servers, so the user declines. It has no part of the session, which has the servers.
+pub(super) struct NoForms;
+
+impl ElicitationHandler for NoForms {
     fn ask_user(&self, _: &str, _: &str, _: &Value) -> Option<Map<String, Value>> {
         None
     }

@@ -1,5 +1,7 @@
 //! A conversation with an editor, and the permissions that its user has granted in it.
 
+use crate::ops::agent_turn::CHAT_LOCK_TIMEOUT;
+use crate::ops::context::Context;
 use crate::options::turn::TurnOptions;
 use nanobot_config::settings::servers::McpServer;
 use nanobot_os::cancel::CancelToken;
@@ -10,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A conversation with an editor.
 pub(super) struct EditorSession {
+    /// The context of its turns, with MCP servers of its own. They end with the session.
+    pub(super) ctx: Context,
     /// The key of the session, which is also its id for the editor.
     pub(super) key: String,
     /// The working directory.
@@ -31,12 +35,14 @@ pub(super) struct SessionState {
 
 impl EditorSession {
     pub(super) fn new(
+        ctx: Context,
         key: String,
         directory: PathBuf,
         servers: Vec<McpServer>,
         profile: String,
     ) -> Self {
         Self {
+            ctx,
             key,
             directory,
             servers,
@@ -52,6 +58,8 @@ impl EditorSession {
     pub(super) fn turn_options(&self, options: &TurnOptions) -> TurnOptions {
         let mut options = options.clone();
         options.session.key = Some(self.key.clone());
+        // Another program may use the session, and a turn that was cancelled needs a moment to end.
+        options.session.lock_timeout = CHAT_LOCK_TIMEOUT;
         options.servers.clone_from(&self.servers);
         options.grants.directory = Some(self.directory.clone());
         options.grants.profile = Some(self.state().profile.clone());

@@ -1,5 +1,5 @@
-//! The work after a turn, when the answer is printed: consolidation of old messages into the memory. It never delays the answer
-//! or its end-of-file.
+//! The work after a turn, when the answer is printed: consolidation of old messages into the memory. It never delays the answer,
+//! nor the end-of-file of a process that prints nothing more.
 
 use crate::ops::consolidation::consolidator;
 use crate::ops::consolidation::deferred::DeferredConsolidation;
@@ -23,8 +23,8 @@ pub(crate) struct PostTurnWork {
     mode: ConsolidationMode,
 }
 
-/// Plans the work that follows a turn of `session`, answered by `model`; `None` if there is no work. The work may cost at most the rest of
-/// the turn's budget.
+/// Plans the work that follows a turn of `session`, answered by `model`; `None` if there is no work. `model` is
+/// `None` for `/new`, which asks none. The work may cost at most the rest of the turn's budget.
 pub(crate) fn plan(
     ctx: &Context,
     options: &TurnOptions,
@@ -32,12 +32,14 @@ pub(crate) fn plan(
     session: &Session,
     model: Option<&ModelHandle>,
 ) -> Option<PostTurnWork> {
-    let is_dry_run_or_replay = options.recording.is_dry_run_or_replay();
     // Offline, only the model that has just answered is certainly reachable.
     let is_out_of_reach =
         options.limits.offline && (model.is_none() || settings.memory.model.is_some());
     let mode = settings.memory.consolidate;
-    if mode == ConsolidationMode::Manual || is_dry_run_or_replay || is_out_of_reach {
+    if mode == ConsolidationMode::Manual
+        || options.recording.is_dry_run_or_replay()
+        || is_out_of_reach
+    {
         return None;
     }
     let context_tokens = model.map(|model| model.context_tokens);
@@ -67,13 +69,23 @@ pub(crate) fn plan(
     })
 }
 
+/// The use of the output streams after the post-turn work.
+#[derive(Clone, Copy)]
+pub(crate) enum OutputUse {
+    /// More is printed, by this thread or another.
+    GoesOn,
+    /// Nothing more is printed but errors, if this is true.
+    Ended { keeps_errors: bool },
+}
+
 impl PostTurnWork {
-    /// Does the work after a run that ended with `exit`. It does not change that status.
-    pub(crate) fn run(&self, ctx: &Context, exit: Exit, verbose: bool) {
+    /// Does the work after a run that ended with `exit`, in a separate process or in this one. It does not change that status, and
+    /// its failures are notices. If nothing more is printed, work in this process closes the output first, so that its readers
+    /// need not wait.
+    pub(crate) fn run(&self, ctx: &Context, exit: Exit, output_use: OutputUse) {
         if !matches!(exit, Exit::Answered | Exit::Denied) {
             return;
         }
-        // The work itself reports its failures in the memory.
         if let Err(error) = self.memory.check_writable() {
             ctx.notice(&format!("the memory cannot be updated: {error:#}"));
             return;
@@ -87,30 +99,21 @@ impl PostTurnWork {
             process::spawn_detached(&self.consolidation.arguments(ctx))
                 .context("start the consolidation process")
         } else {
-            self.run_inline(ctx, verbose)
+            self.run_here(ctx, output_use)
         };
-        if verbose && let Err(error) = result {
-            ctx.terminal.eprint(&format!("nanobot: consolidation failed: {error:#}"));
-        }
-    }
-
-    /// Like [`Self::run`], in a process whose other threads continue: standard output stays open.
-    pub(crate) fn run_beside_others(&self, ctx: &Context, exit: Exit) {
-        if !matches!(exit, Exit::Answered | Exit::Denied) {
-            return;
-        }
-        let result = self
-            .memory
-            .check_writable()
-            .and_then(|()| self.consolidation.run(ctx, Duration::ZERO, ProgressLevel::Quiet));
         if let Err(error) = result {
             ctx.notice(&format!("consolidation failed: {error:#}"));
         }
     }
 
-    fn run_inline(&self, ctx: &Context, verbose: bool) -> Result<()> {
-        ctx.terminal.close_output(verbose)?;
-        let level = if verbose { ProgressLevel::Lines } else { ProgressLevel::Quiet };
+    fn run_here(&self, ctx: &Context, output_use: OutputUse) -> Result<()> {
+        let mut level = ProgressLevel::Quiet;
+        if let OutputUse::Ended { keeps_errors } = output_use {
+            ctx.terminal.close_output(keeps_errors)?;
+            if keeps_errors {
+                level = ProgressLevel::Lines;
+            }
+        }
         self.consolidation.run(ctx, Duration::ZERO, level)
     }
 }

@@ -183,7 +183,7 @@ fn answer_messages(
         }
     };
     turn_run.conclude(&outcome.ending, outcome.exit, outcome.run_metadata.origin)?;
-    outcome.finish_beside_others(&ctx);
+    outcome.finish(&ctx);
     Ok(())
 }
 
@@ -377,11 +377,7 @@ impl ChatTurnRun<'_> {
 
     /// Runs the turn, with the typing indicator. Returns the context in which its post-turn work runs.
     fn execute(&self, resumes: bool) -> Result<(Context, TurnOutcome)> {
-        let ctx = Context {
-            quiet: true,
-            servers: nanobot_mcp::shared_catalog::SharedCatalog::default(),
-            ..self.run.ctx.clone()
-        };
+        let ctx = Context { quiet: true, ..self.run.ctx.beside_others() };
         let name = self.channel.open.name();
         let first_message = self.entries.first().map(|entry| &entry.message);
         let sender = first_message.map(|message| format!("{name}:{}", message.from.id));

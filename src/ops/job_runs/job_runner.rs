@@ -218,14 +218,14 @@ impl JobRunner<'_> {
             errors.extend(write_errors);
             self.report_end(job, &options, &record, &errors, result.text.trim_end());
         }
-        if let Some(turn) = &result.turn {
-            turn.finish(ctx);
-        }
         if let Err(error) = self.run_end_hooks(job, &record, result.text.trim_end()) {
             self.report_error(job, &error);
             errors.push(error);
         }
         self.explain_silence(trigger, record.outcome);
+        if let Some(turn) = &result.turn {
+            turn.finish(ctx);
+        }
         Ok(combined_exit(exit, &errors))
     }
 

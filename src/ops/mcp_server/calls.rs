@@ -2,8 +2,9 @@
 
 use super::resources;
 use super::served_client::ServedClient;
-use crate::ops::agent_turn;
 use crate::ops::agent_turn::source::ChatTurn;
+use crate::ops::agent_turn::{self, TurnOutcome};
+use crate::ops::context::Context;
 use crate::ops::turn_setup::TurnSetup;
 use crate::options::grants::Grants;
 use base64::Engine;
@@ -31,6 +32,27 @@ const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 /// The section of the system prompt about the client.
 const PROMPT: &str = "A program, such as another agent, passes on a message to you through the Model Context Protocol, and reads your answer. \
     This run is unattended, and you cannot ask questions.";
+
+/// A call that was served.
+pub(super) struct ServedCall {
+    /// The result, as the protocol describes it.
+    pub(super) value: Value,
+    /// The turn that the call ran.
+    pub(super) turn: Option<AskedTurn>,
+}
+
+/// A turn that has ended, in its context.
+pub(super) struct AskedTurn {
+    ctx: Context,
+    outcome: TurnOutcome,
+}
+
+impl AskedTurn {
+    /// Does the post-turn work, after the response is sent.
+    pub(super) fn finish(&self) {
+        self.outcome.finish(&self.ctx);
+    }
+}
 
 /// The names of the tools that the server offers: those that `--tools` lists, else the file tools.
 pub(super) fn offered_tools(setup: &TurnSetup, grants: &Grants) -> Vec<String> {
@@ -77,7 +99,7 @@ pub(super) fn call(
     client: &ServedClient<'_>,
     id: &Value,
     params: &Map<String, Value>,
-) -> Result<Value, ErrorObject> {
+) -> Result<ServedCall, ErrorObject> {
     let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
     let arguments = match params.get("arguments") {
         None | Some(Value::Null) => json!({}),
@@ -94,7 +116,7 @@ pub(super) fn call(
     if !client.tools.iter().any(|tool| tool == name) {
         return Err(ErrorObject::invalid_params(format!("there is no tool `{name}`")));
     }
-    Ok(run_tool(client, id, name, arguments))
+    Ok(ServedCall { value: run_tool(client, id, name, arguments), turn: None })
 }
 
 /// Runs a tool of the agent, under the policy.
@@ -149,7 +171,7 @@ fn ask(
     client: &ServedClient<'_>,
     arguments: &Value,
     progress: Option<&Value>,
-) -> Result<Value, ErrorObject> {
+) -> Result<ServedCall, ErrorObject> {
     let message = arguments["message"].as_str().map(str::trim).unwrap_or_default();
     if message.is_empty() {
         return Err(ErrorObject::invalid_params("`message` is missing"));
@@ -178,6 +200,7 @@ fn ask(
         chat_prompt: PROMPT,
         attached: Vec::new(),
     };
+    let ctx = client.ctx.beside_others();
     let (sender, receiver) = mpsc::channel::<String>();
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| report_progress(client, progress, receiver));
@@ -190,7 +213,7 @@ fn ask(
             };
             Box::new(observer) as EventObserver
         });
-        agent_turn::run_chat_turn(client.ctx, &options, chat, observer)
+        agent_turn::run_chat_turn(&ctx, &options, chat, observer)
     });
     let ending = &outcome.ending;
     let error = ending.error.as_ref().map(|error| (exit_for(error), format!("{error:#}")));
@@ -206,11 +229,10 @@ fn ask(
             "nanobot/cost_usd": ending.stats.cost,
         },
     });
-    outcome.finish_beside_others(client.ctx);
     // Later calls of the client may use the answer.
     let origin = resources::origin_of_session(client, &session).unwrap_or(Origin::External);
     client.setup.shared.provenance.raise(origin, "another conversation");
-    Ok(result)
+    Ok(ServedCall { value: result, turn: Some(AskedTurn { ctx, outcome }) })
 }
 
 /// Sends the steps of the turn as progress of the call, until the turn ends.

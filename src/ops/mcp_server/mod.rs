@@ -13,6 +13,7 @@ use crate::ops::rpc_connection::RpcConnection;
 use crate::ops::turn_setup;
 use crate::options::turn::TurnOptions;
 use anyhow::{Context as _, Result};
+use calls::ServedCall;
 use nanobot_base::error::Exit;
 use nanobot_base::json_rpc::{ErrorObject, RpcMessage};
 use nanobot_base::message::Origin;
@@ -135,9 +136,16 @@ impl ServedClient<'_> {
                 calls::call(self, &id, &params)
             });
             self.running.lock().ignore_poison().remove(&key);
+            let (result, turn) = match result {
+                Ok(ServedCall { value, turn }) => (Ok(value), turn),
+                Err(error) => (Err(error), None),
+            };
             // A cancelled request has no answer. If the answer cannot be written, the client is gone, and the reader notices it.
             if !token.is_cancelled() {
                 drop(self.connection.respond(&id, result));
+            }
+            if let Some(turn) = turn {
+                turn.finish();
             }
         });
         Ok(())

@@ -478,7 +478,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("compaction.threshold", UNBOUNDED_COUNT, "null", Used, "request size in tokens that triggers compaction; 0 disables it; unset: depends on the model, at most 200000"),
     key("compaction.warning", Bool, "true", Used, "notify the model at half of the threshold"),
 
-    key("memory.consolidate", OneOf(&["auto", "detached", "inline", "manual"]), r#""auto""#, Used, "when old messages are consolidated into memory: after the answer, in a separate process (detached) or in the same one with standard output closed (inline); auto: detached if there is a terminal, else inline; manual: only by `nanobot memory consolidate`"),
+    key("memory.consolidate", OneOf(&["auto", "detached", "inline", "manual"]), r#""auto""#, Used, "when old messages are consolidated into memory: after the answer, in a separate process (detached) or in the same one (inline); auto: detached if there is a terminal, else inline; manual: only by `nanobot memory consolidate`"),
     key("memory.model", Text, "null", Used, "model or preset for consolidation; unset: the model of the turn"),
     key("memory.budgetTokens", TOKEN_COUNT, "4000", Used, "maximum tokens of MEMORY.md before it is condensed"),
 

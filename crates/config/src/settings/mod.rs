@@ -200,7 +200,7 @@ pub enum ConsolidationMode {
     Auto,
     /// After the answer, in a separate process.
     Detached,
-    /// After the answer, in the same process with standard output closed.
+    /// After the answer, in the same process.
     Inline,
     /// Only on request.
     Manual,

@@ -43,6 +43,9 @@ pub trait SandboxFactory: Send + Sync {
     /// reason.
     fn create(&self, grant: &FileGrant) -> io::Result<SandboxedSpec>;
 
+    /// A text that differs from that of a provider whose sandboxes have other rules.
+    fn fingerprint(&self) -> String;
+
     /// Warns the user about an action of a server that the sandbox could not prevent.
     fn warn(&self, message: &str);
 }
