@@ -18,6 +18,7 @@ use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::stderr_width;
 use nanobot_os::terminal::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 use rustyline::config::BellStyle;
 use rustyline::error::ReadlineError;
@@ -189,6 +190,8 @@ impl RustylineReader {
         if let Some(helper) = self.inner.helper() {
             helper.width.start(&prompt.0);
         }
+        // A signal may have ended an earlier read after the key.
+        self.wants_next_profile.store(false, Ordering::SeqCst);
         let result = self.inner.readline_with_initial(&prompt, (initial, ""));
         drop(done_tx);
         if let Some(stop) = thread.join().expect("a panic ends the process") {
@@ -198,6 +201,7 @@ impl RustylineReader {
         }
         match result {
             Ok(text) if self.wants_next_profile.swap(false, Ordering::SeqCst) => {
+                // Erases the entry with all its rows.
                 let (rows, _) = cursor_row(&format!("{}{text}", prompt.0), stderr_width());
                 modes.write(format!("\x1b[{}A\r\x1b[J", rows + 1).as_bytes()).with_context(what)?;
                 Ok(EditorLine::NextProfile(text))
@@ -243,7 +247,12 @@ impl SignalWatcher {
             File::open("/dev/null").and_then(|null| Ok(rustix::stdio::dup2_stdin(null)?));
         let signalled = kill_process(getpid(), Signal::WINCH);
         let mut fds = [PollFd::new(&self.done_rx, PollFlags::IN)];
-        let is_done = poll(&mut fds, Some(&END_TIMEOUT)) == Ok(1);
+        let is_done = loop {
+            match poll(&mut fds, Some(&END_TIMEOUT)) {
+                Err(Errno::INTR) => {}
+                result => break result == Ok(1),
+            }
+        };
         if replaced.is_err() || signalled.is_err() || !is_done {
             // The reader waits for a key that will not come, so the process kills itself.
             drop(self.modes.restore_and_reset());

@@ -64,10 +64,45 @@ impl CommandPatterns {
                 "the command matches `{pattern}` of `tools.exec.denyPatterns`"
             )));
         }
-        let matches =
-            |list: &Vec<CommandPattern>| list.iter().any(|pattern| pattern.0.is_match(&command));
-        let is_allowed = self.allowed.iter().all(matches);
-        (!is_allowed)
-            .then(|| Refusal::new("the command matches none of `tools.exec.allowPatterns`"))
+        let mut lists = self.allowed.iter();
+        let is_allowed = lists.all(|list| list.iter().any(|pattern| pattern.0.is_match(&command)));
+        if is_allowed {
+            None
+        } else {
+            Some(Refusal::new("the command matches none of `tools.exec.allowPatterns`"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CommandPattern, CommandPatterns};
+
+    #[test]
+    fn a_command_matches_no_denied_pattern_and_one_of_each_list() {
+        let compile = |texts: &[&str]| -> Vec<CommandPattern> {
+            texts.iter().map(|text| CommandPattern::compile(text).unwrap()).collect()
+        };
+        let check = |denied: &[&str], allowed: &[&[&str]], command: &str, expect: &str| {
+            let allowed = allowed.iter().map(|list| compile(list)).collect();
+            let patterns = CommandPatterns { denied: compile(denied), allowed };
+            let refusal = patterns.check(command).map(|refusal| refusal.message);
+            let refusal = refusal.unwrap_or_default();
+            assert!(
+                refusal.contains(expect) && refusal.is_empty() == expect.is_empty(),
+                "{command}: {refusal}"
+            );
+        };
+        let (denied, not_allowed) = ("matches `rm ` of", "none of `tools.exec.allowPatterns`");
+        check(&[], &[], "rm x", "");
+        check(&["rm "], &[], "rm x", denied);
+        check(&["rm "], &[&["rm"]], "rm x", denied);
+        // The command is in lower case, and the pattern is as it is.
+        check(&["rm "], &[], "RM x", denied);
+        check(&["RM "], &[], "RM x", "");
+        check(&[], &[&["^ls", "^cat"]], "cat x", "");
+        check(&[], &[&["^ls", "^cat"], &["x$"]], "cat x", "");
+        check(&[], &[&["^ls", "^cat"], &["y$"]], "cat x", not_allowed);
+        check(&[], &[&[]], "cat x", not_allowed);
     }
 }

@@ -5,14 +5,12 @@ use super::keys::KeySupport;
 use super::own_keys::KeyHome;
 use serde_json::{Map, Value, json};
 
-/// Returns the schema, draft 2020-12. Unknown keys are allowed, as they are when a config is read.
+/// Returns the schema, draft 2020-12. Unknown keys are allowed, as they are when a config is read. Numbers and booleans in quotes, which
+/// are also read, are not: an editor marks them.
 pub fn schema() -> Value {
     let mut schema = Map::new();
     schema.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
-    schema.insert(
-        "title".into(),
-        json!("nanobot's config: config.json, and nanobot.json for the keys that say so"),
-    );
+    schema.insert("title".into(), json!("nanobot's config: config.json and nanobot.json"));
     schema.extend(node_schema(KeyNode::root()));
     Value::Object(schema)
 }
@@ -36,7 +34,7 @@ fn node_schema(node: KeyNode) -> Map<String, Value> {
     let mut schema = Map::new();
     schema.insert("type".into(), json!(["object", "null"]));
     for name in node.names() {
-        let child = node.child(name).map(node_schema).unwrap_or_default();
+        let child = node_schema(node.child(name).expect("a node has the children that it names"));
         if name == "*" {
             schema.insert("additionalProperties".into(), Value::Object(child));
         } else {
