@@ -28,8 +28,9 @@ pub fn run(ctx: &Context, command: &SkillCommand) -> Result<Exit> {
     }
 }
 
-/// Prints a file of a built-in skill, if that is the command. It is the only part of `nanobot skill` that runs inside an agent's
-/// sandbox: the file is not secret, and needs neither network nor other files. `None` for everything else.
+/// Prints a file of a built-in skill, if that is the command. It is the only part of `nanobot skill` that runs inside an
+/// agent's sandbox: the file is not secret, and needs neither network nor other files. A skill of the workspace that hides
+/// the built-in one is not seen there. `None` for everything else.
 pub fn run_in_sandbox(command: &SkillCommand, terminal: Terminal) -> Option<Result<Exit>> {
     let SkillCommand::Show(SkillShowArgs { name, file: Some(file), .. }) = command else {
         return None;
@@ -38,12 +39,14 @@ pub fn run_in_sandbox(command: &SkillCommand, terminal: Terminal) -> Option<Resu
     Some(terminal.print(text).map(|()| Exit::Answered))
 }
 
-/// Prints the skill `name` of the REPL's directory, or all its skills if the name is empty.
+/// Prints the skill `name`, or all skills if the name is empty: those of the REPL's directory, of the workspace, and the
+/// built-in ones.
 pub(super) fn show_in_repl(ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {
     let skills = skills::for_turn(ctx, options)?;
     let width = ctx.terminal.stdout_width();
-    ctx.terminal.print(&match name {
-        "" => list::table(ctx, &skills, width),
-        name => show::describe(ctx, skill_lookup::find_skill(&skills, name)?, width),
+    ctx.terminal.print(&if name.is_empty() {
+        list::table(ctx, &skills, width)
+    } else {
+        show::describe(ctx, skill_lookup::find_skill(&skills, name)?, width)
     })
 }

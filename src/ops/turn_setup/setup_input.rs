@@ -48,8 +48,8 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) announces_directory: bool,
     /// Upper bound on the run's permissions.
     pub(crate) policy_limit: Option<&'a Policy>,
-    /// Approves tool calls and requests of MCP servers for the model; `None` except in the REPL and in an editor, and then the
-    /// model gets no tool to ask the user.
+    /// Approves tool calls and requests of MCP servers for the model; `None` except in the REPL and in an editor. Without it,
+    /// the model gets no tool to ask the user.
     pub(crate) user_prompt: Option<Arc<dyn UserPrompt>>,
     /// Answers the questions of MCP servers; `None` except in the REPL and in an editor.
     pub(crate) elicitation: Option<Arc<dyn ElicitationHandler>>,

@@ -1,4 +1,4 @@
-//! Warns the model when half of its context is used, so that it spends the rest with more care.
+//! Warns the model when its context reaches half of the size at which it is compacted, so that it spends the rest with more care.
 
 use crate::turn::guard::{Guard, GuardAction, TurnState};
 use nanobot_base::message::Message;
@@ -14,7 +14,6 @@ pub struct ContextWarning {
 
 impl Guard for ContextWarning {
     fn check(&mut self, state: &TurnState<'_>) -> GuardAction {
-        let is_warning = |message: &Message| matches!(message, Message::User(user) if user.injected && user.id.ends_with(ID_SUFFIX));
         // Without a reply the context is one long message. The model is already aware of its length.
         let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
         let is_half = state.context_tokens.saturating_mul(2) >= self.threshold;
@@ -31,6 +30,13 @@ impl Guard for ContextWarning {
             ),
         }
     }
+}
+
+fn is_warning(message: &Message) -> bool {
+    let Message::User(user) = message else {
+        return false;
+    };
+    user.injected && user.id.ends_with(ID_SUFFIX)
 }
 
 #[cfg(test)]
@@ -58,8 +64,8 @@ mod tests {
                 messages: &sent,
                 turn_messages: &[],
             };
-            let verdict = ContextWarning { threshold: 100 }.check(&state);
-            assert_eq!(matches!(verdict, GuardAction::Inject { .. }), expect, "{context} {ids:?}");
+            let action = ContextWarning { threshold: 100 }.check(&state);
+            assert_eq!(matches!(action, GuardAction::Inject { .. }), expect, "{context} {ids:?}");
         };
         check(49, &["reply"], false);
         check(50, &["reply"], true);

@@ -25,6 +25,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Maximum time to open a connection to a provider.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl Settings {
     /// Resolves everything that a run needs.
     ///
@@ -113,6 +116,8 @@ impl TypedReader<'_> {
             max_iterations: _,
             workspace: _,
         } = flags;
+        // Flags are checked here as values of these keys, so that an error names the flag. `model_chain` applies them again, over a
+        // preset.
         let default_settings = ModelSettings {
             model: self.optional_text(const { config_key("agents.defaults.model") }, None)?,
             provider: self
@@ -163,7 +168,7 @@ impl TypedReader<'_> {
         let first_byte = seconds(const { config_key("http.firstByteTimeout") })?;
         let stream_idle = seconds(const { config_key("http.streamIdleTimeout") })?;
         Ok(ProviderTimeouts {
-            connect: Duration::from_secs(10),
+            connect: CONNECT_TIMEOUT,
             first_byte: env.duration(env::FIRST_BYTE_TIMEOUT, first_byte, 86_400)?,
             stream_idle: env.duration(env::STREAM_IDLE_TIMEOUT, stream_idle, 3600)?,
             total: seconds(const { config_key("http.totalTimeout") })?,
@@ -318,10 +323,9 @@ impl TypedReader<'_> {
 
     fn web(&self, config: &Config, env: &Env) -> Result<WebSettings> {
         let text = |key: &'static ConfigKey| self.optional_text(key, None);
-        let search_api_key = match self.secret(const { config_key("tools.web.search.apiKey") })? {
-            Some(key) => Some(key),
-            None => env.get(BRAVE_API_KEY).map(LazySecret::new),
-        };
+        let search_api_key = self
+            .secret(const { config_key("tools.web.search.apiKey") })?
+            .or_else(|| env.get(BRAVE_API_KEY).map(LazySecret::new));
         let parse_range = |text: String| {
             text.parse().map_err(|()| {
                 let cause = format!("`tools.ssrfWhitelist`: `{text}` is not an address range");

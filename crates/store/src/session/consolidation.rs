@@ -180,6 +180,9 @@ fn find_boundary(
 /// Reads `range` of the session `key`, turn by turn, until `accept` returns false for a message; the first
 /// turn is always read in full. What a provider rejected is left out: it would be rejected here too. `None` if the
 /// session has changed.
+///
+/// # Errors
+/// The log cannot be read.
 pub fn read_range(
     store: &SessionStore,
     key: &str,
@@ -299,6 +302,9 @@ fn find_offset_from_start(file: &File, path: &Path, index: usize) -> Result<Opti
 }
 
 /// Records an attempt to consolidate `range`. Returns false, and writes nothing, if it is no longer next.
+///
+/// # Errors
+/// Status 78 if a newer release wrote the session. The log cannot be read or written.
 pub fn record_attempt(store: &SessionStore, key: &str, range: &ConsolidationRange) -> Result<bool> {
     update_metadata(store, key, &mut |metadata, _| {
         let is_next = is_next(metadata, range.from);
@@ -309,7 +315,11 @@ pub fn record_attempt(store: &SessionStore, key: &str, range: &ConsolidationRang
     })
 }
 
-/// Takes back a recorded attempt for which no model was called.
+/// Takes back a recorded attempt for which no model was called. Returns false, and writes nothing, if `range` is no longer
+/// next or has no attempt.
+///
+/// # Errors
+/// Those of [`record_attempt`].
 pub fn withdraw_attempt(
     store: &SessionStore,
     key: &str,
@@ -326,6 +336,9 @@ pub fn withdraw_attempt(
 
 /// Moves the pointer past the consolidated messages `from` to `to`. Returns false if the session has changed since it
 /// was read.
+///
+/// # Errors
+/// The log cannot be read or written.
 pub fn advance_pointer(store: &SessionStore, key: &str, from: usize, to: usize) -> Result<bool> {
     let result = update_metadata(store, key, &mut |metadata, count| {
         to <= count && from < to && move_pointer(metadata, from, to)

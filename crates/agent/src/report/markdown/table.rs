@@ -159,9 +159,8 @@ fn format_row(
 /// Formats a table with too many columns: each row as several lines, each cell after its column name.
 fn as_list(header: &[&str], body: &[Vec<&str>], width: usize) -> Vec<Vec<Span>> {
     let mut list = Vec::new();
-    let names = wrap_cell(&header.join(" "), width, TextStyle::BOLD);
     if body.is_empty() {
-        return names;
+        return wrap_cell(&header.join(" "), width, TextStyle::BOLD);
     }
     for (number, cells) in body.iter().enumerate() {
         if number > 0 {
@@ -192,7 +191,7 @@ fn wrap_cell(cell: &str, width: usize, style: TextStyle) -> Vec<Vec<Span>> {
     split_rows(rows)
 }
 
-/// Splits the rows, without their line ends.
+/// Splits the output into lines, without their line ends.
 fn split_rows(mut rows: RowWrapper) -> Vec<Vec<Span>> {
     rows.end();
     let mut lines = vec![SpanBuffer::default()];
