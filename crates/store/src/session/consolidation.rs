@@ -377,3 +377,49 @@ fn is_next(metadata: &MetadataLine, from: usize) -> bool {
         ranges.iter().any(|(start, _)| *start == from)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ConsolidationThresholds, find_boundary};
+    use std::fs::File;
+
+    #[test]
+    fn a_boundary_is_the_start_of_a_turn() {
+        // Messages of the user (`u`) and of the assistant (`a`).
+        let check = |roles: &str,
+                     window: usize,
+                     tokens: u64,
+                     from: usize,
+                     expect: (usize, bool)| {
+            let line = |role: char| match role {
+                'u' => "{\"role\": \"user\", \"content\": \"x\"}\n",
+                _ => "{\"role\": \"assistant\", \"content\": \"x\"}\n",
+            };
+            let text: String = roles.chars().map(line).collect();
+            let temp = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(temp.path(), &text).unwrap();
+            let file = File::open(temp.path()).unwrap();
+            let thresholds = ConsolidationThresholds { window, tokens };
+            let size = text.len() as u64;
+            let boundary =
+                find_boundary(&file, temp.path(), size, from, roles.len(), &thresholds).unwrap();
+            assert_eq!((boundary.first_kept, boundary.is_due), expect, "{roles} {window} {from}");
+        };
+        const MANY: u64 = 1_000_000;
+        // Half of the window stays.
+        check("uaua", 4, MANY, 0, (2, true));
+        check("uaaaua", 4, MANY, 0, (4, true));
+        check("uauaua", 4, MANY, 2, (4, true));
+        // The last turn that begins before that.
+        check("uauaaa", 4, MANY, 0, (2, true));
+        // If there is none, the next one, but only if a threshold is reached.
+        check("uaaaau", 6, MANY, 0, (5, true));
+        check("uaaaau", 8, MANY, 0, (0, false));
+        check("ua", 4, MANY, 0, (0, false));
+        check("", 4, MANY, 0, (0, false));
+        // Tokens.
+        check("uaua", 100, 1, 0, (2, true));
+        // All of it, up to the last turn.
+        check("uaua", 0, MANY, 0, (2, true));
+    }
+}
