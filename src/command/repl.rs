@@ -17,7 +17,6 @@ use anyhow::Result;
 use clap::Parser;
 use nanobot_base::error::Exit;
 use nanobot_os::terminal::Terminal;
-use nanobot_tool::ask_user::AskUser;
 
 /// Runs `nanobot repl`.
 pub fn run(ctx: &Context, arguments: &ReplArgs) -> Result<Exit> {
@@ -100,7 +99,7 @@ impl ProgramCommands for ReplProgramCommands {
     }
 
     fn list_tools(&self, ctx: &Context, grants: &Grants) -> Result<()> {
-        tool::list_tools(ctx, grants, &[AskUser::describe()], false).map(drop)
+        tool::list_repl_tools(ctx, grants)
     }
 
     fn show_skills(&self, ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {

@@ -19,14 +19,16 @@ use nanobot_config::settings::keys::nearest;
 use nanobot_os::input::{self, StdinMode};
 use nanobot_os::signal;
 use nanobot_os::terminal::{sanitize, wrap_words};
+use nanobot_tool::ask_user::AskUser;
 use nanobot_tool::cron::JobScheduler;
+use nanobot_tool::sessions::SessionsTool;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Runs `nanobot tool`.
 pub fn run(ctx: &Context, command: &ToolCommand) -> Result<Exit> {
     match command {
-        ToolCommand::List { grants, json } => list_tools(ctx, grants, &[], *json),
+        ToolCommand::List { grants, json } => list_tools(ctx, grants, *json),
         ToolCommand::Show { name, grants, json } => show_tool(ctx, grants, name, *json),
         ToolCommand::New { name, description, language } => {
             program::create(ctx, name, description.as_deref(), *language)
@@ -54,28 +56,48 @@ fn build_setup(
     turn_setup::build_without_turn(ctx, grants, offline, is_dry_run, vec![spawn], Some(scheduler))
 }
 
-/// Lists the tools of a run with these permissions, and `repl_tools`, which only the REPL has.
-pub(super) fn list_tools(
-    ctx: &Context,
-    grants: &Grants,
-    repl_tools: &[ToolSpec],
-    as_json: bool,
-) -> Result<Exit> {
+/// Lists the tools of a run with these permissions, and apart from them those that only a conversation with a person has.
+fn list_tools(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
     let setup = build_setup(ctx, grants, false, true)?;
-    let repl_tools =
-        repl_tools.iter().filter(|spec| setup.policy.is_offered(&spec.name) && !grants.no_tools);
-    let specs: Vec<&ToolSpec> = setup.toolbox.specs().iter().chain(repl_tools).collect();
     if as_json {
-        ctx.terminal.print_json_lines(specs.into_iter().map(spec_json))?;
+        ctx.terminal.print_json_lines(setup.toolbox.specs().iter().map(spec_json))?;
         return Ok(Exit::Answered);
     }
+    let interactive_specs = interactive_specs(&setup, grants);
+    print_specs(ctx, setup.toolbox.specs())?;
+    if !interactive_specs.is_empty() {
+        ctx.terminal.print("\nIn the REPL and in editors also:\n")?;
+        print_specs(ctx, &interactive_specs)?;
+    }
+    Ok(Exit::Answered)
+}
+
+/// Lists the tools of a turn of the REPL with these permissions.
+pub(super) fn list_repl_tools(ctx: &Context, grants: &Grants) -> Result<()> {
+    let setup = build_setup(ctx, grants, false, true)?;
+    print_specs(ctx, &[setup.toolbox.specs(), &interactive_specs(&setup, grants)].concat())
+}
+
+/// The tools that a run has only if it can ask a person.
+fn interactive_specs(setup: &TurnSetup, grants: &Grants) -> Vec<ToolSpec> {
+    let mut specs = vec![SessionsTool::describe(), AskUser::describe()];
+    specs.retain(|ToolSpec { name, .. }| {
+        setup.policy.is_offered(name)
+            && !grants.no_tools
+            && (grants.tools.is_none() || grants.lists_tool(name))
+            && setup.toolbox.find(name).is_none()
+    });
+    specs
+}
+
+fn print_specs(ctx: &Context, specs: &[ToolSpec]) -> Result<()> {
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
     for spec in specs {
         let head = format!("{:width$}  ", spec.name);
         let line = hanging_indent(&head, &spec.description, ctx.terminal.stdout_width());
         ctx.terminal.print(&format!("{line}\n"))?;
     }
-    Ok(Exit::Answered)
+    Ok(())
 }
 
 /// A tool as JSON, with the schema of its arguments.
@@ -86,7 +108,7 @@ fn spec_json(spec: &ToolSpec) -> Value {
 /// Prints one tool of a run with these permissions.
 fn show_tool(ctx: &Context, grants: &Grants, name: &str, as_json: bool) -> Result<Exit> {
     let setup = build_setup(ctx, grants, false, true)?;
-    let specs = setup.toolbox.specs();
+    let specs = [setup.toolbox.specs(), &interactive_specs(&setup, grants)].concat();
     let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
         let cause = format!("there is no tool `{name}` with these permissions");
         let hint = match nearest(name, specs.iter().map(|spec| &*spec.name)) {

@@ -190,6 +190,21 @@ pub(crate) fn run_repl_turn(
     ReplOutcome { exit, text: ending.text }
 }
 
+/// Prints what the next turn of the REPL would send, in the form of a dry run that `options` name.
+///
+/// # Errors
+/// The turn could not be prepared.
+pub(crate) fn show_repl_request(
+    ctx: &Context,
+    options: &TurnOptions,
+    context: &InteractiveContext,
+) -> Result<()> {
+    let mut reporter = new_reporter(ctx, options, ReportFormat::Text);
+    let source = TurnSource::Interactive(context);
+    let TurnOutcome { ending, .. } = run_to_outcome(ctx, options, source, &mut reporter);
+    ending.error.map_or(Ok(()), Err)
+}
+
 /// Selects the model and the provider that a turn with these options uses.
 pub(crate) fn select_provider(ctx: &Context, options: &TurnOptions) -> Result<SelectedProvider> {
     let (settings, _) =

@@ -1,6 +1,7 @@
 //! The wording of a request for approval. No I/O.
 
 use nanobot_base::shell_quote::unquote;
+use nanobot_config::policy::tool_names::SESSIONS;
 use nanobot_tool::ApprovalRequest;
 
 /// The tool name in the approval of a request of an MCP server for a reply of the model. No tool has this name.
@@ -67,6 +68,7 @@ pub(crate) fn headline(request: &ApprovalRequest<'_>, is_new_file: bool) -> Stri
         ("delete_file", _) => format!("Allow delete_file to delete {path}?"),
         ("apply_patch", _) => "Allow apply_patch to make these changes?".into(),
         ("read_file", _) => format!("Allow read_file to read {path}?"),
+        (SESSIONS, _) => "Allow sessions to look into your other conversations?".into(),
         ("exec", ("--net", _)) => "Allow exec to run this command with network access?".into(),
         ("exec", _) => "Allow exec to run this command?".into(),
         (_, ("--net", Some(host))) => format!("Allow {tool} to reach {host}?"),
@@ -180,6 +182,16 @@ mod tests {
             json!({}),
             "--allow cron",
             ["Allow this call of cron?", "", "every call of cron is allowed"],
+        );
+        check(
+            "sessions",
+            json!({ "action": "list" }),
+            "--allow sessions",
+            [
+                "Allow sessions to look into your other conversations?",
+                "",
+                "every call of sessions is allowed",
+            ],
         );
         check(
             "exec",

@@ -12,7 +12,7 @@ use nanobot_config::policy::file_scope::{FileScope, ScopeRoot};
 use nanobot_config::policy::net::{self, Net};
 use nanobot_config::policy::profile::{self, Profile};
 use nanobot_config::policy::rule::{Pattern, PolicyRule, RuleEffect};
-use nanobot_config::policy::tool_names::SIGNING;
+use nanobot_config::policy::tool_names::{SESSIONS, SIGNING};
 use nanobot_config::policy::{CommandPattern, Permission, Policy, Sandbox};
 use nanobot_config::settings::keys::nearest;
 use nanobot_config::settings::{DefaultDirectory, FlagOverrides, Settings};
@@ -159,6 +159,12 @@ fn tool_permissions(
     // `--net` grants the web tools too.
     let applies = |(name, _): &&(Pattern, Permission)| grants.net.is_none() || !is_web_tool(name);
     permissions.extend(profile.permissions.iter().filter(applies).cloned());
+    let flag = grants.tools.iter().flatten().map(String::as_str);
+    let mut listed = flag.chain(profile.tools.iter().flatten().map(Pattern::text));
+    // A list that names this tool, and not by a pattern, allows it too.
+    if listed.any(|name| name == SESSIONS) {
+        permissions.push((Pattern::new(SESSIONS), Permission::Always));
+    }
     Ok(permissions)
 }
 

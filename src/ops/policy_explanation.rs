@@ -7,7 +7,7 @@ use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::message::Origin;
 use nanobot_config::policy::call_files::{file_access, files_of_call};
-use nanobot_config::policy::tool_names::APPLY_PATCH;
+use nanobot_config::policy::tool_names::{APPLY_PATCH, SESSIONS};
 use nanobot_config::policy::{Policy, PolicyDecision, Refusal, Sandbox, tool_names};
 use nanobot_config::settings::LayeredConfig;
 use nanobot_sandbox as sandbox;
@@ -177,6 +177,9 @@ fn decide_absent_tool(policy: &Policy, grants: &Grants, tool: &str) -> Result<Po
                      turn"
                         .into(),
                 ));
+            }
+            SESSIONS => {
+                "the REPL and editors have it and ask about each call; another run has it with `--allow sessions`"
             }
             APPLY_PATCH => {
                 "only models that were trained on its format get it, unless `--tools` or the profile names it"

@@ -498,8 +498,7 @@ fn build_toolbox(
         }
     });
     tools.extend(jobs.as_ref().map(|jobs| jobs.tool(policy, shared)));
-    let is_named = policy.is_named(SESSIONS) || shared.explicitly_named_tools.contains(SESSIONS);
-    if input.user_prompt.is_some() || is_named {
+    if input.user_prompt.is_some() || policy.is_named(SESSIONS) {
         let sessions = StoredSessions::new(ctx.session_store(input.settings)?, input.session_key);
         tools.push(Arc::new(SessionsTool::new(Arc::new(sessions))));
     }

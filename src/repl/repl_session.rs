@@ -175,14 +175,7 @@ impl<'w> ReplSession<'w> {
         let extra_input = std::mem::take(&mut self.extra_input);
         let typing = self.editor().guard_typing();
         self.bell.begin_turn();
-        let interactive = InteractiveContext {
-            resume_command: Some("/retry"),
-            next_steering_message: Box::new(typing.steering()),
-            user_prompt: Arc::clone(&self.prompter) as _,
-            elicitation: Arc::clone(&self.prompter) as _,
-            attached: Vec::new(),
-            extra_input: RefCell::new((!extra_input.is_empty()).then(|| extra_input.into_bytes())),
-        };
+        let interactive = self.interactive_context(&extra_input, Box::new(typing.steering()));
         let outcome =
             agent_turn::run_repl_turn(self.ctx, options, &interactive, hints::report_error);
         drop(typing);
@@ -202,6 +195,23 @@ impl<'w> ReplSession<'w> {
             self.last_answer = Some(outcome.text);
         }
         outcome.exit
+    }
+
+    /// The user as a turn reaches them, with input that is sent with the message.
+    pub(super) fn interactive_context(
+        &self,
+        extra_input: &str,
+        next_steering_message: Box<dyn Fn() -> Option<String>>,
+    ) -> InteractiveContext {
+        let extra_input = (!extra_input.is_empty()).then(|| extra_input.as_bytes().to_vec());
+        InteractiveContext {
+            resume_command: Some("/retry"),
+            next_steering_message,
+            user_prompt: Arc::clone(&self.prompter) as _,
+            elicitation: Arc::clone(&self.prompter) as _,
+            attached: Vec::new(),
+            extra_input: RefCell::new(extra_input),
+        }
     }
 
     /// The name of the profile in force.

@@ -7,7 +7,6 @@ use crate::ops::{agent_turn, model, skills, user_commands};
 use crate::options::turn::DryRunForm;
 use crate::repl::editor::{Candidate, edit_text};
 use anyhow::{Context as _, Error, Result};
-use nanobot_agent::report::ReportFormat;
 use nanobot_agent::report::columns::hanging_indent;
 use nanobot_agent::report::short_text::count_noun;
 use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
@@ -70,10 +69,7 @@ impl ReplSession<'_> {
             "memory" if rest.is_empty() => self.run_program(&["memory", "show"], rest),
             "memory" => self.run_program(&["memory"], rest),
             "usage" => self.run_program(&["usage"], rest),
-            "context" => {
-                self.show_context();
-                Ok(())
-            }
+            "context" => self.show_context(),
             "status" => self.run_program(&["status"], rest),
             "trust" if rest.is_empty() => {
                 let directory = turn_directory(&self.options.grants);
@@ -226,11 +222,11 @@ impl ReplSession<'_> {
         self.print(&profiles.iter().map(line).collect::<String>())
     }
 
-    fn show_context(&self) {
+    fn show_context(&self) -> Result<()> {
         let mut options = self.options.clone();
         options.recording.dry_run = Some(DryRunForm::Table);
-        options.stdin.no_stdin = true;
-        agent_turn::run(self.ctx, &options, ReportFormat::Text);
+        let context = self.interactive_context(&self.extra_input, Box::new(|| None));
+        agent_turn::show_repl_request(self.ctx, &options, &context)
     }
 
     /// The number of messages of a session; `None` if it does not exist.

@@ -134,11 +134,58 @@ fn only_the_user_hands_out_other_conversations() {
         .run(["agent", "-m", "x", "--allow", "sessions"])
         .stderr_has("is internal to nanobot")
         .stdout("-\n");
-    story.server().script([says("Hi.")]);
-    let mut screen = story.screen(24, 80).args(["repl"]);
+    // A list that names it allows its calls too.
+    let read = || calls("sessions", json!({ "action": "read", "key": "pets" }));
+    story.server().script([read(), says("Mia.")]);
+    story.run(["agent", "-m", "x", "--tools", "sessions"]).stdout("Mia.\n");
+    assert!(story.requests().pop().unwrap().last_content().contains("My cat is Mia."));
+    let explained = story.run(["policy", "explain", "sessions", r#"{"action": "list"}"#]);
+    explained.status(77).stdout_has("the REPL and editors have it and ask about each call");
+}
+
+#[test]
+fn the_repl_asks_before_other_conversations_are_read() {
+    let story = two_conversations();
+    let read = || calls("sessions", json!({ "action": "read", "key": "pets" }));
+    story.server().script([read(), says("Not told."), read(), read(), says("It is Mia.")]);
+    let mut screen = story.screen(50, 80).args(["repl"]);
     screen.until_prompt("> ");
-    screen.type_("hi").press(Key::Enter).until("Hi.");
-    assert!(has_tool(&story));
+    let question = "Allow sessions to look into your other conversations?";
+    screen.type_("what is my cat called?").press(Key::Enter);
+    screen.until(question).until("· key: pets").until_prompt("  allow?");
+    screen.type_("n").until("Not told.").until_prompt("> ");
+    assert!(story.requests().pop().unwrap().last_content().contains("the user said no"));
+    screen.type_("look it up").press(Key::Enter).until_prompt("  allow?");
+    screen.type_("s").until("Enter confirms").press(Key::Enter).until("It is Mia.");
+    screen.until_prompt("> ");
+    assert_eq!(screen.text_with_scrollback().matches(question).count(), 2);
+    assert!(story.requests().pop().unwrap().last_content().contains("My cat is Mia."));
+    // What the conversation can do is in its lists.
+    screen.type_("/tools").press(Key::Enter).until("\nsessions     Other conversations");
+    screen.until_prompt("> ").type_("/context").press(Key::Enter).until("cron, sessions,");
     screen.until_prompt("> ").press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
+    // A rule allows it once and for all.
+    story.server().script([read(), says("Mia.")]);
+    let mut screen = story.screen(24, 80).args(["repl", "--allow", "sessions"]);
+    screen.until_prompt("> ").type_("and now?").press(Key::Enter).until("Mia.").until_prompt("> ");
+    assert!(!screen.text().contains(question), "{}", screen.text());
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+}
+
+#[test]
+fn the_list_of_tools_names_those_of_conversations_apart() {
+    let story = Story::new();
+    let list = story.run(["tool", "list"]).text();
+    let (run, interactive) = list.split_once("\nIn the REPL and in editors also:\n").unwrap();
+    assert!(!run.contains("sessions") && interactive.contains("sessions  Other conversations"));
+    assert!(interactive.contains("\nask_user  "), "{list}");
+    let named = story.run(["tool", "list", "--allow", "sessions"]).text();
+    assert_eq!(named.matches("Other conversations").count(), 1, "{named}");
+    let denied = story.run(["tool", "list", "--deny", "sessions"]).text();
+    assert!(!denied.contains("Other conversations") && denied.contains("ask_user"), "{denied}");
+    let json = story.run(["tool", "list", "--json"]).text();
+    assert!(!json.contains("Other conversations"), "{json}");
+    story.run(["tool", "show", "sessions"]).stdout_has("Other conversations");
 }

@@ -52,7 +52,12 @@ pub struct SessionsTool {
 impl SessionsTool {
     /// Creates the tool.
     pub fn new(library: Arc<dyn SessionLibrary>) -> Self {
-        let spec = ToolSpec {
+        Self { spec: Self::describe(), library }
+    }
+
+    /// Returns the definition of the tool.
+    pub fn describe() -> ToolSpec {
+        ToolSpec {
             name: SESSIONS.into(),
             description: "Other conversations with the user: list them, search their text, read their messages".into(),
             parameters: const { &without_blanks(br#"{ "type": "object", "required": ["action"], "properties": {
@@ -62,8 +67,7 @@ impl SessionsTool {
                 "from": { "type": "integer", "minimum": 1, "description": "read: number of the first message" },
                 "count": { "type": "integer", "minimum": 1, "maximum": 50 }
             } }"#) }.into(),
-        };
-        Self { spec, library }
+        }
     }
 }
 

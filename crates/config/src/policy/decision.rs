@@ -248,6 +248,12 @@ mod tests {
         check(&["only mcp_*"], "mcp_a", json!({}), "allow");
         check(&["reads"], "write_file", at("x"), "absent");
         check(&["reads"], "read_file", at("x"), "allow");
+        for terms in [&[][..], &["reads"], &["sessions=ask"]] {
+            check(terms, "sessions", json!({ "action": "list" }), "ask");
+        }
+        for terms in [&["allow sessions"][..], &["sessions=always"], &["consents"]] {
+            check(terms, "sessions", json!({ "action": "list" }), "allow");
+        }
         let cron = |action: &str| json!({ "action": action, "message": "add", "command": "list" });
         check(&[], "cron", cron("add"), "allow");
         check(&["reads"], "cron", cron("add"), "deny");

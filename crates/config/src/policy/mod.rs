@@ -8,7 +8,7 @@ use net::Net;
 use provenance::{ChangeGrants, Grant, GuardedChange};
 use rule::{Pattern, PolicyRule, RuleEffect};
 use serde::{Deserialize, Serialize};
-use tool_names::{CRON, READ_TOOLS, SIGNING, WRITE_TOOLS};
+use tool_names::{CRON, READ_TOOLS, SESSIONS, SIGNING, WRITE_TOOLS};
 
 pub use command_patterns::{CommandPattern, CommandPatterns};
 pub use refusal::Refusal;
@@ -66,7 +66,7 @@ pub struct Policy {
     /// Allow lists of tools. A tool is offered only if it matches an entry of every list.
     #[serde(rename = "offered")]
     pub tool_filters: Vec<Vec<Pattern>>,
-    /// Permissions by tool. The strictest matching entry applies; without a match, the permission is `Always`.
+    /// Permissions by tool. The strictest matching entry applies; [`Policy::permission`] has those without a match.
     pub permissions: Vec<(Pattern, Permission)>,
     pub rules: Vec<PolicyRule>,
     /// Answers every approval request with yes.
@@ -176,10 +176,12 @@ impl Policy {
         }
     }
 
-    /// The strictest permission set for `tool`.
+    /// The strictest permission set for `tool`. Without one, only other conversations need approval: what was said there
+    /// was not said to this one.
     pub fn permission(&self, tool: &str) -> Permission {
         let matching = self.permissions.iter().filter(|(name, _)| name.matches(tool));
-        matching.map(|(_, permission)| *permission).min().unwrap_or(Permission::Always)
+        let default = if tool == SESSIONS { Permission::Ask } else { Permission::Always };
+        matching.map(|(_, permission)| *permission).min().unwrap_or(default)
     }
 
     /// True if the user typed exactly this address. An address typed without a port covers the `default_ports`.

@@ -105,7 +105,8 @@ pub const CRON: &str = "cron";
 /// The tool that writes to the user's chats.
 pub const MESSAGE: &str = "message";
 
-/// The tool for other conversations. It is for the user's own turns: the repl has it, other runs if the user names it.
+/// The tool for other conversations. It is for the user's own turns: the REPL and editors have it, and ask about each call;
+/// other runs have it if the user names it, which allows its calls.
 pub const SESSIONS: &str = "sessions";
 
 /// True if `tool` runs commands or programs in the sandbox.
