@@ -8,7 +8,7 @@ use nanobot_config::settings::{Config, ConsolidationMode, FlagOverrides, Session
 use nanobot_mcp::shared_catalog::SharedCatalog;
 use nanobot_net::http::ConnectionPool;
 use nanobot_os::clock::Clock;
-use nanobot_os::env::Env;
+use nanobot_os::env::{self, Env};
 use nanobot_os::paths::Paths;
 use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::{Terminal, theme};
@@ -64,9 +64,11 @@ impl Context {
     /// Creates the context of a process.
     ///
     /// # Errors
-    /// The home directory is unknown, or the test clock is not valid.
+    /// The home directory is unknown, the test clock is not valid, or the variable for the session is not UTF-8.
     pub fn new(options: GlobalOptions, env: Env, terminal: Terminal) -> Result<Self> {
         let GlobalOptions { config, workspace, quiet } = options;
+        // Without it, a run would join the session of all others.
+        env.check_text(env::SESSION)?;
         Ok(Self {
             paths: Paths::resolve(&env, config.as_deref())?,
             clock: Clock::from_env(&env)?,

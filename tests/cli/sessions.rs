@@ -4,9 +4,22 @@ use crate::page_commands::run_line;
 use crate::server::{calls, fails, says};
 use crate::story::{Story, write};
 use serde_json::{Value, json};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 const TIMESTAMP: &str = "2026-01-02T03:04:05.000000";
+
+#[test]
+fn a_variable_for_the_session_that_is_no_text_is_refused() {
+    let story = Story::new();
+    let mut command = story.command(["agent", "-m", "x"]);
+    command.env("NANOBOT_SESSION", std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    story
+        .wait(story.start(&mut command))
+        .status(2)
+        .stderr_has("the value of `NANOBOT_SESSION` is not UTF-8");
+    assert!(!story.workspace().join("sessions/cli_direct.jsonl").exists());
+}
 
 #[test]
 fn a_turn_is_stored_in_the_format_of_the_python_program() {

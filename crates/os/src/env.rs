@@ -151,6 +151,17 @@ impl Env {
         (!value.is_empty()).then_some(value)
     }
 
+    /// Checks that the value of a variable, if it is set, is UTF-8.
+    ///
+    /// # Errors
+    /// Status 2 if it is not.
+    pub fn check_text(&self, name: &str) -> anyhow::Result<()> {
+        match self.variables.get(std::ffi::OsStr::new(name)).map(|value| value.to_str()) {
+            Some(None) => Err(fail(Exit::Usage, format!("the value of `{name}` is not UTF-8"))),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the path in a variable, with a leading `~` as the home directory; `None` as for [`Self::get`].
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         let path = Path::new(self.get(name)?);
