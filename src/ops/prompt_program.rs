@@ -437,10 +437,12 @@ fn parse(text: &str) -> Result<ParsedPrompt, String> {
         Some(rest) => rest.split_once('\n').map_or("", |(_, rest)| rest),
         None => text,
     };
-    let (head, body) = if text.trim_start().starts_with("---") {
-        skill::parse_strict(text.trim_start())?
+    let (head, names, body) = if text.trim_start().starts_with("---") {
+        let (head, body) = skill::parse_strict(text.trim_start())?;
+        let (names, _) = skill::parse_strict_names(text.trim_start())?;
+        (head, names, body)
     } else {
-        (Value::Null, text.to_owned())
+        (Value::Null, Value::Null, text.to_owned())
     };
     let mut fields = Vec::new();
     let mut inputs = Vec::new();
@@ -466,7 +468,8 @@ fn parse(text: &str) -> Result<ParsedPrompt, String> {
             return Err(format!("its front matter has the unknown field `{name}`{suggestion}"));
         }
         match name.as_str() {
-            "inputs" => inputs = parse_inputs(&value)?,
+            // An input may be called `n`, which is a boolean elsewhere in the front matter.
+            "inputs" => inputs = parse_inputs(&names["inputs"])?,
             _ => fields.push((name, value)),
         }
     }
@@ -610,6 +613,10 @@ mod tests {
         check("---\nmodle: x\n---\nHi", &[], Err("did you mean `model`?"));
         check("---\nmodel: x\n", &[], Err(""));
         check("---\nmodel: x\n---\n", &[], Err("no message"));
+        let words = "---\ninputs: [n, y, no]\n---\n$n $y $no";
+        check(words, &["1", "y=2", "no=3"], Ok("1 2 3"));
+        let by_name = "---\ninputs:\n  n: a number\n  on: {default: off}\n---\n$n $on";
+        check(by_name, &["1"], Ok("1 off"));
         check("---\ninputs: ['a b']\n---\nx", &[], Err("a name has letters"));
         check("a\n\n---\n\nb", &[], Ok("a\n\n---\n\nb"));
     }

@@ -45,12 +45,12 @@ fn parse_yaml(head: &str, booleans: BooleanSyntax) -> Result<Value, serde_saphyr
     )
 }
 
-fn parse_parts(text: &str) -> Result<(Value, String), String> {
+fn parse_parts(text: &str, booleans: BooleanSyntax) -> Result<(Value, String), String> {
     let (head, body) = split_front_matter(text).unwrap_or(("", text));
     let head = if head.trim().is_empty() {
         Value::Object(Map::new())
     } else {
-        parse_fields_or_yaml(head, BooleanSyntax::Yaml11)
+        parse_fields_or_yaml(head, booleans)
             .map_err(|error| format!("its front matter is not valid YAML: {error}"))?
     };
     Ok((head, body.to_owned()))
@@ -62,6 +62,18 @@ fn parse_parts(text: &str) -> Result<(Value, String), String> {
 /// # Errors
 /// A message for the user: the front matter has no start or no end, is too long, or is invalid YAML.
 pub fn parse_strict(text: &str) -> Result<(Value, String), String> {
+    parse_complete(text, BooleanSyntax::Yaml11)
+}
+
+/// Like [`parse_strict`], but `y`, `no`, `on` and the like are texts: names may be such words.
+///
+/// # Errors
+/// The errors of [`parse_strict`].
+pub fn parse_strict_names(text: &str) -> Result<(Value, String), String> {
+    parse_complete(text, BooleanSyntax::TrueFalseOnly)
+}
+
+fn parse_complete(text: &str, booleans: BooleanSyntax) -> Result<(Value, String), String> {
     let text = text.replace("\r\n", "\n");
     let text = text.trim_start_matches('\u{feff}');
     let delimiters = text.lines().filter(|line| line.trim() == "---").count();
@@ -84,7 +96,7 @@ pub fn parse_strict(text: &str) -> Result<(Value, String), String> {
             "its front matter is longer than {MAX_BYTES} bytes, or its closing line `---` is indented"
         ));
     }
-    parse_parts(text)
+    parse_parts(text, booleans)
 }
 
 /// Parses the front matter of `text` as far as possible.

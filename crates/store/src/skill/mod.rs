@@ -18,7 +18,7 @@ mod written_skills;
 
 pub use built_in::{BUILT_IN_SKILLS, BuiltInSkill, built_in_at};
 pub use definition::{InertFields, Skill, SkillSource, UnreadableSkill};
-pub use front_matter::parse_strict;
+pub use front_matter::{parse_strict, parse_strict_names};
 pub use parse::{
     MAX_DESCRIPTION_CHARS, count_hidden_chars, is_displayable_name, is_valid_name, parse,
 };
