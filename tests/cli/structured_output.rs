@@ -1,7 +1,7 @@
 //! `--schema`: structured output that a program can parse, or an error.
 
 use crate::server::{calls, replies, says};
-use crate::story::Story;
+use crate::story::{NANOBOT, Story};
 use serde_json::json;
 
 #[test]
@@ -67,6 +67,26 @@ fn schema_accepts_a_file_json_or_field_list() {
         ("a money", "is neither a field"),
     ] {
         story.run(["agent", "-m", "n", "--schema", bad]).status(2).stderr_has(words);
+    }
+}
+
+#[test]
+fn pipes_are_read_where_a_file_is_named_and_a_wait_is_told() {
+    let story = Story::new().script([says(r#"{"days":3}"#), says("Read."), says("Run.")]);
+    let schema = r#"{"type":"object","properties":{"days":{"type":"integer"}}}"#;
+    let line = format!("exec {NANOBOT} agent -m x --schema <(echo '{schema}')");
+    let mut shell = story.program("bash");
+    shell.args(["-c", &line]);
+    story.wait(story.start(&mut shell)).stdout("{\"days\":3}\n");
+    let fifo = story.dir().join("pipe");
+    assert!(story.program("mkfifo").arg(&fifo).status().unwrap().success());
+    for arguments in [&["agent", "-m", "x", "-a", "pipe"][..], &["run", "./pipe"]] {
+        let mut screen = story.screen(24, 80).args(arguments);
+        screen.until("nanobot: waiting for `").until("pipe`");
+        std::fs::write(&fifo, "what it is about").unwrap();
+        assert_eq!(screen.code(), 0, "{}", screen.text());
+        let message = story.requests().pop().unwrap().last_content();
+        assert!(message.contains("what it is about"), "{message}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Standard input: its type, whether to read it, and decoding its bytes as text. Also reads files that the user names.
 
 use crate::signal::{self, Deadline};
+use crate::terminal::eprint_on_terminal;
 use anyhow::{Context, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -11,6 +12,8 @@ use std::time::Duration;
 
 /// Silence after which the user is notified that standard input is being waited for.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
+/// Silence of a pipe that the user named, after which a terminal shows a notice.
+const FILE_NOTICE_DELAY: Duration = Duration::from_secs(1);
 /// Wait for a socket's data or end. Shells and runtimes that build pipes from sockets provide both at once or soon after;
 /// a supervisor's socket stays silent.
 const SOCKET_GRACE: Duration = Duration::from_secs(1);
@@ -201,8 +204,17 @@ pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
     };
     let mut bytes = Vec::new();
     let mut chunk = vec![0; 64 << 10];
+    let mut has_notified = false;
     loop {
-        if !signal::wait_readable(&file, &mut Deadline::after(DEFAULT_IDLE_TIMEOUT))? {
+        let mut is_ready = false;
+        if !has_notified {
+            is_ready = signal::wait_readable(&file, &mut Deadline::after(FILE_NOTICE_DELAY))?;
+            if !is_ready {
+                has_notified = true;
+                eprint_on_terminal(&format!("nanobot: waiting for `{name}`"));
+            }
+        }
+        if !is_ready && !signal::wait_readable(&file, &mut Deadline::after(DEFAULT_IDLE_TIMEOUT))? {
             return Err(fail(Exit::NoInput, format!("timed out reading `{name}`")));
         }
         let count = match rustix::io::read(&file, &mut chunk) {

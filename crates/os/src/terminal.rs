@@ -229,6 +229,13 @@ pub fn eprint_notice(line: &str) {
     status_area::eprint(&(redact_and_sanitize(line) + "\n"), is_shared);
 }
 
+/// Like [`eprint_notice`], but only if standard error is a terminal.
+pub fn eprint_on_terminal(line: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint_notice(line);
+    }
+}
+
 /// Writes `line` to standard output while the process panics.
 pub(crate) fn print_panic_result(line: &str) {
     // A failure to write cannot be reported while the process panics.

@@ -214,7 +214,8 @@ fn read_prompt_file(options: &TurnOptions, reporter: &mut Reporter) -> Result<Op
 /// Reads the schema from the file named `text`, or from `text` itself.
 fn read_schema(ctx: &Context, text: &str, reporter: &mut Reporter) -> Result<AnswerSchema> {
     let path = &ctx.paths.expand(text);
-    if text.trim_start().starts_with('{') || !path.is_file() {
+    // A pipe, as from `<(…)`, is read too.
+    if text.trim_start().starts_with('{') || !path.exists() || path.is_dir() {
         return AnswerSchema::parse(text);
     }
     let decoded = input::read_text(path, text, input::MAX_STDIN_BYTES)?;
