@@ -13,6 +13,7 @@ use sanitize::{json_line, json_text, redact_and_sanitize};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
 mod device;
 mod prompt;
@@ -150,6 +151,11 @@ impl Terminal {
     pub fn with_exclusive_use<T>(self, work: impl FnOnce() -> T) -> T {
         write_buffer::flush_deferring_error();
         status_area::with_exclusive_use(work)
+    }
+
+    /// The time of all [`Self::with_exclusive_use`] of this process so far.
+    pub fn exclusive_time(self) -> Duration {
+        status_area::exclusive_time()
     }
 
     /// Closes the output streams, so that their readers find the end of file: later output is discarded. With

@@ -23,6 +23,8 @@ pub struct ProgressDisplay {
     reported_denials: Vec<String>,
     /// The status of a turn on a terminal; `None` without a terminal, and if nothing is to be shown.
     live_view: Option<Arc<Mutex<LiveView>>>,
+    /// The time that questions had taken before this turn.
+    earlier_question_time: Duration,
     /// True if the live status is displayed below the output.
     is_displayed: bool,
     /// True if all details are shown.
@@ -55,6 +57,7 @@ impl ProgressDisplay {
             delayed_rows: Vec::new(),
             reported_denials: Vec::new(),
             live_view: is_live.then(|| Arc::new(Mutex::new(LiveView::new(Instant::now())))),
+            earlier_question_time: terminal.exclusive_time(),
             is_displayed: false,
             is_detailed: level == ProgressLevel::Lines,
             streams_answer: false,
@@ -239,7 +242,11 @@ impl ProgressDisplay {
         let live_view = self.lock_live_view().filter(|live_view| live_view.has_requests())?;
         // A meter is of no use to a screen reader.
         let width = if self.terminal.stderr_is_tty { stderr_width() } else { 0 };
-        self.has_status_line.then(|| live_view.status_line(Instant::now(), width, self.is_detailed))
+        // The time for which the user was asked is not that of the turn.
+        let question_time =
+            self.terminal.exclusive_time().saturating_sub(self.earlier_question_time);
+        let end = Instant::now().checked_sub(question_time)?;
+        self.has_status_line.then(|| live_view.status_line(end, width, self.is_detailed))
     }
 }
 

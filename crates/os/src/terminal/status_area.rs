@@ -17,7 +17,7 @@ use console::measure_text_width;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Redraw interval.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
@@ -35,6 +35,7 @@ static STATUS_AREA: Mutex<StatusArea> = Mutex::new(StatusArea {
     open_columns: 0,
     is_drawn: false,
     exclusive_user: None,
+    exclusive_time: Duration::ZERO,
     delayed: String::new(),
     deferred: String::new(),
     has_redraw_thread: false,
@@ -59,6 +60,8 @@ struct StatusArea {
     is_drawn: bool,
     /// The thread with exclusive use of the terminal, and its nesting depth.
     exclusive_user: Option<(ThreadId, u32)>,
+    /// The time for which threads have had exclusive use so far.
+    exclusive_time: Duration,
     /// Output of other threads to standard error, which waits for the end of the exclusive use.
     delayed: String,
     /// Lines for standard error that wait for the end of the incomplete line of standard output.
@@ -277,10 +280,15 @@ pub(super) fn eprint_between_lines(line: &str, is_shared: bool) {
     area.mark_busy();
 }
 
+/// The time for which threads of this process have had exclusive use of the terminal.
+pub(super) fn exclusive_time() -> Duration {
+    lock_area().exclusive_time
+}
+
 /// Runs `work` with exclusive use of the terminal. Calls from other threads wait for it; nested calls are allowed.
 pub(super) fn with_exclusive_use<T>(work: impl FnOnce() -> T) -> T {
     /// Releases the terminal, also after a panic.
-    struct ExclusiveUse;
+    struct ExclusiveUse(Instant);
 
     impl Drop for ExclusiveUse {
         fn drop(&mut self) {
@@ -290,6 +298,7 @@ pub(super) fn with_exclusive_use<T>(work: impl FnOnce() -> T) -> T {
                 _ => None,
             };
             if area.exclusive_user.is_none() {
+                area.exclusive_time += self.0.elapsed();
                 let delayed = std::mem::take(&mut area.delayed);
                 write_stderr(&delayed);
                 area.draw();
@@ -311,7 +320,7 @@ pub(super) fn with_exclusive_use<T>(work: impl FnOnce() -> T) -> T {
     area.exclusive_user = Some((current_thread, depth));
     area.mark_busy();
     drop(area);
-    let exclusive_use = ExclusiveUse;
+    let exclusive_use = ExclusiveUse(Instant::now());
     let output = work();
     drop(exclusive_use);
     output
@@ -319,10 +328,11 @@ pub(super) fn with_exclusive_use<T>(work: impl FnOnce() -> T) -> T {
 
 #[cfg(test)]
 mod tests {
-    use super::{open_columns, with_exclusive_use};
+    use super::{exclusive_time, open_columns, with_exclusive_use};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
     use std::thread;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn columns_are_those_that_are_seen() {
@@ -334,6 +344,23 @@ mod tests {
         ] {
             assert_eq!(open_columns(before, text), expect, "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_time_of_exclusive_use_adds_up() {
+        let least = Duration::from_millis(2);
+        let before = exclusive_time();
+        for _ in 0..2 {
+            let started = Instant::now();
+            with_exclusive_use(|| {
+                with_exclusive_use(|| {
+                    while started.elapsed() < least {
+                        thread::yield_now();
+                    }
+                });
+            });
+        }
+        assert!(exclusive_time() - before >= least);
     }
 
     #[test]
