@@ -6,10 +6,12 @@ use super::repl_session::ReplSession;
 use crate::ops::agent_turn;
 use crate::ops::doctor::overview::RunScope;
 use crate::ops::model;
+use crate::ops::turn_setup::toolset::can_write;
 use crate::ops::user_commands::{self, UserCommand};
 use crate::options::grants::Grants;
 use anyhow::Result;
 use nanobot_agent::report::short_text::{count_noun, format_age};
+use nanobot_config::policy::profile::DEFAULT_NAME;
 use nanobot_store::session;
 
 impl ReplSession<'_> {
@@ -69,12 +71,20 @@ impl ReplSession<'_> {
             _ => "",
         };
         let RunScope { profile, policy } = scope;
-        let grants = describe_grants(&self.options.grants, settings.tools.allow.len());
+        let grants = &self.options.grants;
+        let flags = describe_grants(grants, settings.tools.allow.len());
+        // What the profile alone may do is not true any more.
+        let description = if profile.name == DEFAULT_NAME && can_write(&policy) {
+            "may change the working directory"
+        } else if profile.name == DEFAULT_NAME && !grants.write.is_empty() {
+            "reads the working directory"
+        } else {
+            &profile.description
+        };
         Ok(format!(
-            "{}{trust} · {}: {}{grants}",
+            "{}{trust} · {}{flags}: {description}",
             self.ctx.paths.display(&policy.file_scope.directory),
             profile.name,
-            profile.description
         ))
     }
 
@@ -118,5 +128,5 @@ fn describe_grants(grants: &Grants, rule_count: usize) -> String {
     if rule_count > 0 {
         flags.push(format!("{} of tools.allow", count_noun(rule_count, "rule")));
     }
-    if flags.is_empty() { String::new() } else { format!("; with {}", flags.join(", ")) }
+    if flags.is_empty() { String::new() } else { format!(" with {}", flags.join(", ")) }
 }

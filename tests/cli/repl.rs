@@ -130,7 +130,8 @@ fn a_profile_that_only_reads_sets_write_access_aside_and_the_status_is_of_this_c
         ]);
     let arguments = ["repl", "--write", "--model", "large", "-s", "work"];
     let mut screen = wait_until_started(story.screen(40, 100).args(arguments));
-    assert!(screen.text().contains("; with --write"), "{}", screen.text());
+    let scope = "default with --write: may change the working directory";
+    assert!(screen.text().contains(scope), "{}", screen.text());
     send_line(&mut screen, "/profile plan").until_prompt("plan> ");
     send_line(&mut screen, "plan it").until("Planned.").until_prompt("plan> ");
     send_line(&mut screen, "/status")
