@@ -458,9 +458,15 @@ impl UserPrompt for TerminalPrompter {
                     self.print_styled(&format!("  {} {text}", mark(row)), &Style::new());
                 }
             }
-            let text = self.read_answer("  answer: ", &options, true)?;
+            let no_answer =
+                || ToolError::Declined("the user did not answer; decide yourself".into());
+            let answer = self.read_answer("  answer: ", &options, true);
+            let text = answer.map_err(|error| match error {
+                ToolError::Declined(_) => no_answer(),
+                error => error,
+            })?;
             if text.is_empty() {
-                return Err(ToolError::Declined("the user gave no answer; decide yourself".into()));
+                return Err(no_answer());
             }
             let number = text.parse().ok().and_then(|number: usize| number.checked_sub(1));
             Ok(number.and_then(|number| options.get(number)).cloned().unwrap_or(text))

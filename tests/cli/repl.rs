@@ -501,7 +501,8 @@ fn the_model_can_ask_only_an_interactive_user() {
     screen.press(Key::Enter).until("One.").until_prompt("> ");
     assert_eq!(story.requests()[1].last_content(), long);
     send_line(&mut screen, "again").until_prompt("  answer:");
-    screen.press(Key::Escape).until("None.").until_prompt("> ");
+    screen.press(Key::Escape).until("ask_user Which one?  no answer").until("None.");
+    screen.until_prompt("> ");
     assert!(story.requests()[3].last_content().contains("did not answer"));
     exit_and_check(&mut screen);
     // In a single run there is no such tool.

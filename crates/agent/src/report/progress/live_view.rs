@@ -13,6 +13,7 @@ use nanobot_base::event::{Event, ToolOutcome};
 use nanobot_base::format::format_dollars;
 use nanobot_base::message::{Reply, ToolCall, ToolResult, Usage, plain_text};
 use nanobot_base::terminal_text::TerminalText;
+use nanobot_config::policy::tool_names::ASK_USER;
 use nanobot_os::terminal::{StyledLine, theme};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -311,6 +312,7 @@ impl LiveView {
             }
             CallStatus::CommandFailed => vec![failure.status.clone(), time],
             CallStatus::Failed | CallStatus::Interrupted => vec![time],
+            CallStatus::Denied if result.name == ASK_USER => vec!["no answer".into()],
             CallStatus::Denied => vec!["denied".into()],
         };
         let mut rows = vec![call_row(status, &result.name, short_arguments, &notes)];
