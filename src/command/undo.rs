@@ -13,22 +13,29 @@ use serde_json::json;
 
 /// Runs `nanobot undo`.
 pub fn run(ctx: &Context, arguments: &UndoArgs) -> Result<Exit> {
-    undo_or_redo(ctx, arguments, &|_| Ok(()))
+    let report = |text: &str| {
+        ctx.notice(text);
+        Ok(())
+    };
+    undo_or_redo(ctx, arguments, &|_| Ok(()), &report)
 }
 
-/// Like [`run`], but within the session of the REPL: a turn of another session is undone only if its number is given.
+/// Like [`run`], but within the session of the REPL: a turn of another session is undone only if its number is given, and
+/// the turn is a part of the result.
 pub(super) fn run_in_session(
     ctx: &Context,
     arguments: &UndoArgs,
     session: Option<&str>,
 ) -> Result<Exit> {
-    undo_or_redo(ctx, arguments, &|turn| undo::require_session(turn, session))
+    let report = |text: &str| ctx.terminal.print(&format!("{text}\n"));
+    undo_or_redo(ctx, arguments, &|turn| undo::require_session(turn, session), &report)
 }
 
 fn undo_or_redo(
     ctx: &Context,
     arguments: &UndoArgs,
     check_chosen: &dyn Fn(&UndoTurn) -> Result<()>,
+    report: &dyn Fn(&str) -> Result<()>,
 ) -> Result<Exit> {
     let UndoArgs { turn, list, json, dry_run, redo, force } = arguments;
     if *list {
@@ -43,6 +50,7 @@ fn undo_or_redo(
             is_dry_run: *dry_run,
             force: *force,
             check_chosen,
+            report,
         },
     )?;
     let line = |step: &RestoreStep| {

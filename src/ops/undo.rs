@@ -21,6 +21,8 @@ pub(crate) struct UndoRequest<'a> {
     pub(crate) force: bool,
     /// Checks that a turn may be selected without its number.
     pub(crate) check_chosen: &'a dyn Fn(&UndoTurn) -> Result<()>,
+    /// Reports which turn was selected without its number, and that a turn needs no change.
+    pub(crate) report: &'a dyn Fn(&str) -> Result<()>,
 }
 
 /// The turns that have changed files, the last one first.
@@ -84,7 +86,7 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
     let steps = plan.steps();
     if request.turn.is_none() {
         // The last turn may only have run commands, so say which turn was selected.
-        ctx.notice(&describe_turn(turn));
+        (request.report)(&describe_turn(turn))?;
     }
     let during_command: Vec<String> = turn
         .changed_paths
@@ -104,7 +106,7 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
         add_note(ctx, turn, request.direction, &steps);
     }
     if steps.is_empty() {
-        ctx.notice(&format!("nothing to change for turn {}", turn.id));
+        (request.report)(&format!("nothing to change for turn {}", turn.id))?;
     }
     Ok(steps)
 }

@@ -929,7 +929,8 @@ fn undo_restores_the_files() {
     let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "--write"]));
     send_line(&mut screen, "write").until("Written.").until_prompt("> ");
     assert!(story.dir().join("a.md").exists());
-    send_line(&mut screen, "/undo").until("removed");
+    // The result is no message about an error.
+    send_line(&mut screen, "/undo").until("> /undo\nturn 1 of ").until("1 file\nremoved a.md\n");
     assert!(!story.dir().join("a.md").exists());
     exit_and_check(&mut screen);
 }
