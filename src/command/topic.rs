@@ -1,28 +1,18 @@
 //! `nanobot help TOPIC`: prints a topic.
 
 use crate::cli::topics::HelpTopic;
-use anyhow::{Context as _, Result};
+use crate::ops::pager;
+use anyhow::Result;
 use nanobot_agent::report::render_markdown;
 use nanobot_base::error::Exit;
 use nanobot_os::env::Env;
 use nanobot_os::terminal::Terminal;
-use nanobot_sandbox::process;
-use std::io::ErrorKind;
 
 /// Runs `nanobot help TOPIC`.
 pub fn run(env: &Env, terminal: Terminal, topic: &HelpTopic) -> Result<Exit> {
     let text = if terminal.stdout_is_rich { join_lines(topic.text) } else { topic.text.to_owned() };
     let page = render_markdown(terminal, &format!("# {}\n\n{text}", topic.summary))?;
-    let fits_the_screen = page.lines().count() < terminal.stdout_height();
-    if !Terminal::is_interactive() || !terminal.stdout_is_rich || fits_the_screen {
-        terminal.print(&page)?;
-        return Ok(Exit::Answered);
-    }
-    let pager = env.get("PAGER").unwrap_or("less");
-    match process::run_pager(pager, &page) {
-        Err(error) if error.kind() == ErrorKind::NotFound => terminal.print(&page)?,
-        result => result.with_context(|| format!("run `{pager}`"))?,
-    }
+    pager::show(env, terminal, page)?;
     Ok(Exit::Answered)
 }
 

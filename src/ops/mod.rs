@@ -30,6 +30,7 @@ pub(crate) mod model;
 pub(crate) mod model_catalog;
 pub(crate) mod named_prompts;
 pub(crate) mod onboarding;
+pub(crate) mod pager;
 pub(crate) mod permanent_rule;
 pub(crate) mod permissions;
 pub(crate) mod pipe;

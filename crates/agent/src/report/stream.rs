@@ -119,17 +119,18 @@ impl AnswerStream {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn render_markdown(terminal: Terminal, text: &str) -> Result<String> {
+pub fn render_markdown(terminal: Terminal, text: &str) -> Result<StdoutWriter> {
+    let mut page = StdoutWriter::for_page(terminal);
     if !terminal.stdout_is_rich {
-        return Ok(text.to_owned());
+        page.write(text)?;
+        return Ok(page);
     }
     let width = terminal.stdout_width().unwrap_or(DEFAULT_COLUMNS);
     let mut markdown = Markdown::default();
     let mut spans = markdown.push(text, width);
     spans.extend(markdown.end(width));
-    let mut page = StdoutWriter::for_text(terminal);
     paint(&mut page, &spans)?;
-    Ok(page.into_text())
+    Ok(page)
 }
 
 /// Columns, if the width is unknown.

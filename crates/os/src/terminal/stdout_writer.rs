@@ -47,15 +47,15 @@ impl StdoutWriter {
         Self { sanitizes: true, ..Self::new(terminal) }
     }
 
-    /// Creates a writer that writes nothing until it is flushed, for [`Self::into_text`].
-    pub fn for_text(terminal: Terminal) -> Self {
+    /// Creates a writer that writes nothing until it is finished: a page, whose size can be found before.
+    pub fn for_page(terminal: Terminal) -> Self {
         Self { flush_bytes: usize::MAX, ..Self::new(terminal) }
     }
 
-    /// Returns the buffered text instead of writing it.
-    pub fn into_text(mut self) -> String {
+    /// Returns the text of the page, with its styles.
+    pub fn page_text(&mut self) -> &str {
         self.end_text();
-        self.buffer
+        &self.buffer
     }
 
     /// Adds text. Consecutive calls form one text, even if a character sequence is split between them.
