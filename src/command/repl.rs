@@ -1,7 +1,8 @@
 //! `nanobot repl`, and the program commands that its slash commands run.
 
 use super::{
-    mcp, memory, model, onboard, session, skill, status, tool, trust, undo, usage, usage_error,
+    config, mcp, memory, model, onboard, session, skill, status, tool, trust, undo, usage,
+    usage_error,
 };
 use crate::cli::repl::ReplArgs;
 use crate::cli::{Cli, CliCommand};
@@ -92,6 +93,7 @@ impl ProgramCommands for ReplProgramCommands {
             CliCommand::Usage(arguments) => usage::run(ctx, &arguments),
             CliCommand::Status(arguments) => status::run_for_turns(ctx, &arguments, options),
             CliCommand::Model { command } => model::run(ctx, &command),
+            CliCommand::Config { command } => config::run(ctx, &command),
             CliCommand::Trust(arguments) => trust::run(ctx, &arguments),
             other => unreachable!("no slash command runs {other:?}"),
         }
@@ -100,6 +102,14 @@ impl ProgramCommands for ReplProgramCommands {
 
     fn list_tools(&self, ctx: &Context, grants: &Grants) -> Result<()> {
         tool::list_repl_tools(ctx, grants)
+    }
+
+    fn show_cost(&self, ctx: &Context, session: &str) -> Result<()> {
+        usage::print_conversation(ctx, session)
+    }
+
+    fn show_diff(&self, ctx: &Context, session: &str, of_all_turns: bool) -> Result<()> {
+        undo::print_diff(ctx, session, of_all_turns)
     }
 
     fn show_skills(&self, ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {

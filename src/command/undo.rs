@@ -2,11 +2,13 @@
 
 use crate::cli::undo::UndoArgs;
 use crate::ops::context::Context;
+use crate::ops::pager;
 use crate::ops::undo::{self, UndoRequest, display_path};
 use anyhow::Result;
 use nanobot_agent::report::columns::{Column, Side, format_table};
 use nanobot_base::error::Exit;
-use nanobot_os::terminal::sanitize;
+use nanobot_os::terminal::{StdoutWriter, sanitize, theme};
+use nanobot_store::session;
 use nanobot_tool::undo::journal::UndoTurn;
 use nanobot_tool::undo::restore::{RestoreDirection, RestoreStep};
 use serde_json::json;
@@ -29,6 +31,21 @@ pub(super) fn run_in_session(
 ) -> Result<Exit> {
     let report = |text: &str| ctx.terminal.print(&format!("{text}\n"));
     undo_or_redo(ctx, arguments, &|turn| undo::require_session(turn, session), &report)
+}
+
+/// Prints the changes of files by the conversation in the session `key`: of its last turn with changes, or of all turns.
+pub(super) fn print_diff(ctx: &Context, key: &str, of_all_turns: bool) -> Result<()> {
+    let sessions = ctx.session_store(&ctx.settings()?)?;
+    let turns = session::read_conversation_turns(&sessions, key)?;
+    let text = undo::diff(ctx, &turns, of_all_turns)?;
+    if text.is_empty() {
+        ctx.notice("the files are as they were before");
+    }
+    let mut writer = StdoutWriter::for_page(ctx.terminal);
+    for line in text.split_inclusive('\n') {
+        writer.write_styled(line, &theme::diff_line(line))?;
+    }
+    pager::show(&ctx.env, ctx.terminal, writer)
 }
 
 fn undo_or_redo(

@@ -50,12 +50,14 @@ pub(crate) const FILTER_PREFIX: &str = "pipe:";
 /// # Errors
 /// Status 66 if there is none. The sessions cannot be listed.
 pub(crate) fn last_session_key(store: &SessionStore) -> Result<String> {
-    let begun_by_a_person = |key: &str| {
-        let (kind, _) = key.split_once(':').unwrap_or((key, ""));
-        !["pipe", "cron", "heartbeat", "acp", "mcp"].contains(&kind) && table::find(kind).is_none()
-    };
     let sessions = session::list(store)?.sessions;
-    let last = sessions.into_iter().find(|session| begun_by_a_person(&session.key));
+    let last = sessions.into_iter().find(|session| is_begun_by_a_person(&session.key));
     last.map(|session| session.key)
         .ok_or_else(|| fail(Exit::NoInput, "there is no session to continue"))
+}
+
+/// True if a person at a terminal begins sessions with such a key, and not a job, a chat or another program.
+pub(crate) fn is_begun_by_a_person(key: &str) -> bool {
+    let (kind, _) = key.split_once(':').unwrap_or((key, ""));
+    !["pipe", "cron", "heartbeat", "acp", "mcp"].contains(&kind) && table::find(kind).is_none()
 }

@@ -2,14 +2,20 @@
 
 use crate::ops::context::Context;
 use anyhow::Result;
+use nanobot_base::diff::Diff;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::format::on_one_line;
+use nanobot_os::durable_file;
 use nanobot_os::terminal::sanitize;
 use nanobot_store::session;
 use nanobot_tool::undo::UndoStore;
 use nanobot_tool::undo::journal::UndoTurn;
 use nanobot_tool::undo::restore::{RestoreDirection, RestorePlan, RestoreStep};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+
+/// Unchanged lines around each change in a diff.
+const DIFF_CONTEXT_LINES: u32 = 3;
 
 /// The turn to undo or redo.
 pub(crate) struct UndoRequest<'a> {
@@ -51,6 +57,60 @@ pub(crate) fn require_session(turn: &UndoTurn, session: Option<&str>) -> Result<
         ),
         format!("`/undo {}` to undo that turn, `/undo --list` for all", turn.id),
     ))
+}
+
+/// The files that a conversation has changed, as a unified diff from before its last turn with changes, or before its first
+/// one, to now. Turns that were undone do not count.
+///
+/// # Errors
+/// Status 66 if no turn of it has changed files that can be restored. A file cannot be read.
+pub(crate) fn diff(
+    ctx: &Context,
+    conversation_turns: &HashSet<String>,
+    begins_with_first: bool,
+) -> Result<String> {
+    let mut turns = list_turns(ctx)?;
+    turns.retain(|turn| conversation_turns.contains(&turn.info.turn) && turn.undone_at.is_none());
+    turns.truncate(if begins_with_first { usize::MAX } else { 1 });
+    if turns.is_empty() {
+        return Err(fail_with_hint(
+            Exit::NoInput,
+            "this conversation has changed no files, or only some that cannot be restored",
+            "`/undo --list` for all turns",
+        ));
+    }
+    // The newest turn comes first, so the state before the oldest one stays.
+    let mut first_changes = BTreeMap::new();
+    for turn in &turns {
+        for (index, entry) in turn.changed_paths.iter().enumerate() {
+            first_changes.insert(&entry.path, (turn, index));
+        }
+    }
+    let mut text = String::new();
+    for (path, (turn, index)) in first_changes {
+        let before = turn.read_before(index)?;
+        let is_file = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
+        let now = if is_file { durable_file::read(path)?.unwrap_or_default() } else { Vec::new() };
+        text.push_str(&diff_file(path, &before, &now));
+    }
+    Ok(text)
+}
+
+/// The largest file of which a diff is made, in bytes.
+const MAX_DIFF_BYTES: usize = 1 << 20;
+
+fn diff_file(path: &Path, before: &[u8], now: &[u8]) -> String {
+    let name = display_path(path);
+    let texts = (std::str::from_utf8(before), std::str::from_utf8(now));
+    match texts {
+        (Ok(before), Ok(now)) if before.len().max(now.len()) <= MAX_DIFF_BYTES => {
+            let header = |text: &str| if text.is_empty() { "/dev/null" } else { &name };
+            let (old_name, new_name) = (header(before), header(now));
+            Diff::new(before, now).unified_with_header(DIFF_CONTEXT_LINES, old_name, new_name)
+        }
+        _ if before == now => String::new(),
+        _ => format!("{name}: changed, but large or not text\n"),
+    }
 }
 
 /// Undoes or redoes the changes of a turn, and adds a note to its conversation. Returns the steps, which a dry run does not

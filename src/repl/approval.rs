@@ -139,6 +139,13 @@ impl TerminalPrompter {
         to_answer(editor.choose(prompt, choices, default))
     }
 
+    /// Lets the user choose one of `options`, which are shown with numbers: by the number, by its text, or by the arrow keys.
+    /// Other text is returned as it is; `None` if nothing was chosen.
+    pub(super) fn pick(&self, prompt: &str, options: &[String]) -> Option<String> {
+        let text = self.read_answer(prompt, options, true).ok()?;
+        (!text.is_empty()).then(|| option_or_text(text, options))
+    }
+
     /// Asks a yes-or-no question. Any answer other than yes is a no.
     pub(super) fn confirm(&self, question: &str) -> bool {
         // The last sentence has a row of its own, which is drawn again with the answer.
@@ -304,14 +311,14 @@ impl TerminalPrompter {
                     _ => &["path", "old_text", "new_text"],
                 };
                 for line in Diff::new(&change.before, &change.after).unified(2).lines() {
-                    add(" ", line, &diff_line_style(line));
+                    add(" ", line, &theme::diff_line(line));
                 }
             }
             // A patch shows every change itself.
             "apply_patch" => {
                 displayed = &["patch"];
                 for line in text("patch").trim_end().lines() {
-                    add(" ", line, &diff_line_style(line));
+                    add(" ", line, &theme::diff_line(line));
                 }
             }
             "read_file" | "delete_file" if approval_text::headline_path(request).is_some() => {
@@ -321,7 +328,7 @@ impl TerminalPrompter {
         }
         for change in request.withheld {
             for line in Diff::new(&change.before, &change.after).unified(2).lines() {
-                add(" ", line, &diff_line_style(line));
+                add(" ", line, &theme::diff_line(line));
             }
         }
         for (name, value) in arguments.as_object().into_iter().flatten() {
@@ -334,13 +341,10 @@ impl TerminalPrompter {
     }
 }
 
-fn diff_line_style(line: &str) -> Style {
-    match line.chars().next() {
-        Some('+') => Style::new().green(),
-        Some('-') => Style::new().red(),
-        Some('@') => Style::new().fg(theme::accent()),
-        _ => Style::new(),
-    }
+/// The option whose number is `text`, or else `text` itself.
+fn option_or_text(text: String, options: &[String]) -> String {
+    let number = text.parse().ok().and_then(|number: usize| number.checked_sub(1));
+    number.and_then(|number| options.get(number)).cloned().unwrap_or(text)
 }
 
 /// The text of an answer.
@@ -468,8 +472,7 @@ impl UserPrompt for TerminalPrompter {
             if text.is_empty() {
                 return Err(no_answer());
             }
-            let number = text.parse().ok().and_then(|number: usize| number.checked_sub(1));
-            Ok(number.and_then(|number| options.get(number)).cloned().unwrap_or(text))
+            Ok(option_or_text(text, &options))
         })
     }
 

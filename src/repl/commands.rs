@@ -12,6 +12,10 @@ pub(crate) trait ProgramCommands {
     fn run(&self, ctx: &Context, arguments: &[&str], options: &TurnOptions) -> Result<()>;
     /// Lists the tools of a turn with these grants.
     fn list_tools(&self, ctx: &Context, grants: &Grants) -> Result<()>;
+    /// Prints the requests, the tokens and the cost of the conversation in `session`.
+    fn show_cost(&self, ctx: &Context, session: &str) -> Result<()>;
+    /// Prints the changes of files by the last turn of the conversation in `session` that made some, or by all of its turns.
+    fn show_diff(&self, ctx: &Context, session: &str, of_all_turns: bool) -> Result<()>;
     /// Prints all skills of a turn with these options, or the one called `name`.
     fn show_skills(&self, ctx: &Context, name: &str, options: &TurnOptions) -> Result<()>;
 }
@@ -38,7 +42,7 @@ impl SlashCommand {
     pub(super) fn check_arguments(&self, rest: &str) -> Result<()> {
         let is_single = matches!(
             self.argument,
-            ArgKind::Session | ArgKind::Model | ArgKind::Profile | ArgKind::Skill
+            ArgKind::Session | ArgKind::Model | ArgKind::Effort | ArgKind::Profile | ArgKind::Skill
         );
         if rest.is_empty() || rest.starts_with('-') {
             return Ok(());
@@ -69,6 +73,8 @@ pub enum ArgKind {
     FreeText(&'static str),
     Session,
     Model,
+    /// A reasoning effort; models take others than [`EFFORT_LEVELS`] too.
+    Effort,
     Profile,
     Skill,
     /// The path of a file or a directory.
@@ -83,14 +89,18 @@ impl ArgKind {
         let name = match self {
             Self::None => return String::new(),
             Self::FreeText(placeholder) => return placeholder.to_owned(),
-            Self::OneOf(choices) => return choices.join("|"),
+            Self::OneOf(choices) => return format!("[{}]", choices.join("|")),
             Self::Session => "KEY",
+            Self::Effort => "LEVEL",
             Self::Model | Self::Profile | Self::Skill => "NAME",
             Self::Path => "FILE",
         };
         format!("[{name}]")
     }
 }
+
+/// The reasoning efforts that most models take.
+pub(super) const EFFORT_LEVELS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
 
 /// The verbs after `/session`. Any other argument is a key.
 const SESSION_VERBS: [&str; 4] = ["list", "title", "search", "export"];
@@ -103,8 +113,31 @@ fn first_word(rest: &str) -> &str {
     rest.split_whitespace().next().unwrap_or_default()
 }
 
-/// Inputs that end the REPL, as in the Python program.
-pub(super) const EXITS: &[&str] = &["exit", "quit", "/exit", "/quit", ":q"];
+/// Inputs that end the REPL, here, in the Python program, and in other agents.
+pub(super) const EXITS: &[&str] = &["exit", "quit", "/exit", "/quit", "/q", "/bye", ":q"];
+
+/// Commands of other agents that do not exist here, with their replacements. A command with the same meaning as one of ours is an
+/// alias of it instead.
+pub(super) const REPLACEMENTS: &[(&str, &str)] = &[
+    ("add-dir", "nanobot help permissions"),
+    ("agents", "`/profile`"),
+    ("allowed-tools", "nanobot help permissions"),
+    ("approvals", "`/profile`, and nanobot help permissions"),
+    ("doctor", "`/status --check`"),
+    ("export", "`/session export FILE`"),
+    ("history", "`/sessions`"),
+    ("hooks", "nanobot help hooks"),
+    ("keybindings", "nanobot help terminal"),
+    ("login", "nanobot provider login"),
+    ("logout", "nanobot provider logout"),
+    ("mode", "`/profile`"),
+    ("permissions", "`/profile`, and nanobot policy explain"),
+    ("plan", "`/profile plan`"),
+    ("plugins", "`/tools`"),
+    ("rename", "`/session title TITLE`"),
+    ("stats", "`/cost`, or `/usage`"),
+    ("version", "nanobot --version"),
+];
 
 /// The error for a command that is followed by arguments, but takes none.
 pub(super) fn no_arguments_error(name: &str) -> Error {
@@ -137,19 +170,16 @@ pub const COMMANDS: &[SlashCommand] = &[
         command("new", ArgKind::None, "start over; earlier messages are kept, not sent"),
         &["clear"],
     ),
-    with_aliases(
-        command(
-            "session",
-            ArgKind::Session,
-            "list the last; KEY switches; also title, search, export",
-        ),
-        &["sessions", "resume"],
-    ),
+    command("sessions", ArgKind::None, "choose one of the last sessions"),
+    command("session", ArgKind::Session, "list the last; KEY switches; also title, search, export"),
     command("fork", ArgKind::FreeText("[KEY]"), "continue in a copy of this session"),
     command("compact", ArgKind::FreeText("[WORDS]"), "summarise the session, following WORDS"),
     command("undo", ArgKind::FreeText("[TURN]"), "undo the file changes of the last turn"),
+    command("diff", ArgKind::OneOf(&["all"]), "show the file changes of the last turn, or of all"),
     command("retry", ArgKind::None, "continue an interrupted turn, or ask again"),
+    command("resume", ArgKind::None, "continue an interrupted turn"),
     command("model", ArgKind::Model, "list the models; with NAME, switch to that one"),
+    command("effort", ArgKind::Effort, "show the reasoning effort; with LEVEL, set it"),
     command("profile", ArgKind::Profile, "list the profiles; with NAME, switch to that one"),
     command("tools", ArgKind::None, "list the tools"),
     command("skills", ArgKind::Skill, "list the skills; with NAME, print that one"),
@@ -159,11 +189,13 @@ pub const COMMANDS: &[SlashCommand] = &[
         ArgKind::OneOf(&["show", "search", "log", "diff", "undo", "edit"]),
         "show or change the memory",
     ),
-    with_aliases(
-        command("usage", ArgKind::FreeText("[--by WHAT]"), "show tokens, cost and runs"),
-        &["cost"],
-    ),
+    command("cost", ArgKind::None, "show what this conversation has cost"),
+    command("usage", ArgKind::FreeText("[--by WHAT]"), "show tokens, cost and runs of all days"),
     command("status", ArgKind::None, "show the configuration"),
+    with_aliases(
+        command("config", ArgKind::FreeText("[--all]"), "show what differs from the defaults"),
+        &["settings"],
+    ),
     command("trust", ArgKind::FreeText("[DIR]"), "let this directory give instructions and skills"),
     command("context", ArgKind::None, "show what is sent with the next message"),
     command("save", ArgKind::Path, "write the last answer to FILE"),

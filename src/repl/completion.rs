@@ -3,7 +3,7 @@
 //! Names that change, such as those of sessions, are read when Tab is pressed. Hints do not read them, since they are
 //! computed at each key.
 
-use super::commands::{ArgKind, COMMANDS, SlashCommand};
+use super::commands::{ArgKind, COMMANDS, EFFORT_LEVELS, SlashCommand};
 use crate::ops::context::Context;
 use crate::ops::user_commands::{self, UserCommand};
 use crate::ops::{agent_turn, profiles, skills};
@@ -157,6 +157,7 @@ impl Completer {
             ArgKind::Profile => (self.profiles)(),
             ArgKind::Skill => (self.skills)(),
             ArgKind::Path => return self.files(typed),
+            ArgKind::Effort => EFFORT_LEVELS.iter().map(|name| plain_candidate(*name)).collect(),
             ArgKind::OneOf(choices) => choices.iter().map(|name| plain_candidate(*name)).collect(),
             ArgKind::None | ArgKind::FreeText(_) => Vec::new(),
         };
@@ -378,7 +379,7 @@ mod tests {
             let texts: Vec<&str> = candidates.iter().map(|one| one.text.as_str()).collect();
             assert_eq!((found, texts.as_slice()), (start, expect), "{line:?}");
         };
-        check("/ses", 0, &["/session "]);
+        check("/ses", 0, &["/sessions", "/session "]);
         check("/he", 0, &["/help "]);
         check("/none", 0, &[]);
         check("/session cli", 9, &["cli:direct", "cli:work"]);

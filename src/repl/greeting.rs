@@ -33,7 +33,7 @@ impl ReplSession<'_> {
         if let Ok(line) = self.describe_conversation() {
             terminal.eprint_dim(&line);
         }
-        self.print_last_message();
+        self.print_last_exchange();
         self.report_hidden_commands();
         let notice = self.editor().take_notice();
         notice.iter().for_each(|text| self.print_line(&format!("nanobot: {text}")));

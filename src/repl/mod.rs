@@ -100,8 +100,8 @@ fn run_loop(mut repl: ReplSession<'_>) -> Result<Exit> {
             ReplInput::Exit => return Ok(Exit::Answered),
             ReplInput::Shell(command) => run_command(&mut repl, "shell", &command),
             ReplInput::Command(name, rest) => {
-                // Both commands may start the user's own editor, which needs the terminal.
-                if matches!(name.as_str(), "edit" | "memory") {
+                // These commands may start the user's own editor or pager, which needs the terminal.
+                if matches!(name.as_str(), "diff" | "edit" | "memory") {
                     repl.editor().restore_terminal()?;
                 }
                 run_command(&mut repl, &name, &rest);

@@ -25,8 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// The session of a REPL if the config cannot be read.
 pub(super) const DEFAULT_SESSION: &str = "cli:direct";
 
-/// Maximum number of characters of the last message that are shown when a session is continued.
-const MAX_QUOTED_CHARS: usize = 60;
+/// Maximum numbers of characters of the last message and its answer that are shown when a session is continued.
+const MAX_MESSAGE_CHARS: usize = 150;
+const MAX_ANSWER_CHARS: usize = 300;
 
 /// The profiles that Shift-Tab switches through.
 const CYCLED_PROFILES: [&str; 3] = [DEFAULT_NAME, "plan", "accept-edits"];
@@ -128,14 +129,19 @@ impl<'w> ReplSession<'w> {
         Session::read(&self.session_store()?, key, &mut |_| {})
     }
 
-    /// Prints the last message of the session, which shows where the conversation stopped.
-    pub(super) fn print_last_message(&self) {
+    /// Prints the last message of the session and its answer, shortened, which show where the conversation stopped.
+    pub(super) fn print_last_exchange(&self) {
         let Some(text) = &self.last_message else {
             return;
         };
         let label = if self.is_unfinished { "unfinished" } else { "last message" };
-        let text = truncate_line(text, MAX_QUOTED_CHARS);
+        let text = truncate_line(text, MAX_MESSAGE_CHARS);
         self.ctx.terminal.eprint_dim(&format!("{label}: {text}"));
+        if let (Some(answer), false) = (&self.last_answer, self.is_unfinished) {
+            let text = answer.split_whitespace().collect::<Vec<_>>().join(" ");
+            let text = truncate_line(&text, MAX_ANSWER_CHARS);
+            self.ctx.terminal.eprint_dim(&format!("last answer: {text}"));
+        }
     }
 
     /// Runs a turn with the message `text` and the files that it mentions.

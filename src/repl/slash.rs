@@ -1,15 +1,19 @@
 //! The slash commands. Most run a command of the program in this conversation.
 
-use super::commands::{ArgKind, COMMANDS, EXITS, SlashCommand, no_arguments_error};
+use super::commands::{
+    ArgKind, COMMANDS, EFFORT_LEVELS, EXITS, REPLACEMENTS, SlashCommand, no_arguments_error,
+};
 use super::completion::{all_profiles, turn_directory};
 use super::repl_session::{DEFAULT_SESSION, ReplSession, settings_with_profile};
+use crate::ops::default_session::is_begun_by_a_person;
 use crate::ops::{agent_turn, model, skills, user_commands};
 use crate::options::turn::DryRunForm;
 use crate::repl::editor::{Candidate, edit_text};
 use anyhow::{Context as _, Error, Result};
-use nanobot_agent::report::columns::hanging_indent;
-use nanobot_agent::report::short_text::count_noun;
+use nanobot_agent::report::columns::{Side, align_columns, hanging_indent, truncate};
+use nanobot_agent::report::short_text::{count_noun, format_age};
 use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
+use nanobot_model::provider::quirks::ThinkingStyle;
 use nanobot_os::durable_file;
 use nanobot_os::secret::{self, random_hex};
 use nanobot_os::terminal::wrap_words;
@@ -20,12 +24,15 @@ use std::time::Duration;
 
 /// The commands that are commands of the program too, with its options.
 const PROGRAM_COMMANDS: [&str; 6] = ["memory", "mcp", "session", "trust", "undo", "usage"];
-/// The number of sessions that `/session` lists.
-const LISTED_SESSIONS: &str = "10";
+/// The number of sessions that `/session` lists and `/sessions` offers.
+const LISTED_SESSIONS: usize = 10;
 /// Bytes of a shell command's output that are kept for the next message, from its start and also from its end.
 const OUTPUT_LIMIT_BYTES: usize = 8 << 10;
 /// Time limit of a shell command that the user typed: in effect none.
 const SHELL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The commands that the help of a low window only names.
+const RARE_COMMANDS: [&str; 7] = ["config", "copy", "fork", "mcp", "memory", "save", "usage"];
 
 /// The end of the help, about inputs that are not commands.
 const KEYS_HELP: &str = "/NAME runs a skill, or sends ~/.nanobot/commands/NAME.md.\n\
@@ -52,13 +59,26 @@ impl ReplSession<'_> {
                 self.print_line("Ctrl-C stops a turn; a typed line waits for its end");
                 Ok(())
             }
+            "sessions" => self.choose_session(),
             "session" if rest.is_empty() => self.show_sessions(),
             "session" => self.run_session_command(rest),
             "fork" => self.fork(rest),
             "undo" => self.run_program(&["undo"], rest),
+            "diff" => {
+                let key = self.stored_key(self.options.session.key.as_deref())?;
+                self.program.show_diff(self.ctx, &key, !rest.is_empty())
+            }
             "retry" => self.retry(),
+            "resume" if self.is_unfinished => self.retry(),
+            "resume" => Err(fail_with_hint(
+                Exit::NoInput,
+                "no turn of this session was interrupted",
+                "`/sessions` for another session, `/retry` to ask again",
+            )),
             "model" if rest.is_empty() => self.show_model(),
             "model" => self.change_model(rest),
+            "effort" if rest.is_empty() => self.show_effort(),
+            "effort" => self.change_effort(rest),
             "profile" if rest.is_empty() => self.list_profiles(),
             "profile" => self.change_profile(rest),
             // Pass the flags of the conversation as values, not as arguments of a command line.
@@ -68,8 +88,18 @@ impl ReplSession<'_> {
             "mcp" => self.run_program(&["mcp", "show", "--"], rest),
             "memory" if rest.is_empty() => self.run_program(&["memory", "show"], rest),
             "memory" => self.run_program(&["memory"], rest),
-            "usage" => self.run_program(&["usage"], rest),
+            "cost" => {
+                let key = self.stored_key(self.options.session.key.as_deref())?;
+                self.program.show_cost(self.ctx, &key)
+            }
+            "usage" => {
+                if let (Some(key), "") = (&self.options.session.key, rest) {
+                    self.program.show_cost(self.ctx, key)?;
+                }
+                self.run_program(&["usage"], rest)
+            }
             "context" => self.show_context(),
+            "config" => self.run_program(&["config", "list"], rest),
             "status" => self.run_program(&["status"], rest),
             "trust" if rest.is_empty() => {
                 let directory = turn_directory(&self.options.grants);
@@ -135,7 +165,46 @@ impl ReplSession<'_> {
         let key = self.options.session.key.as_deref().unwrap_or("none");
         self.print(&format!("{key}\n"))?;
         self.print_line("the last sessions; `/session KEY` switches, `/session list` shows all:");
-        self.run_program(&["session", "list", "-n", LISTED_SESSIONS], "")
+        self.run_program(&["session", "list", "-n", &LISTED_SESSIONS.to_string()], "")
+    }
+
+    /// Lets the user choose one of the last sessions, and switches to it.
+    fn choose_session(&mut self) -> Result<()> {
+        let mut sessions = session::list(&self.session_store()?)?.sessions;
+        sessions.retain(|summary| is_begun_by_a_person(&summary.key));
+        sessions.truncate(LISTED_SESSIONS);
+        if sessions.is_empty() {
+            return Err(fail(Exit::NoInput, "no session is stored"));
+        }
+        let current = self.options.session.key.as_deref();
+        let now = self.ctx.clock.timestamp();
+        let rows: Vec<Vec<String>> = (1..)
+            .zip(&sessions)
+            .map(|(number, summary)| {
+                let mark = if current == Some(&summary.key) { "*" } else { "" };
+                let title = summary.title.as_ref().unwrap_or(&summary.first_words);
+                vec![
+                    format!("{number}."),
+                    format!("{}{mark}", summary.key),
+                    format_age(summary.last_used, now),
+                    title.clone(),
+                ]
+            })
+            .collect();
+        let columns =
+            [("", Side::Right), ("SESSION", Side::Left), ("AGE", Side::Right), ("", Side::Left)];
+        let width = self.ctx.terminal.stdout_width();
+        let lines = align_columns(&columns, &rows).into_iter();
+        let lines = lines.map(|line| truncate(&line, width) + "\n");
+        self.print(&lines.collect::<String>())?;
+        let keys: Vec<String> = sessions.into_iter().map(|summary| summary.key).collect();
+        match self.prompter.pick("session: ", &keys) {
+            Some(key) => self.switch_session(&key),
+            None => {
+                self.print_line("the session is unchanged");
+                Ok(())
+            }
+        }
     }
 
     /// Runs a verb of `nanobot session` on this session, or switches to another one.
@@ -174,7 +243,7 @@ impl ReplSession<'_> {
         self.reset();
         self.print_line(&format!("switched to session `{key}`: {size}"));
         self.recall_last_exchange();
-        self.print_last_message();
+        self.print_last_exchange();
         Ok(())
     }
 
@@ -207,6 +276,29 @@ impl ReplSession<'_> {
         self.print_line(&format!("switched to model `{model}` of {}", choice.provider));
         if let Some(warning) = model::unknown_model_warning(&choice) {
             self.print_line(&format!("nanobot: {warning}"));
+        }
+        Ok(())
+    }
+
+    fn show_effort(&self) -> Result<()> {
+        let effort = self.settings()?.models[0].reasoning_effort.clone();
+        let effort = effort.unwrap_or_else(|| "the model's default".into());
+        self.print(&format!("{effort}\n"))?;
+        self.print_line(&format!("`/effort LEVEL` sets it: {}", EFFORT_LEVELS.join(", ")));
+        Ok(())
+    }
+
+    fn change_effort(&mut self, level: &str) -> Result<()> {
+        let mut options = self.options.clone();
+        options.model.reasoning_effort = Some(level.to_owned());
+        let choice = agent_turn::select_provider(self.ctx, &options)?;
+        self.options = options;
+        self.print_line(&format!("switched to reasoning effort `{level}`"));
+        if choice.quirks.thinking == ThinkingStyle::Unsupported {
+            let model = &choice.model;
+            self.print_line(&format!(
+                "nanobot: {model} takes no reasoning effort, and none is sent"
+            ));
         }
         Ok(())
     }
@@ -252,31 +344,23 @@ impl ReplSession<'_> {
         self.program.run(self.ctx, &arguments.collect::<Vec<_>>(), &self.options)
     }
 
+    /// Prints the list of commands. In a window that is too low for it, the rarer ones have only their names.
     fn help(&self) -> Result<()> {
-        let name = |command: &SlashCommand| match command.argument {
-            ArgKind::None => format!("/{}", command.name),
-            argument => format!("/{} {}", command.name, argument.placeholder()),
-        };
-        // Long commands need not widen the column for all.
-        let column = 20;
-        let width = self.ctx.terminal.stdout_width();
-        // The list must fit into a window of 24 rows. It leaves out commands that the text below names, or that the screen already shows.
-        let is_listed =
-            |command: &&SlashCommand| !["help", "exit", "shell"].contains(&command.name);
-        let mut text = String::new();
-        for command in COMMANDS.iter().filter(is_listed) {
-            let (name, description) = (name(command), command.description);
-            let is_wide = width.is_some_and(|width| name.len() + 2 + description.len() > width);
-            let indent = if is_wide && name.len() > column {
-                text.push_str(&format!("{name}\n"));
-                format!("{:column$}  ", "")
-            } else {
-                format!("{name:column$}  ")
-            };
-            text.push_str(&hanging_indent(&indent, description, width));
+        let terminal = self.ctx.terminal;
+        let width = terminal.stdout_width();
+        let keys = wrap_words(KEYS_HELP, width.unwrap_or(80), 2);
+        // The list leaves out commands that the text below names.
+        let is_listed = |command: &SlashCommand| !["help", "exit", "shell"].contains(&command.name);
+        let mut text = command_rows(width, &is_listed);
+        if format!("{text}{keys}").lines().count() >= terminal.stdout_height() {
+            text = command_rows(width, &|command| is_listed(command) && !is_rare(command));
+            let rare = COMMANDS.iter().filter(|command| is_rare(command));
+            let names: Vec<String> = rare.map(|command| format!("/{}", command.name)).collect();
+            let more = format!("More: {} (/help NAME)", names.join(" "));
+            text.push_str(&wrap_words(&more, width.unwrap_or(80), 2));
             text.push('\n');
         }
-        self.print(&format!("{text}{}\n", wrap_words(KEYS_HELP, width.unwrap_or(80), 2)))
+        self.print(&format!("{text}{keys}\n"))
     }
 
     /// Prints one command of the help, and the options of the program's command of that name.
@@ -443,11 +527,50 @@ impl ReplSession<'_> {
     }
 }
 
-/// The error for an unknown command, with the nearest name as a hint.
+fn is_rare(command: &SlashCommand) -> bool {
+    RARE_COMMANDS.contains(&command.name)
+}
+
+/// The rows of the help about the commands that `is_listed` selects.
+fn command_rows(width: Option<usize>, is_listed: &dyn Fn(&SlashCommand) -> bool) -> String {
+    let name = |command: &SlashCommand| match command.argument {
+        ArgKind::None => format!("/{}", command.name),
+        argument => format!("/{} {}", command.name, argument.placeholder()),
+    };
+    // Long commands need not widen the column for all.
+    let column = 20;
+    let mut text = String::new();
+    for command in COMMANDS.iter().filter(|command| is_listed(command)) {
+        let (name, description) = (name(command), command.description);
+        let is_wide = width.is_some_and(|width| name.len() + 2 + description.len() > width);
+        let indent = if is_wide && name.len() > column {
+            text.push_str(&format!("{name}\n"));
+            format!("{:column$}  ", "")
+        } else {
+            format!("{name:column$}  ")
+        };
+        text.push_str(&hanging_indent(&indent, description, width));
+        text.push('\n');
+    }
+    text
+}
+
+/// The error for an unknown command, with what it may have meant as a hint.
 fn unknown_command(name: &str) -> Error {
     if EXITS.contains(&format!("/{name}").as_str()) {
         return no_arguments_error(name);
     }
+    let replacement = REPLACEMENTS.iter().find(|(command, _)| *command == name);
+    let hint = match (replacement, nearest_command(name)) {
+        (Some((_, replacement)), _) => (*replacement).to_owned(),
+        (None, Some(nearest)) if nearest != "help" => format!("`/{nearest}`, or `/help` for all"),
+        (None, _) => "`/help`".into(),
+    };
+    fail_with_hint(Exit::Usage, format!("there is no command `/{name}`"), hint)
+}
+
+/// The command whose name is nearly `name`.
+fn nearest_command(name: &str) -> Option<&'static str> {
     let names = COMMANDS.iter().map(|command| command.name);
     let names = names.chain(COMMANDS.iter().flat_map(|command| command.aliases).copied());
     let names = names.chain(EXITS.iter().filter_map(|word| word.strip_prefix('/')));
@@ -458,9 +581,5 @@ fn unknown_command(name: &str) -> Error {
     let limit = name.len() / 3;
     let nearest = names.map(|candidate| (distance(candidate), candidate));
     let nearest = nearest.min_by_key(|(distance, _)| *distance);
-    let hint = match nearest.filter(|(distance, _)| *distance <= limit) {
-        Some((_, nearest)) if nearest != "help" => format!("`/{nearest}`, or `/help` for all"),
-        _ => "`/help`".into(),
-    };
-    fail_with_hint(Exit::Usage, format!("there is no command `/{name}`"), hint)
+    nearest.filter(|(distance, _)| *distance <= limit).map(|(_, nearest)| nearest)
 }

@@ -166,6 +166,43 @@ fn sessions_are_searched_titled_and_exported_from_the_conversation() {
 }
 
 #[test]
+fn a_session_is_chosen_from_the_last_ones() {
+    let story = Story::new().script([
+        says("A kiwi.\n\nIt is green."),
+        says("A leek."),
+        fails(401, "who are you?"),
+        says("A pear."),
+    ]);
+    story.run(["agent", "-s", "fruit", "-m", "a fruit?"]).stdout("A kiwi.\n\nIt is green.\n");
+    story.run(["agent", "-s", "greens", "-m", "a vegetable?"]).stdout("A leek.\n");
+
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "/sessions")
+        .until("SESSION  AGE")
+        .until("1.  fruit ")
+        .until("2.  greens ")
+        .until_prompt("session:");
+    // A number, and the last exchange of the session.
+    send_line(&mut screen, "1")
+        .until("switched to session `fruit`: 2 messages")
+        .until("last message: a fruit?\nlast answer: A kiwi. It is green.\n")
+        .until_prompt("> ");
+    // The arrows.
+    send_line(&mut screen, "/sessions").until("fruit*").until_prompt("session:");
+    screen.press(Key::Down).until("session: fruit");
+    screen.press(Key::Down).until("session: greens").press(Key::Enter);
+    screen.until("switched to session `greens`").until("last answer: A leek.").until_prompt("> ");
+    send_line(&mut screen, "/sessions").until_prompt("session:");
+    screen.press(Key::Escape).until("the session is unchanged").until_prompt("> ");
+    // `/resume` is about a turn, as `--resume` is.
+    send_line(&mut screen, "another?").until("who are you?").until_prompt("> ");
+    send_line(&mut screen, "/resume").until("A pear.").until_prompt("> ");
+    exit_and_check(&mut screen);
+    let messages = user_messages(&story);
+    assert_eq!(messages.iter().filter(|text| text.contains("another?")).count(), 1);
+}
+
+#[test]
 fn the_help_of_a_command_has_its_options_and_wrong_words_are_explained() {
     let story = Story::new();
     let mut screen = wait_until_started(story.screen(40, 100).args(["repl"]));
@@ -175,6 +212,10 @@ fn the_help_of_a_command_has_its_options_and_wrong_words_are_explained() {
     send_line(&mut screen, "/usage --by colour").until("[possible values: day,");
     send_line(&mut screen, "/mo").until("try: `/model`");
     send_line(&mut screen, "/nope").until("there is no command `/nope`\n  try: `/help`");
+    // Words of other agents.
+    send_line(&mut screen, "/settings").until("providers.custom.apiBase");
+    send_line(&mut screen, "/doctor").until("no command `/doctor`\n  try: `/status --check`");
+    send_line(&mut screen, "/permissions").until("try: `/profile`, and nanobot policy explain");
     exit_and_check(&mut screen);
 }
 
@@ -192,7 +233,7 @@ fn agent_without_a_message_starts_the_repl_on_a_terminal() {
 
 #[test]
 fn exit_commands_end_the_repl_and_it_requires_a_terminal() {
-    for word in ["exit", "QUIT", "/exit", "/quit", ":q"] {
+    for word in ["exit", "QUIT", "/exit", "/quit", "/bye", ":q"] {
         let story = Story::new();
         let mut screen = start_repl(&story);
         send_line(&mut screen, word);
@@ -792,10 +833,8 @@ fn repl_commands() {
     send_line(&mut screen, "second").until("Forked.").until_prompt("> ");
     send_line(&mut screen, "/retry").until("Again.").until_prompt("> ");
     assert_eq!(user_messages(&story).iter().filter(|text| text.contains("second")).count(), 2);
-    send_line(&mut screen, "/resume")
-        .until("`/session KEY` switches")
-        .until("cli:direct")
-        .until("other");
+    send_line(&mut screen, "/resume").until("no turn of this session was interrupted");
+    send_line(&mut screen, "/session list").until("cli:direct").until("other");
     send_line(&mut screen, "/profile plan").until("switched to profile `plan`");
     send_line(&mut screen, "/profile nobody").until("there is no profile `nobody`");
     send_line(&mut screen, "/model other-model")
@@ -847,7 +886,7 @@ fn the_last_exchange_is_there_in_the_next_process_and_gone_after_new() {
     let story = Story::new().script([says("One."), says("Two."), fails(401, "who are you?")]);
     story.run(["agent", "-m", "the first question"]).stdout("One.\n");
     let mut screen = start_repl(&story);
-    assert!(screen.text().contains("last message: the first question"));
+    assert!(screen.text().contains("last message: the first question\nlast answer: One.\n"));
     send_line(&mut screen, "/save one.md").until("saved the last answer");
     let saved = std::fs::read_to_string(story.dir().join("one.md")).unwrap();
     assert_eq!(saved, "One.\n");
@@ -859,6 +898,7 @@ fn the_last_exchange_is_there_in_the_next_process_and_gone_after_new() {
     exit_and_check(&mut screen);
     let mut screen = start_repl(&story);
     assert!(screen.text().contains("unfinished: fails"));
+    assert!(!screen.text().contains("last answer"), "{}", screen.text());
     exit_and_check(&mut screen);
 }
 
@@ -916,7 +956,8 @@ fn the_help_fits_a_window() {
     let story = Story::new();
     let mut screen = start_repl(&story);
     send_line(&mut screen, "/help").until("or /exit").until_prompt("> ");
-    assert!(screen.text().starts_with("/new "), "{}", screen.text());
+    let text = screen.text();
+    assert!(text.starts_with("/new ") && text.contains("\nMore: /fork /mcp "), "{text}");
     exit_and_check(&mut screen);
 }
 
@@ -932,6 +973,77 @@ fn undo_restores_the_files() {
     // The result is no message about an error.
     send_line(&mut screen, "/undo").until("> /undo\nturn 1 of ").until("1 file\nremoved a.md\n");
     assert!(!story.dir().join("a.md").exists());
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn the_conversation_tells_what_it_has_cost() {
+    let price = json!({ "scripted": { "price": { "input": 0, "output": 100_000 } } });
+    let story = Story::new().set("models", price);
+    story.server().script([says("One."), says("Two."), says("Three.")]);
+    story.run(["agent", "-m", "1"]).stdout("One.\n");
+    story.run(["agent", "-s", "other", "-m", "2"]).stdout("Two.\n");
+    let mut screen = wait_until_started(story.screen(24, 100).args(["repl"]));
+    send_line(&mut screen, "/cost").until("this conversation: $").until("1 request in 1 turn, ");
+    send_line(&mut screen, "/new").until("New session started.").until_prompt("> ");
+    send_line(&mut screen, "/cost")
+        .until("$0.00, 0 requests in 0 turns, 0 tokens in (0 cached), 0 out");
+    send_line(&mut screen, "3").until("Three.").until_prompt("> ");
+    // That of this conversation comes before the table of all days.
+    send_line(&mut screen, "/usage").until("TOTAL").until_prompt("> ");
+    let text = screen.text();
+    let (before, table) = text.split_once("DAY ").unwrap();
+    assert!(before.ends_with("out\n") && before.contains("1 request in 1 turn, "), "{text}");
+    assert!(table.contains('3'), "{text}");
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn the_reasoning_effort_is_set_in_the_conversation() {
+    let story = Story::new().script([says("One."), says("Two.")]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "/effort").until("the model's default").until("minimal, low, medium");
+    screen.until_prompt("> ").type_("/effort hi").press(Key::Tab).until("> /effort high");
+    screen.press(Key::Enter).until("switched to reasoning effort `high`").until_prompt("> ");
+    send_line(&mut screen, "1").until("One.").until_prompt("> ");
+    assert_eq!(story.requests()[0].body["reasoning_effort"], "high");
+    send_line(&mut screen, "/effort").until("> /effort\nhigh\n").until_prompt("> ");
+    send_line(&mut screen, "/model gemma-3").until("switched to model").until_prompt("> ");
+    send_line(&mut screen, "/effort low")
+        .until("gemma-3 takes no reasoning effort")
+        .until_prompt("> ");
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn the_file_changes_of_the_conversation_are_shown() {
+    let write_file = |text: &str| calls("write_file", json!({ "path": "a.md", "content": text }));
+    let story = Story::new().file("a.md", "one\n").file("b.md", "x\n").script([
+        write_file("one\ntwo\n"),
+        says("First."),
+        write_file("one\ntwo\nthree\n"),
+        calls("write_file", json!({ "path": "new.md", "content": "new\n" })),
+        says("Second."),
+        says("Third."),
+    ]);
+    let mut screen = wait_until_started(story.screen(40, 80).args(["repl", "--write"]));
+    send_line(&mut screen, "/diff").until("has changed no files").until_prompt("> ");
+    send_line(&mut screen, "a").until("First.").until_prompt("> ");
+    send_line(&mut screen, "b").until("Second.").until_prompt("> ");
+    // Later turns without changes do not count.
+    send_line(&mut screen, "c").until("Third.").until_prompt("> ");
+    send_line(&mut screen, "/diff")
+        .until("--- a.md\n+++ a.md\n@@ -1,2 +1,3 @@\n one\n two\n+three\n")
+        .until("--- /dev/null\n+++ new.md\n@@ -0,0 +1 @@\n+new\n")
+        .until_prompt("> ");
+    send_line(&mut screen, "/diff all")
+        .until("@@ -1 +1,3 @@\n one\n+two\n+three\n")
+        .until_prompt("> ");
+    assert!(screen.styled().contains("«green:+three»"), "{}", screen.styled());
+    send_line(&mut screen, "/diff some").until("`/diff` has no subcommand `some`");
+    // What was undone is not a change any more.
+    send_line(&mut screen, "/undo").until("restored a.md").until_prompt("> ");
+    send_line(&mut screen, "/diff all").until("@@ -1 +1,2 @@\n one\n+two\n").until_prompt("> ");
     exit_and_check(&mut screen);
 }
 
@@ -1083,9 +1195,9 @@ fn files_and_skills_are_commands() {
     send_line(&mut screen, "hi").until("Fresh.").until_prompt("> ");
     assert_eq!(user_messages(&story).len(), 1);
     send_line(&mut screen, "/status").until("workspace");
-    send_line(&mut screen, "/resume other").until("There is no session `other`\nStart it? [y/N]");
+    send_line(&mut screen, "/session other").until("There is no session `other`\nStart it? [y/N]");
     send_line(&mut screen, "").until("the session is unchanged");
-    send_line(&mut screen, "/resume another").until("no session `another`\nStart it? [y/N]");
+    send_line(&mut screen, "/session another").until("no session `another`\nStart it? [y/N]");
     send_line(&mut screen, "y").until("switched to session `another`");
     send_line(&mut screen, "/revue").until("there is no command").until("try: `/help`");
     send_line(&mut screen, "last").until("Bye.");

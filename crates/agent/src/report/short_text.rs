@@ -114,7 +114,7 @@ pub(super) fn format_running_time(duration: Duration) -> String {
 }
 
 /// Formats a count with separated thousands.
-pub(super) fn group_thousands(count: u64) -> String {
+pub fn group_thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {

@@ -56,6 +56,16 @@ pub fn attention() -> Style {
     if has_background(Background::Light) { Style::new().magenta() } else { Style::new().yellow() }
 }
 
+/// The style of a line of a diff.
+pub fn diff_line(line: &str) -> Style {
+    match line.bytes().next() {
+        Some(b'+') => Style::new().green(),
+        Some(b'-') => Style::new().red(),
+        Some(b'@') => Style::new().fg(accent()),
+        _ => Style::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Background::{self, Dark, Light};

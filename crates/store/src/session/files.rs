@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::message::Message;
 use nanobot_os::durable_file;
+use std::collections::HashSet;
 use std::fs::{DirEntry, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -76,6 +77,30 @@ pub fn read_last_entries(
     let size = end_of_last_line(&file, &path)?;
     let tail = tail_reader::read(&file, &path, size, MessageWindow::default())?;
     Ok(iter_entries(file, path, tail.count.saturating_sub(count)))
+}
+
+/// The ids of the turns of a session since its last `/new`; none if it is not stored yet. A fork has those that it was copied
+/// with.
+pub fn read_conversation_turns(store: &SessionStore, key: &str) -> Result<HashSet<String>> {
+    let (mut text, mut turns) = (Vec::new(), HashSet::new());
+    let path = store.find_path(key)?;
+    let Some(file) = durable_file::open_existing(&path)? else {
+        return Ok(turns);
+    };
+    let mut reader = BufReader::with_capacity(tail_reader::READ_BUFFER_BYTES, file);
+    loop {
+        let length = tail_reader::next_line(&mut reader, &mut text);
+        if length.with_context(|| format!("read `{}`", path.display()))? == 0 {
+            return Ok(turns);
+        }
+        if line::begins_conversation(&text) {
+            turns.clear();
+        } else {
+            // A compaction has a line about its end, and no message.
+            let (_, turn) = line::timestamp_and_turn(&text);
+            turns.extend(Some(turn).filter(|turn| !turn.is_empty()));
+        }
+    }
 }
 
 /// Opens the file of a session for raw reading.

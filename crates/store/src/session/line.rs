@@ -71,6 +71,9 @@ pub(super) const DELIVERED: &str = "delivered";
 /// Value of `ending` in a line after a turn that was interrupted.
 pub(super) const OPEN: &str = "open";
 
+/// Value of `ending` in the line after which earlier messages are not sent.
+pub(super) const NEW: &str = "new";
+
 /// Keys that this program adds to a metadata line, beyond those of the Python program.
 const ADDED_KEYS: [&str; 5] = ["turn", "messages", "at", "ending", "summary"];
 
@@ -100,6 +103,16 @@ pub(super) fn is_counted(text: &[u8]) -> bool {
 /// True for a metadata line of this program or the Python one, without parsing it.
 pub(super) fn is_metadata(text: &[u8]) -> bool {
     text.starts_with(METADATA_PREFIX) && is_whole(text)
+}
+
+/// True for a metadata line with which a new conversation begins.
+pub(super) fn begins_conversation(text: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct EndingField<'a> {
+        ending: Option<&'a str>,
+    }
+    let fields = || serde_json::from_slice::<EndingField<'_>>(text);
+    is_metadata(text) && fields().is_ok_and(|fields| fields.ending == Some(NEW))
 }
 
 /// Beginnings of lines of this program and the Python one.

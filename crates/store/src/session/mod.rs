@@ -43,7 +43,8 @@ pub use copy::{fork, rename};
 pub use delivered::DeliveredMessage;
 pub use diagnosis::{RepairFinding, list_files, repair};
 pub use files::{
-    LoggedMessage, SessionEntry, not_found_error, open_raw, read_entries, read_last_entries,
+    LoggedMessage, SessionEntry, not_found_error, open_raw, read_conversation_turns, read_entries,
+    read_last_entries,
 };
 pub use layout::{SessionStore, SyncMode};
 pub use list::{SessionListing, SessionSummary, list, summarize};
@@ -664,7 +665,7 @@ impl Session {
         let count = self.history_window().count;
         self.window.consolidated = count;
         self.window.start = count;
-        let closing = ClosingLine { turn: &self.turn, ending: "new", summary: None };
+        let closing = ClosingLine { turn: &self.turn, ending: line::NEW, summary: None };
         match &mut self.log {
             Some(log) if log.file.is_some() => {
                 log.write_closing_line(&self.key, &[], &closing, &|metadata, count| {
@@ -692,7 +693,7 @@ impl Session {
         let from = self.log_index(0);
         self.window.consolidated = from;
         self.window.start = from;
-        let closing = ClosingLine { turn: &self.turn, ending: "new", summary: None };
+        let closing = ClosingLine { turn: &self.turn, ending: line::NEW, summary: None };
         match &mut self.log {
             Some(log) if log.file.is_some() => {
                 log.write_closing_line(&self.key, &[], &closing, &|metadata, _| {

@@ -13,6 +13,11 @@ use std::path::{Path, PathBuf};
 /// The file name of a journal in the folder of its turn.
 pub(super) const JOURNAL_FILE: &str = "journal.jsonl";
 
+/// The copy of the content that the path `index` had before the turn whose folder is `dir`.
+pub(super) fn copy_path(dir: &Path, index: usize) -> PathBuf {
+    dir.join(format!("{index}.old"))
+}
+
 /// The turn that a journal belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnInfo {
@@ -185,6 +190,19 @@ impl UndoTurn {
             }
         }
         Ok(turn)
+    }
+
+    /// Reads the content that the changed path with this index had before the turn; nothing if it was no file.
+    ///
+    /// # Errors
+    /// The copy cannot be read.
+    pub fn read_before(&self, index: usize) -> Result<Vec<u8>> {
+        match self.changed_paths[index].before {
+            RestorableState::File { .. } => {
+                Ok(durable_file::read(&copy_path(&self.dir, index))?.unwrap_or_default())
+            }
+            _ => Ok(Vec::new()),
+        }
     }
 
     fn apply_line(&mut self, line: JournalLine) {

@@ -341,7 +341,7 @@ impl OpenJournal {
                         durable_file::format_size(self.saved_bytes)
                     ));
                 }
-                write_copy(&self.dir.join(format!("{number}.old")), bytes)?;
+                write_copy(&journal::copy_path(&self.dir, number), bytes)?;
                 self.saved_bytes += size;
                 RestorableState::File { hash: digest(bytes), mode: *mode }
             }

@@ -309,11 +309,10 @@ impl<'a> RestorePlan<'a> {
 
     /// The path of the saved content of an entry.
     fn copy_path(&self, index: usize, direction: RestoreDirection) -> PathBuf {
-        let extension = match direction {
-            RestoreDirection::Undo => "old",
-            RestoreDirection::Redo => "new",
-        };
-        self.turn.dir.join(format!("{index}.{extension}"))
+        match direction {
+            RestoreDirection::Undo => journal::copy_path(&self.turn.dir, index),
+            RestoreDirection::Redo => self.turn.dir.join(format!("{index}.new")),
+        }
     }
 
     fn relative_path(&self, index: usize) -> &Path {
