@@ -4,7 +4,7 @@ use crate::options::grants::Grants;
 use crate::options::model::ModelOptions;
 use crate::options::turn::{
     OutputOptions, PromptOptions, RecordingOptions, SessionChoice, StdinOptions, TurnInput,
-    TurnLimits,
+    TurnLimits, UntilOptions,
 };
 use crate::options::value::typed_text;
 use clap::Args;
@@ -60,6 +60,8 @@ pub struct TurnArgs {
     pub remove_worktree: bool,
     #[command(flatten)]
     pub limits: TurnLimits,
+    #[command(flatten)]
+    pub until: UntilOptions,
     #[command(flatten)]
     pub stdin: StdinOptions,
     #[command(flatten)]

@@ -121,6 +121,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot agent -m 'what time is it in Tokyo?'", "One turn of the session `cli:direct`"),
         ("nanobot agent -m 'which of these lines matter?' < /var/log/syslog > report.md", "Piped text follows the message"),
         ("nanobot agent --write -m 'fix the typos in README.md'", "Allow it to change files in this directory"),
+        ("nanobot agent --write -m 'repair the code' --until 'make test'", "Continue until the tests pass"),
         ("nanobot agent -s work --resume", "Continue an interrupted turn"),
         ("nanobot agent --schema 'name, age int' -m 'Ada, 36' | jq -r .name", "JSON that matches a schema"),
         ("find . -name '*.md' -print0 | xargs -0 -P4 -I{} nanobot agent -s review:{} -m review -a {}", "Many turns in parallel, each with its own session"),

@@ -18,7 +18,8 @@ use clap::Args;
     mut_arg("resume", |arg| arg.hide_short_help(true)),
     mut_arg("session", |arg| arg.hide_short_help(true)),
     mut_arg("schema", |arg| arg.hide_short_help(true)),
-    mut_arg("replay", |arg| arg.hide_short_help(true))
+    mut_arg("replay", |arg| arg.hide_short_help(true)),
+    mut_arg("until", |arg| arg.hide_short_help(true))
 )]
 pub struct RunArgs {
     /// The prompt file, and its arguments: in the order of its `inputs`, NAME=VALUE or --NAME VALUE

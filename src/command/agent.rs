@@ -40,6 +40,7 @@ pub(super) fn turn_options(arguments: &TurnArgs) -> TurnOptions {
         worktree: _,
         remove_worktree: _,
         limits,
+        until,
         stdin,
         recording,
     } = arguments.clone();
@@ -52,6 +53,7 @@ pub(super) fn turn_options(arguments: &TurnArgs) -> TurnOptions {
         model,
         grants,
         limits,
+        until,
         recording,
         schema,
         servers: Vec::new(),
@@ -94,6 +96,7 @@ fn is_conversation(arguments: &TurnArgs, options: &TurnOptions) -> bool {
         && arguments.recording.dry_run.is_none()
         && arguments.recording.record.is_none()
         && arguments.limits.timeout.is_none()
+        && arguments.until.command.is_none()
         && arguments.worktree.is_none()
         && arguments.output.extract.is_none()
         && !arguments.prompt.bare

@@ -7,7 +7,7 @@ use crate::ops::context::{Context, report_error};
 use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
 use crate::ops::{connection_test, model};
-use crate::options::turn::{OutputOptions, TurnLimits, TurnOptions};
+use crate::options::turn::{OutputOptions, TurnOptions};
 use anyhow::{Context as _, Result};
 use nanobot_agent::report::short_text::count_noun;
 use nanobot_agent::report::{
@@ -18,6 +18,7 @@ use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint, hint_for};
 use nanobot_base::event::{Event, StopReason};
 use nanobot_base::message::user_text::UserText;
 use nanobot_base::message::{MessagePart, Reply, UserMessage};
+use nanobot_base::shell_quote;
 use nanobot_model::provider::ProviderError;
 use nanobot_model::provider::registry::SelectedProvider;
 use nanobot_os::durable_file;
@@ -311,8 +312,7 @@ fn run_to_outcome(
         ..Ending::default()
     });
     if ending.error.is_none() {
-        ending.error =
-            incomplete_answer_error(&ending, &options.limits, run_metadata.max_iterations);
+        ending.error = incomplete_answer_error(&ending, options, run_metadata.max_iterations);
     }
     if let Some(selection) = options.output.code_selection()
         && ending.error.is_none()
@@ -354,6 +354,10 @@ fn run_steps(
     }
     panic_if_requested(ctx);
     let request = request::read(ctx, options, &mut source, reporter)?;
+    if request.command.is_some() && options.until.command.is_some() {
+        let cause = "`--until` needs a task, and the message is a command";
+        return Err(fail_with_hint(Exit::Usage, cause, "the command without `--until`"));
+    }
     run_metadata.max_iterations = request.settings.max_tool_iterations;
     log::info!(target: "config", "workspace `{}`", request.settings.workspace.display());
     let sessions = ctx.session_store(&request.settings)?;
@@ -419,6 +423,13 @@ fn run_steps(
     let steering = steering.as_ref().map(|steering| steering as &dyn Fn() -> Option<UserMessage>);
     let mut ending =
         execute::execute(ctx, options, &mut prepared, &model, &purpose, reporter, steering);
+    if let Some(command) = options.until.command.as_deref().filter(|_| ending.is_unneeded) {
+        let force = match source {
+            TurnSource::CommandLine => "; `--force` sends the message",
+            _ => "",
+        };
+        reporter.notice(&format!("`{command}` succeeds already, so nothing was sent{force}"));
+    }
     run_metadata.origin = prepared.session.origin().map(|origin| origin.level);
     run_metadata.hosts = prepared.setup.shared.host_connections();
     let session = &prepared.session;
@@ -429,6 +440,10 @@ fn run_steps(
         && let Some(command) = source.resume_command(session.key(), &default_key)
     {
         let is_left_out = ending.is_left_out;
+        let command = match &options.until.command {
+            Some(until) => format!("{command} --until {}", shell_quote::quote(until)),
+            None => command,
+        };
         ending.error = ending.error.map(|error| with_next_step(error, &command, is_left_out));
     }
     *post_turn = execute::finish(ctx, options, &prepared, &model, &sessions, &mut ending, reporter);
@@ -503,16 +518,19 @@ fn log_session(session: &Session) {
 /// The error of a turn that ended without a complete answer, or with a denial under `--strict`.
 fn incomplete_answer_error(
     ending: &Ending,
-    limits: &TurnLimits,
+    options: &TurnOptions,
     max_iterations: u32,
 ) -> Option<anyhow::Error> {
     let exit = exit_status(ending.stop_reason);
     match ending.stop_reason {
-        StopReason::Answered if limits.strict => ending.stats.denials.first().map(|denial| {
-            let tool = &denial.tool_name;
-            let cause = format!("a call of `{tool}` was denied, which `--strict` does not allow");
-            denial_error(Exit::Denied, cause, denial.suggested_flag.as_deref())
-        }),
+        StopReason::Answered if options.limits.strict => {
+            ending.stats.denials.first().map(|denial| {
+                let tool = &denial.tool_name;
+                let cause =
+                    format!("a call of `{tool}` was denied, which `--strict` does not allow");
+                denial_error(Exit::Denied, cause, denial.suggested_flag.as_deref())
+            })
+        }
         StopReason::Answered => None,
         StopReason::IterationLimit => Some(fail_with_hint(
             exit,
@@ -524,6 +542,16 @@ fn incomplete_answer_error(
             "the answer was truncated by the output limit",
             "a higher `--max-tokens`",
         )),
+        StopReason::RoundLimit => {
+            let command = options.until.command.as_deref().unwrap_or_default();
+            let rounds = count_noun(ending.rounds.len(), "round");
+            let failure = ending.rounds.last().and_then(|round| round.failure.as_deref());
+            Some(fail_with_hint(
+                exit,
+                format!("`{command}` still fails after {rounds}: {}", failure.unwrap_or_default()),
+                "a higher `--max-rounds`, or a smaller task",
+            ))
+        }
         StopReason::RepeatedDenial => ending.stats.denials.last().map(|denial| {
             let tool = &denial.tool_name;
             let cause = format!("stopped because the same call of `{tool}` was repeatedly denied");

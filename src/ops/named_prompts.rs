@@ -130,7 +130,17 @@ pub(crate) fn save(ctx: &Context, name: &str, options: &TurnOptions) -> Result<(
 /// The first flag of the command line that a prompt file has no field for.
 fn flag_without_field(options: &TurnOptions) -> Option<&'static str> {
     let TurnOptions {
-        input, stdin, session, output, prompt, model, grants, limits, recording, ..
+        input,
+        stdin,
+        session,
+        output,
+        prompt,
+        model,
+        grants,
+        limits,
+        until,
+        recording,
+        ..
     } = options;
     let flags = [
         (!input.attach.is_empty(), "--attach"),
@@ -154,6 +164,7 @@ fn flag_without_field(options: &TurnOptions) -> Option<&'static str> {
         (grants.sandbox.is_some(), "--sandbox"),
         (limits.offline, "--offline"),
         (limits.strict, "--strict"),
+        (until.command.is_some(), "--until"),
         (recording.dry_run.is_some(), "--dry-run"),
         (recording.record.is_some(), "--record"),
         (recording.replay.is_some(), "--replay"),

@@ -3,9 +3,10 @@
 use super::grants::Grants;
 use super::model::ModelOptions;
 use super::value::{path, path_or_other, prompt_file, time, typed_text};
-use clap::builder::TypedValueParser;
+use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueEnum};
 use nanobot_agent::report::CodeSelection;
+use nanobot_agent::turn::agent::UntilCommand;
 use nanobot_base::message::user_text::UserText;
 use nanobot_config::settings::servers::McpServer;
 use std::ffi::OsString;
@@ -16,6 +17,8 @@ use std::time::Duration;
 pub const DEFAULT_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 /// The default of `--max-parallel`.
 const DEFAULT_MAX_PARALLEL: u32 = 8;
+/// The default of `--max-rounds`.
+pub(crate) const DEFAULT_MAX_ROUNDS: u32 = 10;
 
 /// The options of a turn. The defaults are those of a turn without flags, except that it does not wait for a locked
 /// session.
@@ -29,6 +32,7 @@ pub struct TurnOptions {
     pub model: ModelOptions,
     pub grants: Grants,
     pub limits: TurnLimits,
+    pub until: UntilOptions,
     pub recording: RecordingOptions,
     /// A JSON schema for the answer: a file or the schema itself.
     pub schema: Option<String>,
@@ -260,6 +264,40 @@ impl Default for TurnLimits {
             strict: false,
             timeout: None,
         }
+    }
+}
+
+/// Command that decides when the task of a turn is done
+#[derive(Args, Clone, Debug)]
+pub struct UntilOptions {
+    /// Continue until this command succeeds
+    ///
+    /// It runs after each answer, as a command of the run: in the same directory and sandbox, with the same permissions and time limit.
+    /// While it fails, its output is the next message. The last answer is printed. If it succeeds before the first request, nothing is
+    /// sent.
+    #[arg(id = "until", long = "until", value_name = "CMD", value_parser = NonEmptyStringValueParser::new(),
+          help_heading = "Rounds")]
+    pub command: Option<String>,
+    /// Stop after N answers with status 3, if the command of `--until` still fails
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_ROUNDS, value_parser = clap::value_parser!(u32).range(1..),
+          help_heading = "Rounds", requires = "until", hide_short_help = true)]
+    pub max_rounds: u32,
+    /// Send the message even if the command of `--until` succeeds already
+    #[arg(long, help_heading = "Rounds", requires = "until", hide_short_help = true)]
+    pub force: bool,
+}
+
+impl Default for UntilOptions {
+    fn default() -> Self {
+        Self { command: None, max_rounds: DEFAULT_MAX_ROUNDS, force: false }
+    }
+}
+
+impl UntilOptions {
+    /// The command with its limit.
+    pub(crate) fn to_command(&self) -> Option<UntilCommand> {
+        let command = self.command.clone()?;
+        Some(UntilCommand { command, max_rounds: self.max_rounds, is_forced: self.force })
     }
 }
 

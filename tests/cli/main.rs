@@ -166,6 +166,7 @@ mod turn;
 mod type_ahead;
 mod undo;
 mod uninstall;
+mod until;
 mod usage;
 mod usage_rotation;
 mod wait;

@@ -33,7 +33,7 @@ fn rows_of_other_tests() -> [CommandRow; 9] {
 
 #[test]
 fn commands_of_the_readme_do_what_it_says() {
-    if !(require("git") && require("jq")) {
+    if !(require("git") && require("jq") && require("make")) {
         return;
     }
     let (story, telegram) = telegram_story();
@@ -43,6 +43,7 @@ fn commands_of_the_readme_do_what_it_says() {
         ("syslog", "started\nfailed\n"),
         ("a.md", "# A\n"),
         ("b.md", "# B\n"),
+        ("Makefile", "test:\n\ttest -f code\n"),
     ] {
         write(&story.dir().join(name), text.as_bytes());
     }
@@ -51,16 +52,18 @@ fn commands_of_the_readme_do_what_it_says() {
     run_line(&story, git, &[]);
     telegram.message(7, "hi");
     let fix = calls("write_file", json!({"path": "fixed.txt", "content": "x"}));
+    let repair = calls("write_file", json!({"path": "code", "content": "x"}));
     let bill = says(r#"{"name": "Tea", "amount": 3, "tags": ["drink"]}"#);
     let reviews = ["Good."; 3].map(says);
     let mut rows = Vec::from(rows_of_other_tests());
     rows.extend([
         answers("write a commit message", [says("tea: add notes")], "tea: add notes"),
-        answers("--write -m", [fix, says("Fixed.")], "Fixed.\n"),
+        answers("fix the failing test", [fix, says("Fixed.")], "Fixed.\n"),
         prints("nanobot undo", "removed fixed.txt\n"),
         types("nanobot repl", leave),
         answers("which of these lines matter?", [says("The second.")], ""),
         prints("cron add", "✓"),
+        answers("--until", [says("Fine."), repair, says("Repaired.")], "Repaired.\n"),
         answers("--bare -x", [says("```awk\n{ sum += $3 }\n```")], ""),
         answers("| jq .amount", [bill], "3\n"),
         answers("xargs", reviews, ""),

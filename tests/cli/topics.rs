@@ -26,12 +26,15 @@ fn every_topic_with_commands_has_a_story() {
 
 #[test]
 fn commands_of_the_topic_scripting() {
-    let story = Story::new().file("bill.txt", "Tea, 3 euros\n");
+    let story =
+        Story::new().file("bill.txt", "Tea, 3 euros\n").file("Makefile", "test:\n\ttest -f code\n");
+    let write = calls("write_file", json!({ "path": "code", "content": "x" }));
     let bill = r#"{"name": "Tea", "amount": 3, "tags": []}"#;
     let rows = vec![
         answers("--schema", [says(bill)], "\"amount\": 3"),
         answers("--bare -x", [says("```awk\n{ sum += $3 } END { print sum }\n```")], ""),
         answers("--bare --system", [says("Bonjour.")], ""),
+        answers("--until", [says("Fine."), write, says("Repaired.")], "Repaired.\n"),
     ];
     run_page(&story, topic("scripting"), &[], rows);
     let read = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();

@@ -138,6 +138,19 @@ pub fn added_section(text: &str) -> PromptSection {
     }
 }
 
+/// Builds the section about the command that decides when the task is done.
+pub fn until_section(command: &str) -> PromptSection {
+    PromptSection {
+        name: "until".to_owned(),
+        reason: "the command of `--until`",
+        text: format!(
+            "# Completion\n\nThe task is done when `{command}` succeeds. It runs in the working directory after your answer. If it \
+             fails, you get its output and continue."
+        ),
+        continues_previous: false,
+    }
+}
+
 /// Builds the section for runs of cron jobs. Identical for every run, so that provider prompt caches hit.
 pub fn job_section(job_prompt: &str) -> PromptSection {
     PromptSection {

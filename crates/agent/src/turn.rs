@@ -7,7 +7,8 @@
 use agent::Agent;
 use anyhow::Result;
 use ending::{
-    Ending, TurnStats, empty_reply_error, incomplete_answer_error, schema_mismatch, unknown_reason,
+    Ending, Round, TurnStats, empty_reply_error, incomplete_answer_error, schema_mismatch,
+    unknown_reason,
 };
 use guard::{GuardAction, TurnState};
 use nanobot_base::error::exit_for;
@@ -26,6 +27,7 @@ pub mod ending;
 pub mod guard;
 mod reports;
 mod request;
+mod until;
 
 /// Runs one turn to its end. Without `user_message`, resumes an interrupted turn.
 pub fn run(
@@ -35,6 +37,14 @@ pub fn run(
     sink: &mut EventSink<'_>,
 ) -> Ending {
     let mut turn = Turn::new(agent, session, sink);
+    match turn.is_done_already() {
+        Ok(false) => {}
+        // Nothing was sent, so the session has nothing of this turn.
+        result => {
+            let (is_unneeded, error) = (result.is_ok(), result.err());
+            return Ending { is_unneeded, error, stats: turn.stats, ..Ending::default() };
+        }
+    }
     let (stop_reason, reply, mut error) = match turn.run_loop(user_message) {
         // The finish reason of the server does not say that the answer is complete.
         Ok((StopReason::Failed, Some(reply))) => {
@@ -77,6 +87,8 @@ pub fn run(
         is_delivered: turn.agent.toolbox.has_answered(),
         text,
         is_left_out: turn.is_left_out,
+        is_unneeded: false,
+        rounds: turn.rounds,
         stats: turn.stats.with_background_denials(),
         error,
     }
@@ -103,6 +115,8 @@ struct Turn<'a, 'b, 's> {
     steering_count: u32,
     /// Number of answers that hooks have rejected in this turn.
     rejection_count: u32,
+    /// The rounds of `--until`.
+    rounds: Vec<Round>,
     /// True if no further compaction is possible in this turn.
     compaction_exhausted: bool,
     /// True if later runs leave the message of this turn out.
@@ -167,7 +181,9 @@ impl Turn<'_, '_, '_> {
                 }
             } else if self.agent.toolbox.has_answered() && reply.finish_reason == FinishReason::Stop
             {
-                return Ok((StopReason::Answered, Some(reply)));
+                if let Some(answer) = self.accept_by_command(StopReason::Answered, reply)? {
+                    return Ok(answer);
+                }
             } else if blank_replies == Reply::MAX_BLANK_RETRIES
                 || !matches!(reply.finish_reason, FinishReason::Stop | FinishReason::ToolCalls)
             {

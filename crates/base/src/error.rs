@@ -119,9 +119,7 @@ impl Exit {
             Self::Answered => "answered, or the reader closed stdout",
             Self::Failed => "any other failure, or an empty answer of the model",
             Self::Usage => "usage error",
-            Self::Limit => {
-                "stopped by the iteration limit, the output limit, or a call that kept failing"
-            }
+            Self::Limit => "stopped by a limit of requests, output or rounds, or a failing call",
             Self::Budget => "stopped by a budget of money or tokens",
             Self::Denied => "answered, but a tool call was denied (with --strict)",
             Self::BadInput => "unusable or too long input, or no answer matched --schema",

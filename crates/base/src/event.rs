@@ -67,6 +67,8 @@ pub enum StopReason {
     Answered,
     IterationLimit,
     OutputLimit,
+    /// The command of `--until` failed after the last permitted answer.
+    RoundLimit,
     RepeatedFailure,
     /// The model made the same call again and again, and got the same result.
     RepeatedCall,

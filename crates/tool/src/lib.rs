@@ -232,6 +232,15 @@ impl Toolbox {
         }
     }
 
+    /// Records the provenance of a result that goes to the model in a user's message. Returns the origin of the conversation with it.
+    pub fn observe_result(&self, result: &ToolResult) -> Origin {
+        let Some((provenance, _)) = &self.provenance else {
+            return Origin::External;
+        };
+        provenance.observe(&Message::Tool(result.clone()));
+        provenance.origin().0
+    }
+
     /// True if a tool has given the answer of this turn to the user.
     pub fn has_answered(&self) -> bool {
         self.tools.iter().any(|tool| tool.has_answered())

@@ -73,6 +73,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         summary_instructions: turn.summary_instructions.as_deref(),
         answer_format: turn.schema.as_ref().map(|schema| schema as &dyn AnswerFormat),
         hooks: None,
+        until: None,
         background: None,
         steering: None,
     };

@@ -52,6 +52,7 @@ pub(crate) fn execute(
     let settings = &prepared.settings;
     let sampling = model::sampling(&settings.models[0], model.context_tokens);
     let mut guards = build_guards(settings, model.context_tokens, prepared.reads_only);
+    let until = options.until.to_command();
     let mut agent = Agent {
         system: &prepared.system,
         provider: model.provider.as_ref(),
@@ -61,6 +62,7 @@ pub(crate) fn execute(
         sampling: &sampling,
         summary_instructions: prepared.summary_instructions.as_deref(),
         answer_format: prepared.schema.as_ref().map(|schema| schema as &dyn AnswerFormat),
+        until: until.as_ref(),
         hooks: (prepared.setup.shared.hooks.as_deref()).map(|hooks| hooks as &dyn TurnHooks),
         background: Some(&prepared.subagents),
         steering,

@@ -112,6 +112,7 @@ pub(crate) fn prepare(
     log_policy(&profile.name, &setup);
     report_ignored_files(ctx, &setup, reporter, run_metadata);
     setup.sections.extend(source.prompt_section());
+    setup.sections.extend(options.until.command.as_deref().map(prompt::until_section));
     setup.sections.extend(prompt_request.added_text.as_deref().map(prompt::added_section));
     let runtime_facts = if prompt_request.is_bare {
         String::new()

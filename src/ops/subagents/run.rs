@@ -102,6 +102,7 @@ fn run_turn(
         summary_instructions: None,
         answer_format: None,
         hooks: None,
+        until: None,
         background: None,
         steering: None,
     };
@@ -197,6 +198,7 @@ fn describe_ending(ending: &Ending, max_iterations: u32) -> String {
             )
         }
         StopReason::OutputLimit => "was truncated by the output limit".into(),
+        StopReason::RoundLimit => "was stopped at its limit of rounds".into(),
         StopReason::RepeatedFailure => "was stopped because the same call failed repeatedly".into(),
         StopReason::RepeatedCall => {
             "was stopped because it repeated a call that gave the same result".into()

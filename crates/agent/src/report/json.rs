@@ -1,7 +1,7 @@
 //! Converts the events and the result of a run to JSON, for `--output-format json` and `stream-json`. The format is
 //! published as a JSON Schema in `events.v1.json`, so a field here may differ in name from the type it comes from.
 
-use crate::turn::ending::{Ending, ToolCallCounts};
+use crate::turn::ending::{Ending, Round, ToolCallCounts};
 use nanobot_base::error::{Exit, exit_for, hint_for};
 use nanobot_base::event::{Denial, Event, ToolOutcome};
 use nanobot_base::message::{Origin, ToolCall, Usage, plain_text};
@@ -127,8 +127,17 @@ pub fn result_json(
     run: &RunMetadata,
     envelope: &EventEnvelope,
 ) -> Value {
-    let Ending { stop_reason: _, text, is_partial, is_left_out: _, is_delivered: _, stats, error } =
-        ending;
+    let Ending {
+        stop_reason: _,
+        text,
+        is_partial,
+        is_left_out: _,
+        is_delivered: _,
+        is_unneeded: _,
+        stats,
+        rounds,
+        error,
+    } = ending;
     let tools: Vec<Value> = stats
         .tools
         .iter()
@@ -148,6 +157,7 @@ pub fn result_json(
     } else {
         Value::Null
     };
+    let rounds: Vec<Value> = rounds.iter().map(round_json).collect();
     let hosts: Vec<Value> = run.hosts.iter().map(host_connections_json).collect();
     let session_stats = stats.to_session_stats();
     let mut usage = usage_json(stats.usage);
@@ -166,6 +176,7 @@ pub fn result_json(
         "denials": denials,
         "ignored": run.ignored_files,
         "hosts": hosts,
+        "rounds": rounds,
         "usage": usage,
         "cost_usd": stats.cost.map(round_dollars),
         "calls": { "agreed": session_stats.allowed, "rejected": session_stats.denied,
@@ -194,6 +205,10 @@ fn with_envelope(event_type: &str, envelope: &EventEnvelope, fields: Value) -> V
 
 fn tool_call_json(call: &ToolCall) -> Value {
     json!({ "id": call.id, "name": call.name, "arguments": call.arguments })
+}
+
+fn round_json(round: &Round) -> Value {
+    json!({ "failure": round.failure, "duration_ms": to_millis(round.duration) })
 }
 
 fn host_connections_json(connections: &HostConnections) -> Value {

@@ -23,10 +23,23 @@ pub struct Agent<'a> {
     pub answer_format: Option<&'a dyn AnswerFormat>,
     /// The user's hooks.
     pub hooks: Option<&'a dyn TurnHooks>,
+    /// The command that decides when the task is done.
+    pub until: Option<&'a UntilCommand>,
     /// The background work, if the turn may have any.
     pub background: Option<&'a dyn BackgroundTasks>,
     /// Returns the next message that the user has for the running turn.
     pub steering: Option<&'a dyn Fn() -> Option<UserMessage>>,
+}
+
+/// A command that decides when the task of a turn is done, by `--until`.
+#[derive(Clone, Debug)]
+pub struct UntilCommand {
+    /// Its text, for a shell.
+    pub command: String,
+    /// Maximum number of answers.
+    pub max_rounds: u32,
+    /// True if the message is sent even if the command succeeds before it.
+    pub is_forced: bool,
 }
 
 /// The required format of an answer.
@@ -99,6 +112,7 @@ impl Agent<'_> {
             guards: _,
             background: _,
             hooks: _,
+            until: _,
             steering: _,
         } = self;
         Request {

@@ -68,7 +68,7 @@ impl Turn<'_, '_, '_> {
         self.accept_by_hooks(stop_reason, reply)
     }
 
-    /// Accepts `reply` unless a hook rejects it. `None` if the model is to be asked again.
+    /// Accepts `reply` unless a hook or the command of `--until` rejects it. `None` if the model is to be asked again.
     fn accept_by_hooks(
         &mut self,
         stop_reason: StopReason,
@@ -88,7 +88,7 @@ impl Turn<'_, '_, '_> {
                 return Ok(None);
             }
         }
-        Ok(Some((stop_reason, Some(reply))))
+        self.accept_by_command(stop_reason, reply)
     }
 
     /// Keeps `reply`, which the output limit has cut, and asks for the rest. No event comes between the parts, so that

@@ -19,10 +19,23 @@ pub struct Ending {
     /// True if a tool has given the answer to the user: the text, which may be empty, need not be delivered.
     pub is_delivered: bool,
     pub stats: TurnStats,
+    /// True if nothing was sent, because the command of `--until` succeeded before.
+    pub is_unneeded: bool,
+    /// The rounds of `--until`.
+    pub rounds: Vec<Round>,
     /// True if later runs leave the message out, because the provider refused it.
     pub is_left_out: bool,
     /// The error, if any. With a complete `text`, something else failed, such as writing to disk.
     pub error: Option<anyhow::Error>,
+}
+
+/// A round of `--until`: an answer, and the run of the command after it.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// The last line about the failure of the command; `None` if it succeeded.
+    pub failure: Option<String>,
+    /// The run time of the command.
+    pub duration: Duration,
 }
 
 /// The costs and counts of a turn.
@@ -215,6 +228,7 @@ pub fn exit_status(reason: StopReason) -> Exit {
         StopReason::Answered => Exit::Answered,
         StopReason::IterationLimit
         | StopReason::OutputLimit
+        | StopReason::RoundLimit
         | StopReason::RepeatedFailure
         | StopReason::RepeatedCall => Exit::Limit,
         StopReason::RepeatedDenial => Exit::Refused,

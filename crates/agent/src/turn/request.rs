@@ -32,6 +32,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
             summary_count: 0,
             steering_count: 0,
             rejection_count: 0,
+            rounds: Vec::new(),
             compaction_exhausted: false,
             is_left_out: false,
         }

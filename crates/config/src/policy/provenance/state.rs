@@ -88,6 +88,11 @@ impl ProvenanceState {
             self.hosts.extend(sources.hosts.iter().cloned());
         }
         if user.injected {
+            let sources = user.sources.as_ref();
+            if let Some(content) = sources.and_then(|sources| sources.others.as_ref()) {
+                self.raise(content.origin, || content.name.clone());
+                return;
+            }
             let suffix = user.id.rsplit('-').next().unwrap_or_default();
             let is_repair = suffix.strip_prefix('r').is_some_and(is_number);
             let is_own = is_repair || OWN_MESSAGE_SUFFIXES.contains(&suffix);
