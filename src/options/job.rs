@@ -88,6 +88,17 @@ pub struct JobFlags {
     /// runs as you: outside the sandbox, in your home directory, with the full environment.
     #[arg(long, value_name = "CMD")]
     pub when: Option<String>,
+    /// Continue until this command succeeds
+    ///
+    /// As `nanobot agent --until`: it runs after each answer, as a command of the run. If it succeeds before the first request, the run
+    /// is not needed.
+    #[arg(long, value_name = "CMD", hide_short_help = true)]
+    pub until: Option<String>,
+    /// Stop after N answers, if the command of `--until` still fails
+    ///
+    /// Default: 10.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    pub max_rounds: Option<u32>,
     /// Time limit of a run
     ///
     /// Seconds, or a duration such as `90s`, `5m`, `1h30m`, `2d`. Default: one hour.

@@ -1,6 +1,7 @@
 //! `--until`: a command that has to succeed before an answer ends the run.
 
 use crate::budgets::with_price;
+use crate::cron::{add_job, run_cron};
 use crate::requirements::require;
 use crate::server::{Responder, calls, says};
 use crate::signals::send_signal;
@@ -299,6 +300,36 @@ fn it_runs_where_the_run_works() {
     let arguments = ["agent", "--ephemeral", "-m", "go", "--max-rounds", "2", "--until", "touch x"];
     story.run(arguments).status(3).stdout("Two.\n").stderr_has("still fails");
     assert!(!story.dir().join("x").exists());
+}
+
+#[test]
+fn a_job_continues_until_its_command_succeeds() {
+    let story = Story::new();
+    let dir = story.dir();
+    let flags = ["--every", "1h", "--write", "-C", dir.to_str().unwrap()];
+    let until = ["--until", "echo not yet; test -f done", "--max-rounds", "2"];
+    let id = add_job(&story, &[&flags[..], &until].concat());
+    let shown = story.run(["cron", "show", &id]).text();
+    assert!(shown.contains("until        echo not yet; test -f done\n"), "{shown}");
+    assert!(shown.contains("max rounds   2\n"), "{shown}");
+    story.server().script([says("One."), says("Two.")]);
+    let ran = story.run(["cron", "run", &id]).status(3);
+    ran.stdout("Two.\n").stderr_has("still fails after 2 rounds: Exit code: 1");
+    story.server().script([says("One."), writes("done", "x"), says("Two.")]);
+    story.run(["cron", "run", &id]).stdout("Two.\n");
+    assert!(failures_sent(&story)[0].contains("not yet"));
+    // From now on it is not needed.
+    let count = story.requests().len();
+    story.run(["cron", "run", &id]);
+    assert_eq!(story.requests().len(), count);
+    story.run(["cron", "logs", &id, "-n", "1"]).stdout_has("not needed");
+    run_cron(&story, &["edit", &id, "--until", ""]).text();
+    let edited = run_cron(&story, &["edit", &id, "--max-rounds", "3"]).status(2);
+    edited.stderr_has("`--max-rounds` limits the rounds of `--until`");
+    // Where a job may not run commands, it asks no model.
+    let id = add_job(&story, &["--every", "1h", "--no-tools", "--until", "true"]);
+    story.run(["cron", "run", &id]).status(77).stderr_has("this run has no `exec`");
+    assert_eq!(story.requests().len(), count);
 }
 
 /// A project with a defect: its files, the command that finds it, and the edit that removes it.

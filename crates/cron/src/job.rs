@@ -81,6 +81,12 @@ pub struct JobOptions {
     pub config: Option<PathBuf>,
     /// A command that decides whether there is anything to do.
     pub when: Option<String>,
+    /// A command that decides when the task is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// Maximum number of answers, with `until`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rounds: Option<u32>,
     /// Seconds; 0 for no timeout.
     pub timeout: Option<u64>,
     pub max_cost: Option<f64>,

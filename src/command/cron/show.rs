@@ -113,6 +113,8 @@ fn job_rows(ctx: &Context, status: &JobStatus, now: &Zoned) -> Vec<(&'static str
     add("model", options.model.clone());
     let redact = |command: &String| secret::redact_all(command).into_owned();
     add("only if", options.when.as_ref().map(redact));
+    add("until", options.until.as_ref().map(redact));
+    add("max rounds", options.max_rounds.map(|count| count.to_string()));
     add(
         "timeout",
         Some(match job.deadline_secs() {

@@ -20,7 +20,9 @@ use crate::ops::jobs::unseen_answers;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::turn_setup::containment_of_job;
 use crate::options::model::ModelOptions;
-use crate::options::turn::{RecordingOptions, TurnInput, TurnLimits, TurnOptions};
+use crate::options::turn::{
+    DEFAULT_MAX_ROUNDS, RecordingOptions, TurnInput, TurnLimits, TurnOptions, UntilOptions,
+};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
@@ -114,7 +116,7 @@ impl RunResult {
             denied: stats.denials.iter().map(|denial| denial.tool_name.clone()).collect(),
         };
         Self {
-            outcome: None,
+            outcome: turn.ending.is_unneeded.then_some(RunOutcome::NotNeeded),
             kind: JobKind::default(),
             text: turn.ending.text.clone(),
             error: turn.ending.error.take(),
@@ -222,7 +224,10 @@ impl JobRunner<'_> {
             self.report_error(job, &error);
             errors.push(error);
         }
-        self.explain_silence(trigger, record.outcome);
+        // A turn that was not needed has said so.
+        if result.turn.is_none() || record.outcome != RunOutcome::NotNeeded {
+            self.explain_silence(trigger, record.outcome);
+        }
         if let Some(turn) = &result.turn {
             turn.finish(ctx);
         }
@@ -503,6 +508,11 @@ impl JobRunner<'_> {
                 ..ModelOptions::default()
             },
             grants,
+            until: UntilOptions {
+                command: options.until.clone(),
+                max_rounds: options.max_rounds.unwrap_or(DEFAULT_MAX_ROUNDS),
+                force: false,
+            },
             limits: TurnLimits { strict: true, ..TurnLimits::default() },
             recording: RecordingOptions {
                 replay: self.replay.map(Path::to_owned),

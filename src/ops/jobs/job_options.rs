@@ -41,6 +41,8 @@ pub(crate) fn apply_flags(
         session,
         model,
         when,
+        until,
+        max_rounds,
         timeout,
         max_cost,
         after_crash,
@@ -73,6 +75,12 @@ pub(crate) fn apply_flags(
     }
     set_text(&mut options.model, model);
     set_text(&mut options.when, when);
+    set_text(&mut options.until, until);
+    options.max_rounds = max_rounds.or(options.max_rounds);
+    if options.until.is_none() && options.max_rounds.take().is_some() && max_rounds.is_some() {
+        let cause = "`--max-rounds` limits the rounds of `--until`, which is missing";
+        return Err(fail_with_hint(Exit::Usage, cause, "`--until CMD`"));
+    }
     set_text(&mut options.on_failure, on_failure);
     set_text(&mut options.on_success, on_success);
     apply_start_flags(&mut options, flags, schedule.jitter)?;
