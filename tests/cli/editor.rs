@@ -294,6 +294,41 @@ fn the_program_resumes_after_ctrl_z() {
 }
 
 #[test]
+fn a_command_of_the_user_stops_and_resumes_with_the_program() {
+    let story = story();
+    let mut screen = story.screen(24, 80).env("PS1", "$ ").program("bash", ["--norc", "-i"]);
+    screen.until("$").type_(NANOBOT).type_(" repl").press(Key::Enter).until("\n>");
+    screen.type_("!echo be''gun; cat").press(Key::Enter).until("\nbegun");
+    screen.type_("one").press(Key::Enter).until("one\none");
+    screen.press(Key::Ctrl('z')).until("Stopped");
+    screen.type_("echo st''ill").press(Key::Enter).until("\nstill");
+    screen.type_("fg").press(Key::Enter).until("repl\n").type_("two").press(Key::Enter);
+    screen.until("two\ntwo").press(Key::Ctrl('d')).until("not sent");
+    wait_until_ready(&screen);
+    screen.press(Key::Ctrl('d')).until("\n$");
+    screen.type_("stty | grep -c -e -icanon -e -isig; exit").press(Key::Enter);
+    screen.exit();
+    assert!(screen.text().contains("\n0\n"), "{}", screen.text());
+}
+
+#[test]
+fn a_run_in_the_background_does_not_draw_over_the_prompt() {
+    let story = Story::new();
+    let (gate, turn) = gated_reply(&story, "late");
+    story.server().script([turn]);
+    let mut screen = story.screen(24, 80).env("PS1", "$ ").program("bash", ["--norc", "-i"]);
+    screen.until("$").type_(NANOBOT).type_(" agent -m hello &").press(Key::Enter);
+    last_content_of(&story, 0);
+    screen.type_("echo st''ill").press(Key::Enter).until("\nstill\n$");
+    std::fs::write(gate, "").unwrap();
+    screen.until("late");
+    let raw = String::from_utf8_lossy(&screen.raw()).into_owned();
+    assert!(!raw.contains(['⠋', '⠙', '⠹', '⠸']), "{raw}");
+    screen.type_("exit").press(Key::Enter).type_("exit").press(Key::Enter);
+    screen.exit();
+}
+
+#[test]
 fn the_program_resumes_after_an_external_stop() {
     let story = story();
     let mut screen = start_repl(&story);

@@ -9,7 +9,7 @@
 //! lock is held.
 
 use super::device::stderr_width;
-use super::streams::{try_write_stderr, write_stderr, write_stdout};
+use super::streams::{is_stderr_foreground, try_write_stderr, write_stderr, write_stdout};
 use super::styled_line::StyledLine;
 use crate::sync::IgnorePoison;
 use anyhow::Result;
@@ -76,7 +76,10 @@ fn lock_area() -> MutexGuard<'static, StatusArea> {
 
 impl StatusArea {
     fn clear(&mut self) {
-        if self.is_drawn {
+        if self.is_drawn && !is_stderr_foreground() {
+            // The shell has written there since.
+            self.is_drawn = false;
+        } else if self.is_drawn {
             // After a signal, `write_stderr` refuses to wait; the clearing sequence is then written only if that needs
             // no wait.
             let sequence = if IS_LINE_OPEN.load(Ordering::Relaxed) {
@@ -90,7 +93,8 @@ impl StatusArea {
     }
 
     fn draw(&mut self) {
-        if self.exclusive_user.is_some() {
+        // In the background, the rows would be drawn over the shell's prompt.
+        if self.exclusive_user.is_some() || !is_stderr_foreground() {
             return;
         }
         let is_open = IS_LINE_OPEN.load(Ordering::Relaxed);

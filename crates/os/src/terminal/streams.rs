@@ -1,5 +1,6 @@
 //! Unbuffered, unmodified writes to standard output and standard error. A signal ends a write that blocks.
 
+use crate::process_group::process_group;
 use crate::signal::{self, Deadline};
 use anyhow::{Context, Result};
 use nanobot_base::error::{Exit, Stop};
@@ -52,6 +53,15 @@ pub(super) fn try_write_stderr(text: &str) -> bool {
     let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
     let is_ready = poll(&mut fds, Some(&Timespec::default())) == Ok(1);
     is_ready && rustix::io::write(&stderr, text.as_bytes()) == Ok(text.len())
+}
+
+/// True unless standard error is the terminal of this process and another process group is in its foreground.
+pub(super) fn is_stderr_foreground() -> bool {
+    let foreground_group = rustix::termios::tcgetpgrp(std::io::stderr());
+    let (Ok(foreground_group), Some(own_group)) = (foreground_group, process_group(None)) else {
+        return true;
+    };
+    foreground_group == own_group
 }
 
 /// Moves the cursor of the terminal so many rows up. Moving down by line feeds, for a negative number, also works at the
