@@ -240,7 +240,8 @@ fn the_terminal_is_restored_however_the_program_ends() {
         screen.type_("abc").press(Key::Ctrl('c')).until("press Ctrl-C again");
         screen.press(Key::Ctrl('c'));
     });
-    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+    let deadly = [(Signal::QUIT, 131), (Signal::USR1, 138)];
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)].into_iter().chain(deadly) {
         check(code, &|screen| {
             screen.type_("abc").until("> abc").signal(signal);
         });

@@ -10,7 +10,11 @@ use super::children;
 use crate::sync::IgnorePoison;
 use nanobot_base::error::{Exit, Stop};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{
+    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM,
+    SIGXCPU, SIGXFSZ,
+};
+use signal_hook::iterator::Signals;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::{flag, low_level};
@@ -114,6 +118,46 @@ pub fn with_foreground_child<T>(work: impl FnOnce() -> T) -> std::io::Result<T> 
     install(None)?;
     IS_OVER.store(true, Ordering::SeqCst);
     Ok(output)
+}
+
+/// Other signals whose default handling ends the process.
+const DEADLY_SIGNALS: [i32; 7] = [SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU];
+
+/// Starts a thread that calls `prepare` when one of the signals arrives that end the process at once, such as SIGQUIT, which Ctrl-\
+/// sends; the signal then has its default effect.
+///
+/// # Errors
+/// The handlers cannot be installed.
+pub fn prepare_for_deadly_signals(prepare: fn()) -> std::io::Result<()> {
+    // The kernel kills the first process of a container by none of them.
+    if rustix::process::getpid().is_init() {
+        return Ok(());
+    }
+    let ignored = ignored_signals();
+    let is_handled = |signal: &&i32| ignored & (1 << (**signal - 1)) == 0;
+    let mut signals = Signals::new(DEADLY_SIGNALS.iter().filter(is_handled))?;
+    let handle = move || {
+        for signal in signals.forever() {
+            if signal == SIGQUIT && HAS_FOREGROUND_PROGRAM.load(Ordering::SeqCst) {
+                continue;
+            }
+            prepare();
+            // On success this does not return.
+            drop(low_level::emulate_default_handler(signal));
+        }
+    };
+    std::thread::Builder::new().name("deadly-signals".into()).spawn(handle).map(drop)
+}
+
+/// True while another program uses the terminal.
+static HAS_FOREGROUND_PROGRAM: AtomicBool = AtomicBool::new(false);
+
+/// Runs `work` while another program uses the terminal: a Ctrl-\ is meant for that program.
+pub fn with_foreground_program<T>(work: impl FnOnce() -> T) -> T {
+    HAS_FOREGROUND_PROGRAM.store(true, Ordering::SeqCst);
+    let output = work();
+    HAS_FOREGROUND_PROGRAM.store(false, Ordering::SeqCst);
+    output
 }
 
 /// Returns the signals that were ignored at start, as a bit mask.

@@ -34,7 +34,7 @@ use nanobot_os::env::Env;
 use nanobot_os::secret;
 use nanobot_os::signal;
 use nanobot_os::sync::IgnorePoison;
-use nanobot_os::terminal::termios::TerminalModes;
+use nanobot_os::terminal::termios::{TerminalModes, restore_terminal};
 use nanobot_os::terminal::{Terminal, sanitize};
 use pasted::{FoldedPastes, SharedPastes};
 use question_reader::QuestionReader;
@@ -118,6 +118,7 @@ impl Editor {
         let (resume_rx, resume_tx) = UnixStream::pair().with_context(what)?;
         resume_rx.set_nonblocking(true).with_context(what)?;
         let resume_handler = pipe::register(SIGCONT, resume_tx).with_context(what)?;
+        signal::prepare_for_deadly_signals(restore_terminal).with_context(what)?;
         let keys = TypedKeys::new(&modes, &resume_rx, &pastes, terminal).with_context(what)?;
         Ok(Self {
             modes,

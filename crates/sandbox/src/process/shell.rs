@@ -1,6 +1,7 @@
 //! The shell of a run's commands, and `/bin/sh` for commands that inherit the output streams of this process, or the whole
 //! terminal for an editor.
 
+use nanobot_os::signal;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -77,10 +78,13 @@ pub fn run_pager(program: &str, text: &str) -> io::Result<()> {
     command.args(["-c", &script]).stdin(Stdio::piped());
     let mut child = command.spawn()?;
     let mut input = child.stdin.take().expect("it is piped");
-    // A user may leave before the end is read.
-    let written = input.write_all(text.as_bytes());
-    drop(input);
-    match (child.wait()?.code(), written) {
+    let (written, status) = signal::with_foreground_program(|| {
+        // A user may leave before the end is read.
+        let written = input.write_all(text.as_bytes());
+        drop(input);
+        (written, child.wait())
+    });
+    match (status?.code(), written) {
         (Some(NOT_FOUND_STATUS), _) => {
             Err(io::Error::new(io::ErrorKind::NotFound, "there is no such program"))
         }
@@ -99,7 +103,7 @@ pub fn run_editor(program: &str, path: &Path) -> io::Result<bool> {
     // Signals from the terminal reach the shell as well. It traps them to keep waiting; its child does not inherit
     // traps.
     command.args(["-c", &format!("trap : INT QUIT; {program} \"$1\""), program]).arg(path);
-    let status = command.status()?;
+    let status = signal::with_foreground_program(|| command.status())?;
     match status.code() {
         Some(NOT_FOUND_STATUS) => {
             Err(io::Error::new(io::ErrorKind::NotFound, "there is no such program"))
