@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 /// Chat with the agent at the terminal
 ///
-/// Each line is a turn of one session. The agent may ask for approval of what its flags do not grant, and Ctrl-C stops
-/// a turn without ending the session. `/help` lists the commands. On a terminal, `nanobot agent` without a message does
+/// Each line is a turn of one session. The agent may ask for approval of what its flags do not grant, and Esc or
+/// Ctrl-C stops a turn without ending the session. `/help` lists the commands. On a terminal, `nanobot agent` without a message does
 /// the same.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ReplArgs {

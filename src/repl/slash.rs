@@ -56,7 +56,7 @@ impl ReplSession<'_> {
                 Ok(())
             }
             "stop" => {
-                self.print_line("Ctrl-C stops a turn; a typed line waits for its end");
+                self.print_line("Esc or Ctrl-C stops a turn; a typed line waits for its end");
                 Ok(())
             }
             "sessions" => self.choose_session(),

@@ -63,7 +63,7 @@ fn alt_enter_sends_a_message_into_the_turn() {
     screen.type_("/stop").press(Key::Alt('\r'));
     screen.until("> /stop  after this turn");
     go_on(&story);
-    screen.until("With the other one.").until("> /stop\nCtrl-C stops a turn");
+    screen.until("With the other one.").until("> /stop\nEsc or Ctrl-C stops a turn");
     screen.until_prompt("> ");
     screen.until_snapshot("steered", Screen::conversation);
     let messages = story.requests()[1].messages();
@@ -178,14 +178,32 @@ fn the_escape_key_leaves_the_next_key_whole() {
     let story = Story::new().script([waits(), says("First.")]);
     let mut screen = start_repl(&story);
     screen.type_("wait").press(Key::Enter).until("exec");
-    screen.press(Key::Escape).until("  Ctrl-C stops the turn");
     screen.type_("/session").until("> /session▏");
-    screen.press(Key::Escape).until("> /session▏\n  Ctrl-C stops the turn");
+    screen.press(Key::Escape).until("> /session▏\n  Esc again stops the turn");
     screen.press(Key::Enter).until("> /session  after this turn");
     go_on(&story);
     screen.until("First.").until("> /session\ncli:direct");
     screen.until_prompt("> ");
     assert_eq!(story.requests().len(), 2);
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn the_escape_key_stops_the_turn() {
+    let story = Story::new().script([waits(), waits(), says("Whole.")]);
+    let mut screen = start_repl(&story);
+    screen.type_("wait").press(Key::Enter).until("exec");
+    // Other keys begin with the same byte.
+    screen.press(Key::Up).press(Key::Alt('x')).press(Key::ShiftTab).type_("a").until("> a▏");
+    screen.press(Key::Backspace).until_gone("> a▏");
+    screen.press(Key::Escape).until("(interrupted").until_prompt("> ");
+    // The text that was typed stays.
+    screen.type_("/retry").press(Key::Enter);
+    screen.wait_for_some(|| (story.requests().len() == 2).then_some(()));
+    screen.type_("later").until("> later▏").press(Key::Escape).until("Esc again");
+    screen.press(Key::Escape).until_prompt("> later");
+    assert_eq!(story.requests().len(), 2);
+    screen.press(Key::Enter).until("Whole.").until_prompt("> ");
     exit_and_check(&mut screen);
 }
 

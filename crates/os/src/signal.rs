@@ -279,6 +279,16 @@ pub fn grant_extra_time(limit: Duration) {
     EXTRA_TIME_END.get_or_init(|| now().saturating_add(limit));
 }
 
+/// Sends this process a Ctrl-C, for another key that stops a turn. A second one would kill the process, so nothing is sent while
+/// one is being handled.
+pub fn interrupt_once() {
+    if received_exit() != Some(Exit::Interrupted) {
+        // A process can always signal itself.
+        let _: Result<_, _> =
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::INT);
+    }
+}
+
 /// Records a Ctrl-C that was read from the terminal as a key.
 pub fn record_interrupt() {
     set_interrupted(true);

@@ -24,8 +24,8 @@ const PASTE_END: &[u8] = b"\x1b[201~";
 /// The line below the typed text, and the minimum width of a window that shows it.
 const KEYS_HINT: &str = "Enter: after this turn · Alt-Enter: at its next step";
 const MIN_HINT_COLUMNS: usize = 60;
-/// The line that answers the Escape key.
-const STOP_HINT: &str = "Ctrl-C stops the turn";
+/// The line that answers the Escape key after typed text.
+const STOP_HINT: &str = "Esc again stops the turn; the text stays";
 /// Maximum number of complete lines that are shown.
 const MAX_SHOWN_LINES: usize = 4;
 
@@ -149,10 +149,14 @@ impl TypeAhead {
         self.pending.first() == Some(&ESCAPE) && !self.is_pasting()
     }
 
-    /// Ends an open escape sequence, whose rest did not arrive in time. The Escape key alone has no effect on the text.
-    pub(super) fn end_escape(&mut self) {
-        self.shows_stop_hint = self.pending == [ESCAPE];
+    /// Ends an open escape sequence, whose rest did not arrive in time. True if it is the Escape key alone, and stops the turn: where
+    /// text is typed, only the second one does.
+    pub(super) fn end_escape(&mut self) -> bool {
+        let is_escape = self.pending == [ESCAPE];
+        let stops_turn = is_escape && (self.partial.is_empty() || self.shows_stop_hint);
+        self.shows_stop_hint = is_escape && !stops_turn;
         self.pending.clear();
+        stops_turn
     }
 
     /// Processes typed bytes, and records the time.
@@ -163,7 +167,7 @@ impl TypeAhead {
 
     /// Processes typed bytes. Unless it `is_over`, the start of a key waits for its rest.
     pub(super) fn feed(&mut self, typed: &[u8], is_over: bool) {
-        self.shows_stop_hint &= typed.is_empty();
+        self.shows_stop_hint &= typed.is_empty() || typed == [ESCAPE];
         let mut pending = std::mem::take(&mut self.pending);
         pending.extend_from_slice(typed);
         let mut rest = &pending[..];
@@ -365,13 +369,33 @@ mod tests {
             let mut ahead = TypeAhead::default();
             ahead.feed(typed.as_bytes(), false);
             assert!(ahead.has_open_escape(), "{typed:?}");
-            ahead.end_escape();
+            assert!(!ahead.end_escape(), "{typed:?}");
             let rows = ahead.status_rows(40);
             let is_hinted = rows.iter().any(|row| row.text().contains("Ctrl-C"));
             assert_eq!(is_hinted, hint, "{typed:?}");
             ahead.feed(b"b", false);
             assert_eq!(ahead.status_rows(40).len(), 1, "{typed:?}");
             assert_eq!(ahead.take_partial(), "ab", "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn the_escape_key_stops_the_turn_at_once_only_without_text() {
+        for (typed, stops) in [
+            (&["\x1b"][..], true),
+            (&["\x1b["], false),
+            (&["a", "\x1b", "\x1b"], true),
+            (&["a", "\x1b", "b", "\x1b"], false),
+            (&["a", "\x1b", "\x15", "\x1b"], true),
+            (&["a\r", "\x1b"], true),
+        ] {
+            let mut ahead = TypeAhead::default();
+            let mut has_stopped = false;
+            for keys in typed {
+                ahead.feed(keys.as_bytes(), false);
+                has_stopped = ahead.has_open_escape() && ahead.end_escape();
+            }
+            assert_eq!(has_stopped, stops, "{typed:?}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::pasted::SharedPastes;
 use super::type_ahead::TypeAhead;
+use nanobot_os::signal;
 use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
 use nanobot_os::terminal::{Terminal, stderr_width};
@@ -209,7 +210,9 @@ impl KeyCollector {
         // If interrupted, `poll` reports nothing, and the caller repeats it.
         let result = poll(&mut fds[..count], timeout.as_ref());
         if result == Ok(0) {
-            self.type_ahead.lock().ignore_poison().end_escape();
+            if self.type_ahead.lock().ignore_poison().end_escape() {
+                signal::interrupt_once();
+            }
             self.terminal.refresh_status();
         }
         let is_ready = |fd: &PollFd<'_>| result.is_ok() && !fd.revents().is_empty();
