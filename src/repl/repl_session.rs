@@ -157,10 +157,27 @@ impl<'w> ReplSession<'w> {
         for name in &mentions.missing {
             self.print_line(&format!("not attached: {name} does not exist"));
         }
+        if mentions.files.is_empty() && self.is_stored_unanswered(text) {
+            self.ctx.terminal.eprint_dim("the session has this message; its turn continues");
+            options.session.resume = true;
+            self.run_message_turn(&options);
+            return;
+        }
         options.input.set_typed_message(text);
         options.input.attach.extend(mentions.files.into_iter().map(Into::into));
         self.last_message = Some(text.to_owned());
         self.run_message_turn(&options);
+    }
+
+    /// True if `text` is the message of the last turn, which did not finish, so that sending it would send it twice.
+    fn is_stored_unanswered(&self, text: &str) -> bool {
+        self.is_unfinished
+            && self.last_message.as_deref() == Some(text)
+            && self.extra_input.is_empty()
+            && !self.options.session.new
+            && self.options.session.key.as_deref().is_some_and(|key| {
+                self.read_session(key).is_ok_and(|session| session.is_interrupted())
+            })
     }
 
     /// Runs a turn that `/retry` can repeat or continue, and names that command if the turn fails. Returns the exit status

@@ -780,6 +780,25 @@ fn type_ahead_is_not_sent_after_a_failed_turn() {
 }
 
 #[test]
+fn a_message_that_failed_is_not_sent_twice() {
+    let story =
+        Story::new().script([fails(401, "no"), stalling_reply("Half\n\nx"), says("Whole.")]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "tell me").until("401").until_prompt("> ");
+    let recall = |screen: &mut Screen<'_>| {
+        screen.press(Key::Up).until_prompt("> tell me").press(Key::Enter);
+    };
+    recall(&mut screen);
+    screen.until("its turn continues").until("Half").press(Key::Ctrl('c'));
+    screen.until("(interrupted").until_prompt("> ");
+    recall(&mut screen);
+    screen.until("Whole.").until_prompt("> ");
+    let asked = user_messages(&story);
+    assert_eq!(asked.iter().filter(|message| message.contains("tell me")).count(), 1, "{asked:?}");
+    exit_and_check(&mut screen);
+}
+
+#[test]
 fn a_file_after_an_at_sign_is_attached() {
     let story = Story::new().file("a b.md", "buy milk").script([says("Milk.")]);
     let mut screen = start_repl(&story);
