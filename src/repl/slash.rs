@@ -9,7 +9,7 @@ use crate::ops::default_session::is_begun_by_a_person;
 use crate::ops::{agent_turn, model, skills, user_commands};
 use crate::options::turn::DryRunForm;
 use crate::repl::editor::{Candidate, edit_text};
-use anyhow::{Context as _, Error, Result};
+use anyhow::{Error, Result};
 use nanobot_agent::report::columns::{Side, align_columns, hanging_indent, truncate};
 use nanobot_agent::report::short_text::{count_noun, format_age};
 use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
@@ -17,10 +17,8 @@ use nanobot_model::provider::quirks::ThinkingStyle;
 use nanobot_os::durable_file;
 use nanobot_os::secret::{self, random_hex};
 use nanobot_os::terminal::wrap_words;
-use nanobot_os::utf8_stream::Utf8Decoder;
-use nanobot_sandbox::process;
+use nanobot_sandbox::process::{CapturedText, TerminalCommand};
 use nanobot_store::session;
-use std::time::Duration;
 
 /// The commands that are commands of the program too, with its options.
 const PROGRAM_COMMANDS: [&str; 6] = ["memory", "mcp", "session", "trust", "undo", "usage"];
@@ -28,8 +26,6 @@ const PROGRAM_COMMANDS: [&str; 6] = ["memory", "mcp", "session", "trust", "undo"
 const LISTED_SESSIONS: usize = 10;
 /// Bytes of a shell command's output that are kept for the next message, from its start and also from its end.
 const OUTPUT_LIMIT_BYTES: usize = 8 << 10;
-/// Time limit of a shell command that the user typed: in effect none.
-const SHELL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The commands that the help of a low window only names.
 const RARE_COMMANDS: [&str; 7] = ["config", "copy", "fork", "mcp", "memory", "save", "usage"];
@@ -473,45 +469,17 @@ impl ReplSession<'_> {
         if command.is_empty() {
             return Err(fail_with_hint(Exit::Usage, "no command is given", "`!git status`"));
         }
-        let spec = process::CommandSpec {
-            program: "/bin/sh".into(),
-            arguments: vec!["-c".into(), command.to_owned()],
-            directory: turn_directory(&self.options.grants),
-            env: self
-                .ctx
-                .env
-                .iter()
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
-            timeout: SHELL_TIMEOUT,
+        let env = self.ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let result = self.editor().run_on_terminal(&TerminalCommand {
+            script: command,
+            directory: &turn_directory(&self.options.grants),
+            env: env.collect(),
             capture_bytes: OUTPUT_LIMIT_BYTES,
-            sandbox: None,
-            input: None,
-        };
-        let terminal = self.ctx.terminal;
-        let mut decoder = Utf8Decoder::default();
-        let mut redactor = secret::StreamRedactor::for_known_keys();
-        let mut print_result = Ok(());
-        let run_result = process::run(&spec, &mut |bytes| {
-            let text = redactor.feed(&decoder.feed(bytes)).into_owned();
-            if print_result.is_ok() && !text.is_empty() {
-                print_result = terminal.print(&text);
-            }
-        });
-        let rest = redactor.feed(&decoder.finish()).into_owned() + &redactor.finish();
-        let finished = run_result.context("run the command")?;
-        print_result?;
-        self.print(&rest)?;
-        let gap = match finished.omitted_bytes {
-            0 => String::new(),
-            count => format!("\n… {count} bytes left out …\n"),
-        };
-        let head = String::from_utf8_lossy(&finished.head);
-        let output = format!("{head}{gap}{}", String::from_utf8_lossy(&finished.tail));
-        if !output.is_empty() && !output.ends_with('\n') {
+        })?;
+        if result.leaves_line_open && !result.is_full_screen {
             self.print("\n")?;
         }
-        let status = match finished.status.and_then(|status| status.code()) {
+        let status = match result.status.code() {
             Some(0) => String::new(),
             Some(code) => format!("[status {code}]\n"),
             None => "[ended by a signal]\n".to_owned(),
@@ -519,9 +487,20 @@ impl ReplSession<'_> {
         if !status.is_empty() {
             self.print_line(status.trim_end());
         }
-        let newline = if output.is_empty() || output.ends_with('\n') { "" } else { "\n" };
+        let reason = if result.is_full_screen {
+            Some("it used the whole screen")
+        } else {
+            result.was_typed_to.then_some("it was typed to")
+        };
+        let output = match reason {
+            Some(reason) => {
+                self.ctx.terminal.eprint_dim(&format!("(its output is not sent: {reason})"));
+                format!("[its output is not included: {reason}]\n")
+            }
+            None => format_output(&result.output),
+        };
         // As with a tool's result, keys in the output are redacted.
-        let text = format!("$ {command}\n{output}{newline}{status}");
+        let text = format!("$ {command}\n{output}{status}");
         self.extra_input.push_str(&secret::redact_all(&text));
         Ok(())
     }
@@ -550,6 +529,21 @@ fn command_rows(width: Option<usize>, is_listed: &dyn Fn(&SlashCommand) -> bool)
             format!("{name:column$}  ")
         };
         text.push_str(&hanging_indent(&indent, description, width));
+        text.push('\n');
+    }
+    text
+}
+
+/// The beginning and the end of a command's output, which ends with a newline unless there is none.
+fn format_output(captured_text: &CapturedText) -> String {
+    let CapturedText { head, tail, omitted_bytes, .. } = captured_text;
+    let gap = match omitted_bytes {
+        0 => String::new(),
+        count => format!("\n… {count} bytes left out …\n"),
+    };
+    let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
+    let mut text = format!("{head}{gap}{tail}");
+    if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
     text

@@ -754,6 +754,46 @@ fn output_of_a_shell_command_is_sent_with_the_next_message() {
 }
 
 #[test]
+fn a_command_of_the_user_has_the_terminal() {
+    let story = Story::new().script([says("I see.")]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "!test -t 0 && test -t 2 && stty size").until("24 80\n>");
+    send_line(&mut screen, "!printf '\\033[31mcol%s\\033[0m' our").until("colour\n>");
+    assert!(memchr::memmem::find(&screen.raw(), b"\x1b[31mcol").is_some());
+    // What is typed to a program, or drawn on the whole screen, is not for the model.
+    send_line(&mut screen, "!echo na''me?; read x; echo \"so $x\"").until("\nname?");
+    send_line(&mut screen, "Ada").until("so Ada\n").until("not sent: it was typed to)");
+    screen.until_prompt("> ");
+    let draw = "printf '\\033[?1049h\\033[HDRA%s' WN; read x; printf '\\033[?1049l'";
+    send_line(&mut screen, &format!("!{draw}")).until("DRAWN").press(Key::Enter);
+    screen.until("not sent: it used the whole screen").until_prompt("> ");
+    // The window's size and Ctrl-C are the program's.
+    send_line(&mut screen, "!trap 'stty size' WINCH; echo go; while :; do sleep 0.1; done");
+    screen.until("\ngo").resize(24, 70).until("24 70").press(Key::Ctrl('c'));
+    screen.until("[ended by a signal]").until_prompt("> ");
+    send_line(&mut screen, "what was that?").until("I see.");
+    let said = user_messages(&story).pop().unwrap();
+    for text in ["24 80\\n", "\\ncolour\\n", "[its output is not included: it was typed to]"] {
+        assert!(said.contains(text), "{text}: {said}");
+    }
+    assert!(!said.contains("Ada") && !said.contains("DRAWN") && !said.contains("u001b"), "{said}");
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn a_signal_ends_the_command_of_the_user_too() {
+    let story = Story::new();
+    let mark = format!("1001.{}", std::process::id());
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, &format!("!sleep {mark}; true"));
+    screen.wait_for_some(|| is_alive(&mark).then_some(()));
+    screen.signal(Signal::TERM);
+    assert_eq!(screen.code(), 143);
+    screen.assert_restored();
+    screen.wait_for_some(|| (!is_alive(&mark)).then_some(()));
+}
+
+#[test]
 fn an_unknown_command_does_not_end_the_repl() {
     let story = Story::new();
     let mut screen = start_repl(&story);
@@ -815,7 +855,8 @@ fn a_key_of_the_config_is_redacted_in_the_history() {
     let key = "my-own-key-of-the-config";
     let story = Story::new().set("providers.custom.apiKey", json!(key));
     let mut screen = start_repl(&story);
-    send_line(&mut screen, &format!("!echo is {key} right?")).until("is *** right?\n");
+    send_line(&mut screen, &format!("!echo is {key} right?"))
+        .until(&format!("\nis {key} right?\n"));
     exit_and_check(&mut screen);
     let files = std::fs::read_dir(story.home().join(".nanobot/history")).unwrap();
     for file in files {

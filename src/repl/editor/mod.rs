@@ -36,6 +36,7 @@ use nanobot_os::signal;
 use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::termios::{TerminalModes, restore_terminal};
 use nanobot_os::terminal::{Terminal, sanitize};
+use nanobot_sandbox::process::{self, TerminalCommand, TerminalCommandResult};
 use pasted::{FoldedPastes, SharedPastes};
 use question_reader::QuestionReader;
 use rustyline_reader::RustylineReader;
@@ -295,6 +296,14 @@ impl Editor {
     /// The settings cannot be changed.
     pub fn restore_terminal(&self) -> Result<()> {
         self.modes.restore_and_reset().context("restore the terminal settings")
+    }
+
+    /// Runs `command` on the terminal.
+    ///
+    /// # Errors
+    /// The errors of [`process::run_on_terminal`].
+    pub fn run_on_terminal(&self, command: &TerminalCommand<'_>) -> Result<TerminalCommandResult> {
+        process::run_on_terminal(command, &self.modes)
     }
 
     /// Starts collecting input, which is shown below the output, until the returned value is dropped. The input goes to

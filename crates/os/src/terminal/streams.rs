@@ -13,7 +13,7 @@ const PIPE_BUF_BYTES: usize = 4096;
 
 /// Writes all of `bytes`, bypassing the buffers of the standard library, which would keep the data of an interrupted
 /// write.
-fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8], name: &'static str) -> Result<()> {
+pub(super) fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8], name: &'static str) -> Result<()> {
     while !bytes.is_empty() {
         // A signal cannot end a blocking write; a write after this wait does not block.
         signal::wait_writable(fd, &mut Deadline::never())?;

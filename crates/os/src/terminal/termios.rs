@@ -1,10 +1,12 @@
 //! Terminal modes: the original ones, those for line editing, and those for the time in which no line is read.
 
+use super::streams::write_all;
 use crate::process_group::process_group;
 use crate::sync::IgnorePoison;
+use anyhow::Result;
 use nix::sys::termios::{
     ControlFlags, FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios,
-    tcflush, tcgetattr, tcsetattr,
+    cfmakeraw, tcflush, tcgetattr, tcsetattr,
 };
 use std::fs::File;
 use std::io::{self, Write};
@@ -123,6 +125,32 @@ impl TerminalModes {
         modes.local_flags |= LocalFlags::ISIG | LocalFlags::NOFLSH;
         set_immediate_reads(&mut modes);
         if self.is_foreground() { self.apply(&modes) } else { Ok(()) }
+    }
+
+    /// Sets raw mode, in which keys go to another program's terminal as they are.
+    pub fn set_pass_through(&self) -> io::Result<()> {
+        let mut modes = self.original.clone();
+        cfmakeraw(&mut modes);
+        self.apply(&modes)
+    }
+
+    /// Gives another terminal the original settings, and the size of the window.
+    pub fn copy_to(&self, tty: impl AsFd) -> io::Result<()> {
+        tcsetattr(&tty, SetArg::TCSANOW, &self.original)?;
+        self.copy_size_to(tty)
+    }
+
+    /// Gives another terminal the size of the window.
+    pub fn copy_size_to(&self, tty: impl AsFd) -> io::Result<()> {
+        Ok(rustix::termios::tcsetwinsize(tty, rustix::termios::tcgetwinsize(&self.tty)?)?)
+    }
+
+    /// Writes the output of another program, which uses the terminal, as it is.
+    ///
+    /// # Errors
+    /// The terminal is gone, or a signal ends the run.
+    pub fn pass_through(&self, output: &[u8]) -> Result<()> {
+        write_all(self.tty.as_fd(), output, "the terminal")
     }
 
     /// Sets canonical mode, in which Ctrl-C ends a line like Enter. Returns the character that Ctrl-C puts at the end of

@@ -23,6 +23,7 @@ mod signing_listener;
 mod standby;
 mod supervisor;
 mod supervisor_connection;
+mod terminal_command;
 mod write_lock;
 
 pub use inspect::{find_process, has_terminal, interrupt, is_alive};
@@ -39,13 +40,14 @@ pub use shell::{CommandShell, become_shell, run_editor, run_pager};
 pub use signing_client::SigningProgram;
 pub use signing_listener::SigningListener;
 pub use standby::end_standby;
+pub use terminal_command::{TerminalCommand, TerminalCommandResult, run_on_terminal};
 pub use write_lock::guard_changes;
 
 use rustix::process::{Resource, Rlimit};
 
 /// Runs this process as a helper if its name (`argv[0]`) or its environment asks for one: a signer for git, the supervisor of
-/// a server or of a command, the process that creates namespaces for a supervisor, or the one that hides paths from a
-/// program. Returns `None` in an ordinary process, and otherwise true if the helper succeeded. A program has to call this
+/// a server or of a command, the process that creates namespaces for a supervisor, the one that hides paths from a
+/// program, or the session leader of a command on the terminal. Returns `None` in an ordinary process, and otherwise true if the helper succeeded. A program has to call this
 /// first in `main`: without it no helper can be started.
 pub fn become_helper() -> Option<bool> {
     own_program::enable_helpers();
@@ -53,6 +55,7 @@ pub fn become_helper() -> Option<bool> {
         .or_else(supervisor::become_supervisor)
         .or_else(namespaced_supervisor::become_namespace_parent)
         .or_else(hiding_launcher::become_hiding_program)
+        .or_else(terminal_command::become_session_leader)
 }
 
 /// Hardens this process; called in `main` once it is known to be no helper, since a supervisor needs to write its own files

@@ -8,7 +8,7 @@ use std::io::{self, PipeReader, Read};
 use std::path::PathBuf;
 
 /// The lines of an output that a program may still draw over: more than the windows of most terminals have.
-const SCREEN_LINES: usize = 60;
+pub(super) const SCREEN_LINES: usize = 60;
 
 /// The read end of a pipe that a command writes to.
 pub(super) struct OutputPipe {
