@@ -350,7 +350,7 @@ fn option_or_text(text: String, options: &[String]) -> String {
 /// The text of an answer.
 fn to_answer(line: anyhow::Result<EditorLine>) -> Result<String, ToolError> {
     match line {
-        Ok(EditorLine::Text(text) | EditorLine::NextProfile(text)) => Ok(text.trim().to_owned()),
+        Ok(EditorLine::Text(text) | EditorLine::Key(_, text)) => Ok(text.trim().to_owned()),
         Ok(EditorLine::End) => Err(ToolError::Declined(
             "Tool call denied: the user did not answer. Continue without it.".into(),
         )),

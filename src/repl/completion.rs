@@ -20,7 +20,7 @@ use nanobot_store::skill::Skill;
 use std::path::{Path, PathBuf};
 
 /// Creates the line editor of a conversation with its completions.
-pub(super) fn editor(ctx: &Context, options: &TurnOptions) -> Result<Editor> {
+pub(super) fn editor(ctx: &Context, options: &TurnOptions, uses_vi_keys: bool) -> Result<Editor> {
     let directory = turn_directory(&options.grants);
     let (sessions, models, profiles, skill_context) =
         (ctx.clone(), ctx.clone(), ctx.clone(), ctx.clone());
@@ -46,7 +46,7 @@ pub(super) fn editor(ctx: &Context, options: &TurnOptions) -> Result<Editor> {
         directory,
         home: ctx.paths.home.clone(),
     };
-    Editor::new(&ctx.env, ctx.terminal, ctx.paths.history(), Box::new(completer))
+    Editor::new(&ctx.env, ctx.terminal, ctx.paths.history(), Box::new(completer), uses_vi_keys)
 }
 
 /// The working directory of turns with these grants.

@@ -5,7 +5,7 @@
 use crate::ops::context::Context;
 use crate::ops::user_commands;
 use crate::options::turn::TurnOptions;
-use crate::repl::editor::{EditorLine, Prompt};
+use crate::repl::editor::{EditorLine, LineKey, Prompt};
 use anyhow::{Context as _, Result};
 use commands::{EXITS, ProgramCommands};
 use nanobot_base::error::{Exit, exit_for, fail_with_hint};
@@ -16,14 +16,17 @@ use std::time::{Duration, Instant};
 
 mod approval;
 mod bell;
+mod clipboard;
 pub mod commands;
 mod completion;
 pub mod editor;
 mod form;
 mod greeting;
 mod hints;
+mod last_output;
 mod mention;
 mod repl_session;
+mod rewind;
 mod slash;
 
 /// Two Ctrl-C within this time end the REPL.
@@ -60,17 +63,22 @@ enum ReplInput {
 /// Reads lines and runs each until the user ends the conversation.
 fn run_loop(mut repl: ReplSession<'_>) -> Result<Exit> {
     let mut interrupted: Option<Instant> = None;
-    let mut initial = String::new();
     loop {
         let prompt = repl.prompt();
         let prompt = Prompt { text: &prompt, is_warning: repl.is_unrestricted };
-        let line = repl.editor().read(prompt, &initial)?;
-        initial.clear();
+        let draft = std::mem::take(&mut repl.draft);
+        let line = repl.editor().read(prompt, &draft)?;
         let text = match line {
             EditorLine::Text(text) => text,
-            EditorLine::NextProfile(text) => {
-                repl.cycle_profile();
-                initial = text;
+            EditorLine::Key(key, text) => {
+                repl.draft = text;
+                match key {
+                    LineKey::NextProfile => repl.cycle_profile(),
+                    LineKey::LastOutput => run_command(&mut repl, "last", ""),
+                    LineKey::Paste => run_command(&mut repl, "paste", ""),
+                    LineKey::Rewind => run_command(&mut repl, "rewind", ""),
+                }
+                signal::clear_interrupt()?;
                 continue;
             }
             EditorLine::End => return Ok(Exit::Answered),

@@ -41,6 +41,8 @@ pub(super) struct ReplSession<'w> {
     editor: SharedEditor,
     pub(super) prompter: Arc<TerminalPrompter>,
     bell: Arc<Bell>,
+    /// The initial text of the next input.
+    pub(super) draft: String,
     /// Output of the user's shell commands, sent with the next message.
     pub(super) extra_input: String,
     /// The last message.
@@ -82,8 +84,11 @@ impl<'w> ReplSession<'w> {
                 DEFAULT_SESSION.into()
             });
         }
-        let editor = Arc::new(Mutex::new(completion::editor(ctx, &options)?));
-        let bell = ctx.terminal_settings().ok().and_then(|settings| settings.bell);
+        let terminal_settings = ctx.terminal_settings().ok();
+        let uses_vi_keys = terminal_settings.is_some_and(|settings| settings.uses_vi_keys);
+        let editor = completion::editor(ctx, &options, uses_vi_keys)?;
+        let editor = Arc::new(Mutex::new(editor));
+        let bell = terminal_settings.and_then(|settings| settings.bell);
         let bell = Arc::new(Bell::new(ctx.terminal, bell));
         let mut repl = Self {
             ctx,
@@ -93,6 +98,7 @@ impl<'w> ReplSession<'w> {
             editor,
             write_flags: options.grants.write.clone(),
             options,
+            draft: String::new(),
             extra_input: String::new(),
             last_message: None,
             last_answer: None,

@@ -31,10 +31,10 @@ const OUTPUT_LIMIT_BYTES: usize = 8 << 10;
 const RARE_COMMANDS: [&str; 7] = ["config", "copy", "fork", "mcp", "memory", "save", "usage"];
 
 /// The end of the help, about inputs that are not commands.
-const KEYS_HELP: &str = "/NAME runs a skill, or sends ~/.nanobot/commands/NAME.md.\n\
-    !CMD runs CMD with /bin/sh; its output is sent with your next message.\n@FILE attaches FILE. \
-    Alt-Enter, or a `\\` at the end, starts a new line.\nCtrl-R: history. Shift-Tab: profile. \
-    Ctrl-C stops a turn; Ctrl-D or /exit ends.";
+const KEYS_HELP: &str = "/NAME: a skill, or ~/.nanobot/commands/NAME.md. @FILE: attach. Ctrl-V: image.\n\
+    !CMD: run CMD; its text output goes with your next message. Ctrl-R: history.\n\
+    Alt-Enter, or a `\\` at the end: new line. Shift-Tab: profile. Ctrl-O: output.\n\
+    Esc, Ctrl-C: stop a turn. Esc Esc: edit the last message. Ctrl-D or /exit ends.";
 
 impl ReplSession<'_> {
     /// Runs the command `name` with the arguments `rest`.
@@ -59,6 +59,9 @@ impl ReplSession<'_> {
             "session" if rest.is_empty() => self.show_sessions(),
             "session" => self.run_session_command(rest),
             "fork" => self.fork(rest),
+            "last" => self.show_last_output(rest),
+            "paste" => self.paste(),
+            "rewind" => self.rewind(),
             "undo" => self.run_program(&["undo"], rest),
             "diff" => {
                 let key = self.stored_key(self.options.session.key.as_deref())?;
@@ -335,7 +338,7 @@ impl ReplSession<'_> {
     }
 
     /// Runs a command of the program with these `arguments`, and the words of `rest` as further ones.
-    fn run_program(&self, arguments: &[&str], rest: &str) -> Result<()> {
+    pub(super) fn run_program(&self, arguments: &[&str], rest: &str) -> Result<()> {
         let arguments = arguments.iter().copied().chain(rest.split_whitespace());
         self.program.run(self.ctx, &arguments.collect::<Vec<_>>(), &self.options)
     }
@@ -346,7 +349,9 @@ impl ReplSession<'_> {
         let width = terminal.stdout_width();
         let keys = wrap_words(KEYS_HELP, width.unwrap_or(80), 2);
         // The list leaves out commands that the text below names.
-        let is_listed = |command: &SlashCommand| !["help", "exit", "shell"].contains(&command.name);
+        let is_listed = |command: &SlashCommand| {
+            !["help", "exit", "last", "paste", "rewind", "shell"].contains(&command.name)
+        };
         let mut text = command_rows(width, &is_listed);
         if format!("{text}{keys}").lines().count() >= terminal.stdout_height() {
             text = command_rows(width, &|command| is_listed(command) && !is_rare(command));
@@ -391,7 +396,7 @@ impl ReplSession<'_> {
     }
 
     /// The key of the session, provided that it is stored.
-    fn stored_key(&self, key: Option<&str>) -> Result<String> {
+    pub(super) fn stored_key(&self, key: Option<&str>) -> Result<String> {
         key.map(str::to_owned).ok_or_else(|| {
             fail_with_hint(
                 Exit::Usage,
@@ -464,7 +469,8 @@ impl ReplSession<'_> {
         Ok(())
     }
 
-    /// Runs a shell command of the user, with all their rights.
+    /// Runs a shell command of the user, with all their rights, on their terminal. Its output goes with the next message, unless it is no
+    /// text or may repeat what the user typed.
     fn shell(&mut self, command: &str) -> Result<()> {
         if command.is_empty() {
             return Err(fail_with_hint(Exit::Usage, "no command is given", "`!git status`"));

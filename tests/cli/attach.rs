@@ -1,6 +1,7 @@
 //! `--attach`: which inputs it accepts and what the model receives.
 
 use crate::requirements::require;
+use crate::screen::Key;
 use crate::server::{Response, says, sends};
 use crate::story::Story;
 use crate::story::write_program;
@@ -127,6 +128,32 @@ fn part_types(story: &Story, number: usize) -> Vec<Vec<String>> {
             .collect()
     };
     users.map(types).collect()
+}
+
+#[test]
+fn the_image_in_the_clipboard_is_attached() {
+    let image = encode_image(RgbImage::new(30, 20), ImageFormat::Png);
+    let story = Story::new().file("shot.png", &image).script([says("A picture.")]);
+    let shot = story.dir().join("shot.png");
+    let program = format!(
+        "#!/bin/sh\ncase \"$*\" in --list-types) cat {0}.types ;; '-t image/png') cat {0} ;; *) exit 9 ;; esac\n",
+        shot.display()
+    );
+    write_program(&story.home().join("bin/wl-paste"), &program);
+    let types = shot.with_file_name("shot.png.types");
+    std::fs::write(&types, "text/plain\n").unwrap();
+    let path = format!("{}:{}", story.home().join("bin").display(), story.path());
+    let mut screen = story.screen(24, 80).env("PATH", &path).args(["repl"]);
+    screen.until("lists").until_prompt("> ").type_("/paste").press(Key::Enter);
+    screen.until("there is no image in the clipboard").until_prompt("> ");
+    std::fs::write(&types, "text/html\nimage/png\n").unwrap();
+    // It is added to the text.
+    screen.type_to("what is", "> what is").press(Key::Ctrl('v'));
+    screen.until("> what is @~/.nanobot/media/clipboard/").press(Key::Enter);
+    screen.until("attached: ").until("A picture.").until_prompt("> ");
+    assert_eq!(part_types(&story, 0), [["image_url".to_owned()]]);
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
 }
 
 #[test]

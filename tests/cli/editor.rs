@@ -5,6 +5,7 @@ use crate::server::{Responder, says};
 use crate::story::{NANOBOT, Story};
 use crate::wait::{until, until_exists};
 use rustix::process::Signal;
+use serde_json::json;
 use std::path::PathBuf;
 
 fn start_repl(story: &Story) -> Screen<'_> {
@@ -164,6 +165,28 @@ fn the_escape_key_at_the_prompt_leaves_the_next_key_whole() {
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
     screen.assert_restored();
+}
+
+#[test]
+fn the_keys_of_vi_edit_the_line() {
+    let story = story().set("terminal.editMode", json!("vi"));
+    let mut screen = start_repl(&story);
+    screen.type_to("one two three", "> one two three").press(Key::Escape).pause();
+    // To the start, delete a word, append at the end.
+    screen.type_("0dwA!").until_prompt("> two three!");
+    // A second Escape means nothing more.
+    screen
+        .press(Key::Escape)
+        .pause()
+        .press(Key::Escape)
+        .pause()
+        .type_("0ix")
+        .until_prompt("> xtwo three!");
+    screen.press(Key::Enter);
+    assert!(last_content_of(&story, 0).contains("xtwo three!"));
+    wait_until_ready(&screen);
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
 }
 
 #[test]

@@ -586,6 +586,30 @@ fn ctrl_c_stops_a_command_and_its_children() {
     exit_and_check(&mut screen);
 }
 
+#[test]
+fn the_whole_output_of_a_call_is_shown_on_request() {
+    let story = Story::new().script([
+        calls("exec", json!({ "command": "echo first" })),
+        calls("exec", json!({ "command": "for i in $(seq 40)\ndo echo \"line $i\"; done" })),
+        says("Done."),
+    ]);
+    let screen = story.screen(24, 80).env("PAGER", "sed 's/^/paged: /'");
+    let mut screen = wait_until_started(screen.args(["repl"]));
+    screen.press(Key::Ctrl('o')).until("no such tool call").until_prompt("> ");
+    send_line(&mut screen, "go").until("Done.").until_prompt("> ");
+    assert!(!screen.text().contains("line 40\n"), "{}", screen.text());
+    // What is being typed stays.
+    screen.type_to("ask", "> ask").press(Key::Ctrl('o')).until("paged: line 40\n");
+    screen.until_prompt("> ask");
+    let text = screen.text_with_scrollback();
+    assert!(text.contains("paged: do echo") && text.contains("paged: line 1\n"), "{text}");
+    assert_eq!(text.matches("> ask").count(), 1, "{text}");
+    screen.press(Key::Ctrl('u'));
+    send_line(&mut screen, "/last 2").until("exec echo first\nfirst\n>");
+    send_line(&mut screen, "/last x").until("`x` is not a number").until_prompt("> ");
+    exit_and_check(&mut screen);
+}
+
 /// A session that waits for its user has no processes.
 #[test]
 fn no_process_is_left_after_a_turn() {
@@ -877,11 +901,11 @@ fn repl_commands() {
         sends(Response::json(200, &models)),
     ]);
     let mut screen = wait_until_started(story.screen(36, 80).args(["repl"]));
-    send_line(&mut screen, "/help").until("/exit").until("Ctrl-C stops a turn;").until_prompt("> ");
+    send_line(&mut screen, "/help").until("/exit").until("Ctrl-C: stop a turn.").until_prompt("> ");
     screen.until_snapshot("repl_help", Screen::conversation);
-    send_line(&mut screen, "help").until("Ctrl-C stops a turn;").until_prompt("> ");
+    send_line(&mut screen, "help").until("Ctrl-C: stop a turn.").until_prompt("> ");
     send_line(&mut screen, "/hlep").until("try: `/help`");
-    send_line(&mut screen, "/stop").until("Ctrl-C stops a turn; a typed line waits");
+    send_line(&mut screen, "/stop").until("Esc or Ctrl-C stops a turn; a typed line waits");
     send_line(&mut screen, "/undo --list").until_prompt("> ");
     send_line(&mut screen, "first").until("two").until_prompt("> ");
     send_line(&mut screen, "/save answer.md").until("saved the last answer to");
@@ -1104,6 +1128,45 @@ fn the_file_changes_of_the_conversation_are_shown() {
     // What was undone is not a change any more.
     send_line(&mut screen, "/undo").until("restored a.md").until_prompt("> ");
     send_line(&mut screen, "/diff all").until("@@ -1 +1,2 @@\n one\n+two\n").until_prompt("> ");
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn the_last_message_is_edited_again() {
+    let story = Story::new().script([
+        says("One."),
+        calls("write_file", json!({ "path": "a.md", "content": "new" })),
+        says("Written."),
+        says("Better."),
+        says("First."),
+    ]);
+    let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "--write"]));
+    screen.press(Key::Escape).pause().press(Key::Escape);
+    screen.until("there is no message to edit").until_prompt("> ");
+    send_line(&mut screen, "first").until("One.").until_prompt("> ");
+    send_line(&mut screen, "wriet it").until("Written.").until_prompt("> ");
+    // After typed text the key is the editor's.
+    screen.type_to("x", "> x").press(Key::Escape).pause().press(Key::Escape).pause();
+    screen.press(Key::Backspace).until_prompt("> ");
+    screen.press(Key::Escape).pause().press(Key::Escape);
+    screen.until("Its turn changed 1 file\nUndo that too? [y/N]").pause();
+    send_line(&mut screen, "y").until("removed a.md").until_prompt("> wriet it");
+    assert!(!story.dir().join("a.md").exists());
+    let text = screen.text_with_scrollback();
+    let (_, old_key) = text.rsplit_once("the whole conversation is session `").unwrap();
+    let (old_key, _) = old_key.split_once('`').unwrap();
+    let old_key = old_key.to_owned();
+    send_line(&mut screen, " better").until("Better.").until_prompt("> ");
+    let said = user_messages(&story);
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[1].contains("wriet it better") && !said[1].contains("undone"), "{said:?}");
+    // Back to the start, twice.
+    send_line(&mut screen, "/rewind").until_prompt("> wriet it better");
+    screen.press(Key::Ctrl('u'));
+    send_line(&mut screen, "/rewind").until_prompt("> first").press(Key::Enter);
+    screen.until("First.").until_prompt("> ");
+    assert_eq!(user_messages(&story).len(), 1);
+    send_line(&mut screen, &format!("/session {old_key}")).until("6 messages");
     exit_and_check(&mut screen);
 }
 

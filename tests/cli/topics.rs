@@ -351,6 +351,7 @@ fn a_topic_is_wrapped_for_the_terminal_and_paged_if_it_does_not_fit() {
     let paragraph = "at night. Actions that were not allowed are denied, and reported once with";
     for unpaged in [shown(24, "nosuch-pager"), shown(24, "cat"), shown(250, "sed 's/^/paged: /'")] {
         assert!(unpaged.contains(paragraph) && !unpaged.contains("paged: "), "{unpaged}");
+        assert!(!unpaged.contains("\\u{1b}"), "{unpaged}");
         assert!(unpaged.contains("'read_file(*.env)' --tools 'read_*,grep'"), "{unpaged}");
     }
 }

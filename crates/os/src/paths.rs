@@ -239,7 +239,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/media/NAME/",
-        meaning: "attachments of chat messages, removed after 30 days",
+        meaning: "attachments of chat messages, removed after 30 days; images that were pasted in the REPL, in `clipboard`",
     },
     DocumentedPath {
         path: "~/.nanobot/mcp/cache/",

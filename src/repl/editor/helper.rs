@@ -1,6 +1,6 @@
 //! The callbacks of `rustyline`: completion, hints, and the actions of a few keys.
 
-use super::line::{Candidate, CompletionSource};
+use super::line::{Candidate, CompletionSource, LineKey};
 use super::multiline::{Continuation, find_continuation};
 use super::reflow::WidthTracker;
 use nanobot_os::sync::IgnorePoison;
@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthStr;
 
 /// Maximum number of candidates shown; longer lists are of no use to a reader.
@@ -150,12 +151,43 @@ impl ConditionalEventHandler for EnterKey {
     }
 }
 
-/// A key that ends the line and sets the flag: the key for the next profile, or Escape in an answer.
-pub(super) struct AcceptKey(pub(super) Arc<AtomicBool>);
+/// The key that has ended the line, if it was not Enter.
+pub(super) type PressedKey<K> = Arc<Mutex<Option<K>>>;
 
-impl ConditionalEventHandler for AcceptKey {
+/// A key that ends the line: one with an effect of its own, or Escape in an answer.
+pub(super) struct AcceptKey<K> {
+    pub(super) key: K,
+    pub(super) pressed: PressedKey<K>,
+}
+
+impl<K: Copy + Send + Sync> ConditionalEventHandler for AcceptKey<K> {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, _: &EventContext) -> Option<Cmd> {
-        self.0.store(true, Ordering::SeqCst);
+        *self.pressed.lock().ignore_poison() = Some(self.key);
+        Some(Cmd::AcceptLine)
+    }
+}
+
+/// Two Escape keys within this time have a meaning.
+const DOUBLE_ESCAPE_WINDOW: Duration = Duration::from_millis(1500);
+
+/// The Escape key where nothing is typed: the second one ends the line.
+pub(super) struct DoubleEscapeKey {
+    pub(super) pressed: PressedKey<LineKey>,
+    pub(super) last: Mutex<Option<Instant>>,
+}
+
+impl ConditionalEventHandler for DoubleEscapeKey {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        let mut last = self.last.lock().ignore_poison();
+        let is_double = last.take().is_some_and(|time| time.elapsed() < DOUBLE_ESCAPE_WINDOW);
+        if !context.line().is_empty() {
+            return None;
+        }
+        if !is_double {
+            *last = Some(Instant::now());
+            return None;
+        }
+        *self.pressed.lock().ignore_poison() = Some(LineKey::Rewind);
         Some(Cmd::AcceptLine)
     }
 }

@@ -30,6 +30,19 @@ impl<'a> From<&'a str> for Prompt<'a> {
     }
 }
 
+/// A key that leaves the line for a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineKey {
+    /// Shift-Tab.
+    NextProfile,
+    /// Ctrl-O.
+    LastOutput,
+    /// Ctrl-V.
+    Paste,
+    /// Esc Esc, without text.
+    Rewind,
+}
+
 /// The result of reading a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditorLine {
@@ -37,8 +50,8 @@ pub enum EditorLine {
     Text(String),
     /// Ctrl-C.
     Interrupted,
-    /// Shift-Tab, which switches to the next profile. The text is not finished.
-    NextProfile(String),
+    /// A key with an effect outside of the line. The text is not finished.
+    Key(LineKey, String),
     /// Ctrl-D on an empty line, or the terminal is gone.
     End,
 }

@@ -21,7 +21,7 @@ mod typing_guard;
 
 pub use choice::Choice;
 pub use external_editor::{edit_text, external_editor};
-pub use line::{Candidate, CompletionSource, EditorLine, Prompt};
+pub use line::{Candidate, CompletionSource, EditorLine, LineKey, Prompt};
 pub use typing_guard::TypingGuard;
 
 use anyhow::{Context, Result};
@@ -39,6 +39,7 @@ use nanobot_os::terminal::{Terminal, sanitize};
 use nanobot_sandbox::process::{self, TerminalCommand, TerminalCommandResult};
 use pasted::{FoldedPastes, SharedPastes};
 use question_reader::QuestionReader;
+use rustyline::EditMode;
 use rustyline_reader::RustylineReader;
 use signal_hook::SigId;
 use signal_hook::consts::SIGCONT;
@@ -77,7 +78,7 @@ enum LineReader {
 
 impl Editor {
     /// Creates an editor. `history` is the history file, [`nanobot_os::paths::Paths::history`]; `completions` supplies
-    /// completions.
+    /// completions; `uses_vi_keys` is true for the keys of vi, instead of those of emacs.
     ///
     /// # Errors
     /// Status 2 (usage) if standard input is not a terminal.
@@ -86,6 +87,7 @@ impl Editor {
         terminal: Terminal,
         history: PathBuf,
         completions: Box<dyn CompletionSource>,
+        uses_vi_keys: bool,
     ) -> Result<Self> {
         let Ok(modes) = TerminalModes::from_stdin(terminal.stdout_is_rich) else {
             return Err(fail(Exit::Usage, "standard input is not a terminal"));
@@ -107,7 +109,8 @@ impl Editor {
             LineReader::Canonical(CanonicalReader::default())
         } else {
             let reflows = reflow::is_reflowing(env);
-            let mut reader = RustylineReader::new(reflows, MAX_ENTRIES)?;
+            let edit_mode = if uses_vi_keys { EditMode::Vi } else { EditMode::Emacs };
+            let mut reader = RustylineReader::new(reflows, edit_mode, MAX_ENTRIES)?;
             reader.bind_line_keys(completions, &history_entries, &pastes);
             for entry in &entries {
                 reader.add_to_history(entry)?;
@@ -194,7 +197,7 @@ impl Editor {
         self.after_pause(is_new, |editor| match &mut editor.reader {
             // A separate reader: input that another one has buffered beyond its line is not an answer.
             LineReader::Rustyline(reader) => {
-                let reader = RustylineReader::new(reader.reflows, options.len())?;
+                let reader = RustylineReader::new(reader.reflows, reader.edit_mode, options.len())?;
                 reader.read_answer(&editor.modes, &editor.resume_rx, question, options)
             }
             LineReader::Canonical(reader) => {
@@ -259,6 +262,11 @@ impl Editor {
         self.lock_keys().lock_type_ahead().merge_lines();
     }
 
+    /// Returns `text` for the next input, with a mark for what is long.
+    pub fn fold(&self, text: &str) -> String {
+        self.pastes.lock().ignore_poison().fold_entry(text)
+    }
+
     fn lock_keys(&self) -> MutexGuard<'_, TypedKeys> {
         self.typed_keys.lock().ignore_poison()
     }
@@ -267,7 +275,7 @@ impl Editor {
     fn echo_line(&self, prompt: Prompt<'_>, line: &EditorLine) -> Result<()> {
         let text = match line {
             EditorLine::Text(text) => text,
-            EditorLine::Interrupted | EditorLine::End | EditorLine::NextProfile(_) => "",
+            EditorLine::Interrupted | EditorLine::End | EditorLine::Key(..) => "",
         };
         let text = sanitize(&secret::redact_known(text));
         let row = format!("{}{text}\n", prompt.styled());

@@ -5,8 +5,11 @@
 //! that thread replaces standard input by `/dev/null` and sends SIGWINCH: the reader wakes and finds the end of its
 //! input.
 
-use super::helper::{AcceptKey, EditorHelper, EnterKey, HistoryEntries, HistorySearchKey};
-use super::line::{CompletionSource, EditorLine, Prompt};
+use super::helper::{
+    AcceptKey, DoubleEscapeKey, EditorHelper, EnterKey, HistoryEntries, HistorySearchKey,
+    PressedKey,
+};
+use super::line::{CompletionSource, EditorLine, LineKey, Prompt};
 use super::paste_keys::{BackspaceKey, OutsidePaste, PasteCollector};
 use super::pasted::SharedPastes;
 use super::reflow::{WidthTracker, cursor_row};
@@ -24,14 +27,14 @@ use rustyline::config::BellStyle;
 use rustyline::error::ReadlineError;
 use rustyline::history::MemHistory;
 use rustyline::{
-    Cmd, ColorMode, CompletionType, ConditionalEventHandler, Config, Event, EventHandler,
+    Cmd, ColorMode, CompletionType, ConditionalEventHandler, Config, EditMode, Event, EventHandler,
     ExternalPrinter, KeyCode, KeyEvent, Modifiers,
 };
 use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// Time for the reader to notice that it must end. A history search notices only keys, so it does not notice this.
@@ -46,16 +49,17 @@ pub(super) struct RustylineReader {
     printer: SharedPrinter,
     /// True if the terminal reflows its rows.
     pub(super) reflows: bool,
+    pub(super) edit_mode: EditMode,
     /// Shared with [`EditorHelper::inserts_newline`].
     inserts_newline: Arc<AtomicBool>,
-    /// True if the line ended with the key for the next profile.
-    wants_next_profile: Arc<AtomicBool>,
+    /// The key that ended the line, if it was not Enter.
+    pressed: PressedKey<LineKey>,
 }
 
 impl RustylineReader {
     /// Creates a reader without special keys. `reflows` is true if the terminal reflows its rows; `max_entries` is the
     /// maximum number of history entries.
-    pub(super) fn new(reflows: bool, max_entries: usize) -> Result<Self> {
+    pub(super) fn new(reflows: bool, edit_mode: EditMode, max_entries: usize) -> Result<Self> {
         let what = || "set up the line editor";
         let color = console::colors_enabled();
         let config = Config::builder()
@@ -64,6 +68,7 @@ impl RustylineReader {
             .color_mode(if color { ColorMode::Enabled } else { ColorMode::Disabled })
             .completion_type(CompletionType::List)
             .completion_show_all_if_ambiguous(true)
+            .edit_mode(edit_mode)
             .keyseq_timeout(u16::try_from(ESCAPE_TIMEOUT.as_millis()).ok())
             .max_history_size(max_entries)
             .with_context(what)?
@@ -82,8 +87,9 @@ impl RustylineReader {
             inner,
             printer: Arc::new(Mutex::new(printer)),
             reflows,
+            edit_mode,
             inserts_newline,
-            wants_next_profile: Arc::default(),
+            pressed: PressedKey::default(),
         })
     }
 
@@ -115,9 +121,21 @@ impl RustylineReader {
             let handler = HistorySearchKey { entries, is_backward };
             self.bind(KeyEvent(key, Modifiers::NONE), &collector, handler);
         }
-        let next_profile = AcceptKey(Arc::clone(&self.wants_next_profile));
         let shift_tab = KeyEvent(KeyCode::BackTab, Modifiers::NONE);
-        self.bind(shift_tab, &collector, next_profile);
+        for (event, key) in [
+            (shift_tab, LineKey::NextProfile),
+            (control('O'), LineKey::LastOutput),
+            (control('V'), LineKey::Paste),
+        ] {
+            let pressed = PressedKey::clone(&self.pressed);
+            self.bind(event, &collector, AcceptKey { key, pressed });
+        }
+        // In vi, the key has a meaning, and is often pressed twice.
+        if self.edit_mode == EditMode::Emacs {
+            let escape = KeyEvent(KeyCode::Esc, Modifiers::NONE);
+            let pressed = PressedKey::clone(&self.pressed);
+            self.bind(escape, &collector, DoubleEscapeKey { pressed, last: Mutex::default() });
+        }
         let alt_enter = KeyEvent(KeyCode::Enter, Modifiers::ALT);
         self.inner.bind_sequence(alt_enter, Cmd::Newline);
     }
@@ -150,14 +168,15 @@ impl RustylineReader {
         {
             self.inner.bind_sequence(KeyEvent(key, Modifiers::NONE), command);
         }
-        let is_escaped = Arc::new(AtomicBool::new(false));
-        let escape = AcceptKey(Arc::clone(&is_escaped));
+        let pressed = PressedKey::default();
+        let escape = AcceptKey { key: (), pressed: PressedKey::clone(&pressed) };
         self.inner.bind_sequence(
             KeyEvent(KeyCode::Esc, Modifiers::NONE),
             EventHandler::Conditional(Box::new(escape)),
         );
         let line = self.read(modes, resume_rx, question.into(), "")?;
-        Ok(if is_escaped.load(Ordering::SeqCst) { EditorLine::End } else { line })
+        let is_escaped = pressed.lock().ignore_poison().is_some();
+        Ok(if is_escaped { EditorLine::End } else { line })
     }
 
     /// Adds an entry to the history in memory.
@@ -191,7 +210,7 @@ impl RustylineReader {
             helper.width.start(&prompt.0);
         }
         // A signal may have ended an earlier read after the key.
-        self.wants_next_profile.store(false, Ordering::SeqCst);
+        *self.pressed.lock().ignore_poison() = None;
         let result = self.inner.readline_with_initial(&prompt, (initial, ""));
         drop(done_tx);
         if let Some(stop) = thread.join().expect("a panic ends the process") {
@@ -199,14 +218,17 @@ impl RustylineReader {
             modes.restore_and_reset().with_context(what)?;
             return Err(stop.into());
         }
+        let pressed = self.pressed.lock().ignore_poison().take();
         match result {
-            Ok(text) if self.wants_next_profile.swap(false, Ordering::SeqCst) => {
+            Ok(text) => {
+                let Some(key) = pressed else {
+                    return Ok(EditorLine::Text(text.trim_end_matches('\n').to_owned()));
+                };
                 // Erases the entry with all its rows.
                 let (rows, _) = cursor_row(&format!("{}{text}", prompt.0), stderr_width());
                 modes.write(format!("\x1b[{}A\r\x1b[J", rows + 1).as_bytes()).with_context(what)?;
-                Ok(EditorLine::NextProfile(text))
+                Ok(EditorLine::Key(key, text))
             }
-            Ok(text) => Ok(EditorLine::Text(text.trim_end_matches('\n').to_owned())),
             Err(ReadlineError::Interrupted) => Ok(EditorLine::Interrupted),
             Err(ReadlineError::Eof) => Ok(EditorLine::End),
             Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {

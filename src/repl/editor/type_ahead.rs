@@ -92,7 +92,7 @@ impl TypeAhead {
         let steering = self.steering.iter().map(|text| ("at the next step", first_words(text)));
         let lines = self.lines.iter().filter_map(|line| match line {
             EditorLine::Text(text) => Some(("after this turn", first_words(text))),
-            EditorLine::Interrupted | EditorLine::End | EditorLine::NextProfile(_) => None,
+            EditorLine::Interrupted | EditorLine::End | EditorLine::Key(..) => None,
         });
         let texts: Vec<(&str, String)> = steering.chain(lines).collect();
         let row = |(when, text): &(&str, String)| {
@@ -371,7 +371,7 @@ mod tests {
             assert!(ahead.has_open_escape(), "{typed:?}");
             assert!(!ahead.end_escape(), "{typed:?}");
             let rows = ahead.status_rows(40);
-            let is_hinted = rows.iter().any(|row| row.text().contains("Ctrl-C"));
+            let is_hinted = rows.iter().any(|row| row.text().contains("Esc again"));
             assert_eq!(is_hinted, hint, "{typed:?}");
             ahead.feed(b"b", false);
             assert_eq!(ahead.status_rows(40).len(), 1, "{typed:?}");

@@ -497,6 +497,7 @@ pub const KEYS: &[ConfigKey] = &[
 
     key("terminal.background", OneOf(&["auto", "dark", "light"]), r#""auto""#, Used, "background of the terminal, for colours that can be read on it; `auto` reads the variable COLORFGBG"),
     key("terminal.bell", Whole(0, 86_400), "null", Used, "seconds that a turn of the REPL must have taken for its end, or a request for approval, to ring the terminal's bell; unset: never"),
+    key("terminal.editMode", OneOf(&["emacs", "vi"]), r#""emacs""#, Used, "keys of the REPL's line editor, as in readline"),
 
     key("tools.restrictToWorkspace", Bool, "false", UsedAndWritten, "work in the workspace and allow no other path"),
     key("tools.permissions", Map, "{}", Used, "`always`, `ask` or `never`, by tool; `*` matches any text in a name"),

@@ -15,6 +15,8 @@ pub struct TerminalSettings {
     pub background: Option<Background>,
     /// The duration of a turn after which its end, and a request for approval, ring the bell; `None` for never.
     pub bell: Option<Duration>,
+    /// True for the keys of vi in the line editor, instead of those of emacs.
+    pub uses_vi_keys: bool,
 }
 
 impl TerminalSettings {
@@ -34,6 +36,7 @@ impl TerminalSettings {
                 _ => env.get(COLORFGBG).and_then(Background::parse_colorfgbg),
             },
             bell: bell.as_u64().map(Duration::from_secs),
+            uses_vi_keys: values.text(const { config_key("terminal.editMode") })? == "vi",
         })
     }
 }
