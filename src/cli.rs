@@ -138,9 +138,9 @@ pub enum CliCommand {
     Acp(Box<acp::AcpArgs>),
     /// Undo the file changes of a turn
     Undo(undo::UndoArgs),
-    /// Show the configuration, and test whether it works
+    /// Show the configuration, and check whether it works
     Status(status::StatusArgs),
-    /// Show what a run may do, and test the sandbox
+    /// Show what a run may do, and check the sandbox
     Policy {
         #[command(subcommand)]
         command: policy::PolicyCommand,
@@ -150,7 +150,7 @@ pub enum CliCommand {
         #[command(subcommand)]
         command: policy::ToolCommand,
     },
-    /// Add and test MCP servers, and call their tools
+    /// Add and check MCP servers, and call their tools
     Mcp {
         #[command(subcommand)]
         command: mcp::McpCommand,

@@ -27,11 +27,11 @@ pub enum ChannelCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Test a channel: ask the service who we are there
+    /// Check a channel: ask the service who we are there
     ///
     /// Sends nothing. The exit status is 69 if the service does not answer, 77 if it rejects the token, and 78 if the
     /// config is incomplete.
-    Test {
+    Check {
         /// Channel name
         name: String,
     },

@@ -219,7 +219,7 @@ pub struct CronRunArgs {
     /// Print the run as one JSON object, as `cron logs` does, instead of the answer
     #[arg(long, conflicts_with_all = ["as_cron", "scheduled", "due"])]
     pub json: bool,
-    /// Run a temporary job of that name with the built-in demo, and report its environment (for `status --check`)
+    /// Run a temporary job of that name with the built-in demo, and report its environment (for `status check`)
     #[arg(long, hide = true, conflicts_with_all = ["as_cron", "scheduled"])]
     pub probe: bool,
     /// Run a disabled job too (accepted for compatibility; a named job runs in any case)

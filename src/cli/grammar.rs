@@ -6,7 +6,7 @@
 pub const VERBS: &[(&[&str], &str)] = &[
     (&["list", "show", "search"], "print many things, one thing, or what matches; change nothing"),
     (&["get", "path", "schema", "context", "explain", "diff", "log", "logs", "inbox"], "print what the name says; change nothing"),
-    (&["check", "test"], "look for problems; the exit status says whether there are any"),
+    (&["check"], "look for problems; the exit status says whether there are any"),
     (&["add", "new", "install", "fork", "apply"], "create something; what exists is kept, unless a flag says otherwise"),
     (&["set", "unset", "use", "edit", "rename", "title", "enable", "disable", "accept", "approve"], "change something that exists"),
     (&["remove", "prune"], "remove something"),
@@ -19,12 +19,25 @@ pub const VERBS: &[(&[&str], &str)] = &[
 /// The second name of a verb, wherever it occurs.
 pub const ALIASES: &[(&str, &str)] = &[("list", "ls"), ("remove", "rm")];
 
-/// Whole commands for short ones, as the first argument.
-pub const SHORTCUTS: &[(&str, &[&str])] = &[
-    ("doctor", &["status", "--check"]),
-    ("chat", &["repl"]),
-    ("login", &["provider", "login"]),
-    ("ls", &["session", "list"]),
+/// The words that begin a command line, and those that they stand for.
+pub type CommandWords = (&'static str, &'static str);
+
+/// Short names of commands.
+pub const SHORTCUTS: &[CommandWords] = &[
+    ("doctor", "status check"),
+    ("chat", "repl"),
+    ("login", "provider login"),
+    ("ls", "session list"),
+];
+
+/// Names that commands had before. They are neither listed nor offered, but scripts, crontabs and the configs of other programs
+/// have them. A flag among them may stand anywhere behind the words.
+pub const OLD_NAMES: &[CommandWords] = &[
+    ("status --check", "status check"),
+    ("policy test", "policy check"),
+    ("mcp test", "mcp check"),
+    ("channel test", "channel check"),
+    ("channels test", "channel check"),
 ];
 
 /// The rules, as paragraphs.

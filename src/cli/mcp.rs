@@ -31,12 +31,12 @@ pub enum McpCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Test servers in parallel: response, latency and tools
+    /// Check servers in parallel: response, latency and tools
     ///
     /// The exit status is 0 if every server answers and its tools are unchanged, 69 if one does not answer, 77 if a
     /// tool has changed, and 78 if a server's configuration is invalid. Each server is then started once more in the
     /// environment that cron gives a job; a failure there is a warning.
-    Test {
+    Check {
         /// Server names [default: all]
         servers: Vec<String>,
         /// One JSON object per line
@@ -78,7 +78,7 @@ pub enum McpCommand {
     ///
     /// The policy does not apply, because the call is yours and not the model's. A call of a changed tool is denied.
     ///
-    /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and as for `test` if the
+    /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and as for `check` if the
     /// server is not available.
     Call {
         /// Server name

@@ -115,7 +115,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot onboard", "Choose a provider and a model"),
         ("git diff --staged | nanobot agent -m 'write a commit message' | git commit -F -", "One turn in a pipeline"),
         ("nanobot cron add --cron '0 8 * * 1-5' --read ~/inbox -m 'summarise what is new in ~/inbox'", "A turn each working day"),
-        ("nanobot status --check", "Test whether everything works"),
+        ("nanobot status check", "Check whether everything works"),
     ] },
     HelpPage { command: "agent", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
         ("nanobot agent -m 'what time is it in Tokyo?'", "One turn of the session `cli:direct`"),
@@ -362,8 +362,8 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "channel show", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
         ("nanobot channel show telegram", "Settings, and the ids of refused senders"),
     ] },
-    HelpPage { command: "channel test", statuses: CHANNEL_STATUSES, variables: &[], files: &[], examples: &[
-        ("nanobot channel test telegram", "Our user name there"),
+    HelpPage { command: "channel check", statuses: CHANNEL_STATUSES, variables: &[], files: &[], examples: &[
+        ("nanobot channel check telegram", "Our user name there"),
     ] },
     HelpPage { command: "channel login", statuses: CHANNEL_STATUSES, variables: &[], files: &[], examples: &[
         ("nanobot channel login telegram", "Ask for the token, try it, and set the command menu"),
@@ -399,23 +399,25 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot undo", "Undo the last turn in this directory"),
         ("nanobot undo --redo", "Reapply the undone changes"),
     ] },
-    // With `--check` the status is that of the first failed check.
-    HelpPage { command: "status", statuses: ALL_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "workspace/", "cron/jobs.json"], examples: &[
+    HelpPage { command: "status", statuses: COMMON_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "workspace/", "cron/jobs.json"], examples: &[
         ("nanobot status", "The configuration on one screen"),
-        ("nanobot status --check", "Test everything as at run time"),
-        ("nanobot status --check --json | jq -r '.[] | select(.ok == false) | .detail'", "Details of failed checks"),
+    ] },
+    // The status is that of the first failed check.
+    HelpPage { command: "status check", statuses: ALL_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "workspace/", "cron/jobs.json"], examples: &[
+        ("nanobot status check", "Check everything as at run time"),
+        ("nanobot status check --json | jq -r '.[] | select(.ok == false) | .detail'", "Details of failed checks"),
     ] },
     HelpPage { command: "policy", statuses: GROUP_STATUSES, variables: &[], files: &["config.json", "profiles/"], examples: &[
         ("nanobot policy explain exec 'git push'", "The decision about a command, and the reason"),
-        ("nanobot policy test", "Test the sandbox"),
+        ("nanobot policy check", "Check the sandbox"),
     ] },
     HelpPage { command: "policy explain", statuses: &[(0, "the call is allowed"), NO_PATH, (77, "the call is refused"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[
         ("nanobot policy explain", "Permissions of a run without flags"),
         ("nanobot policy explain write_file /etc/hosts --write", "A call, with a flag"),
         ("nanobot policy explain web_fetch https://example.org --net=example.org", "A URL"),
     ] },
-    HelpPage { command: "policy test", statuses: &[(0, "all checks passed"), (1, "a check failed"), NO_PATH, CONFIG, (126, "the system has no sandbox")], variables: &[], files: &["config.json", "profiles/"], examples: &[
-        ("nanobot policy test --net", "With the flags of a run"),
+    HelpPage { command: "policy check", statuses: &[(0, "all checks passed"), (1, "a check failed"), NO_PATH, CONFIG, (126, "the system has no sandbox")], variables: &[], files: &["config.json", "profiles/"], examples: &[
+        ("nanobot policy check --net", "With the flags of a run"),
     ] },
     HelpPage { command: "tool", statuses: GROUP_STATUSES, variables: &[], files: &["config.json", "profiles/", "tools/NAME"], examples: &[
         ("nanobot tool list", "All tools"),
@@ -432,7 +434,7 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "mcp", statuses: GROUP_STATUSES, variables: &[], files: &["config.json", "mcp/"], examples: &[
         ("nanobot mcp add time -- uvx mcp-server-time", "Add a local server"),
         ("nanobot mcp list", "All servers"),
-        ("nanobot mcp test", "Test all servers; the agent starts a server when it calls one of its tools"),
+        ("nanobot mcp check", "Check all servers; the agent starts a server when it calls one of its tools"),
     ] },
     HelpPage { command: "mcp serve", statuses: &[DONE, NO_PATH, CONFIG], variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
         ("nanobot mcp serve", "The command of a server, for the config of a client"),
@@ -448,9 +450,9 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot mcp show time", "Tools, resources and prompts"),
         ("nanobot mcp show time convert_time", "A tool with the schema of its arguments"),
     ] },
-    HelpPage { command: "mcp test", statuses: &[(0, "all answer, with unchanged tools"), USAGE, NO_SERVER, SERVER_UNAVAILABLE, TOOL_CHANGED, IO, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
-        ("nanobot mcp test", "Test all servers"),
-        ("nanobot mcp test time || nanobot mcp show time", "In a script"),
+    HelpPage { command: "mcp check", statuses: &[(0, "all answer, with unchanged tools"), USAGE, NO_SERVER, SERVER_UNAVAILABLE, TOOL_CHANGED, IO, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp check", "Check all servers"),
+        ("nanobot mcp check time || nanobot mcp show time", "In a script"),
     ] },
     HelpPage { command: "mcp add", statuses: &[DONE, SERVER_UNAVAILABLE, FILE_BUSY, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
         ("nanobot mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes", "It may read and write the paths in its command: ~/notes"),

@@ -13,13 +13,13 @@ pub enum PolicyCommand {
     /// is allowed and 77 if it is refused.
     #[command(alias = "show")]
     Explain(Box<ExplainArgs>),
-    /// Test the sandbox
+    /// Check the sandbox
     ///
     /// Tries what a command of the agent could try: write outside, read denied paths, open a socket.
     ///
     /// Each line is `ok` or `FAILED`. The exit status is 0 if every check passes, 1 if one fails, and 126 if the system
     /// has no sandbox.
-    Test {
+    Check {
         #[command(flatten)]
         grants: Box<Grants>,
         /// One JSON object per line

@@ -73,7 +73,7 @@ fn ask_and_write(ctx: &Context) -> Result<(Exit, Settings)> {
     let Some(error) = test_error else {
         return Ok((Exit::Answered, settings));
     };
-    print("setup is not complete; try: `nanobot onboard` again, or `nanobot status --check`");
+    print("setup is not complete; try: `nanobot onboard` again, or `nanobot status check`");
     Ok((exit_for(&error), settings))
 }
 
@@ -132,7 +132,7 @@ fn report_readiness(
         }
     };
     if !arguments.test {
-        print("not tested; `nanobot status --check` sends a request");
+        print("not tested; `nanobot status check` sends a request");
         return Ok(());
     }
     let (provider, model) = (endpoint.choice.provider.clone(), endpoint.choice.model.clone());

@@ -3,7 +3,7 @@
 use super::tree;
 use crate::cli::agent::{AgentArgs, TurnArgs};
 use crate::cli::cron::{CronCommand, CronRunArgs};
-use crate::cli::grammar::SHORTCUTS;
+use crate::cli::grammar::{OLD_NAMES, SHORTCUTS};
 use crate::cli::topics::find_topic;
 use crate::cli::{Cli, CliCommand, GlobalArgs};
 use crate::options::grants::SandboxMode;
@@ -45,8 +45,8 @@ pub(crate) fn parse_version(arguments: &[OsString]) -> Option<VersionDetail> {
     }
 }
 
-/// Expands the shortcuts: `help COMMAND`, `help TOPIC`, `NOUN help`, those of the grammar, a message without `agent`, `-v` before a
-/// command or alone, and no arguments at all on a terminal.
+/// Expands the shortcuts: `help COMMAND`, `help TOPIC`, `NOUN help`, short and old names of commands, a message without `agent`, `-v`
+/// before a command or alone, and no arguments at all on a terminal.
 pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let is_alone = arguments.len() == 2;
     let Some(first) = arguments.get(1).map(|argument| argument.to_string_lossy()) else {
@@ -61,6 +61,7 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
         "help" => {
             arguments.remove(1);
             arguments.push("--help".into());
+            replace_names(&mut arguments);
             return arguments;
         }
         "-v" | "--verbose" if is_alone => (&["--version"], 1),
@@ -76,15 +77,14 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
         word if is_alone && word.contains(' ') && !word.starts_with('-') => {
             (&["agent", "--message"], 0)
         }
-        word if arguments.get(2).is_some_and(|next| next == "help") && has_help(word) => {
-            arguments.remove(2);
-            arguments.push("--help".into());
+        _ => {
+            replace_names(&mut arguments);
+            if let Some(position) = position_of_help(&arguments) {
+                arguments.remove(position);
+                arguments.push("--help".into());
+            }
             return arguments;
         }
-        word => match SHORTCUTS.iter().find(|(short, _)| *short == word) {
-            Some((_, expansion)) => (expansion, 1),
-            None => return arguments,
-        },
     };
     arguments.splice(1..1 + replaced, expansion.iter().map(OsString::from));
     arguments
@@ -97,15 +97,81 @@ fn begins_message(word: &str) -> bool {
         || ["--message", "--print", "--prompt"].contains(&flag)
 }
 
-/// True for a command after which `help` is not a name: a command with subcommands, and a turn.
-fn has_help(word: &str) -> bool {
-    if ["agent", "a"].contains(&word) {
-        return true;
+/// Replaces a short or an old name of a command. Global options may stand before and between its words.
+pub(super) fn replace_names(arguments: &mut Vec<OsString>) {
+    let first = 1 + count_global_options(arguments.get(1..).unwrap_or_default());
+    let mut names = SHORTCUTS.iter().chain(OLD_NAMES);
+    let replaced = names.find_map(|(name, replacement)| {
+        positions_of_name(name, first, arguments).map(|positions| (positions, replacement))
+    });
+    if let Some((positions, replacement)) = replaced {
+        for position in positions.iter().rev() {
+            arguments.remove(*position);
+        }
+        arguments.splice(first..first, replacement.split(' ').map(OsString::from));
     }
-    let mut tree = tree::command_tree();
-    tree.build();
-    let command = tree.find_subcommand(word);
-    command.is_some_and(clap::Command::has_subcommands)
+}
+
+/// The positions of the words of `name`, if `arguments` have them from `first` on.
+fn positions_of_name(name: &str, first: usize, arguments: &[OsString]) -> Option<Vec<usize>> {
+    let mut name_words = name.split(' ');
+    // This ends most comparisons; every run makes them.
+    if arguments.get(first)? != name_words.next()? {
+        return None;
+    }
+    let mut positions = vec![first];
+    for word in name_words {
+        let next = positions.last()? + 1;
+        let rest = arguments.get(next..)?;
+        let position = if word.starts_with('-') {
+            rest.iter().position(|argument| argument == word)?
+        } else {
+            count_global_options(rest)
+        };
+        if rest.get(position)? != word {
+            return None;
+        }
+        positions.push(next + position);
+    }
+    Some(positions)
+}
+
+/// The number of arguments at the start that are options of every command, or values of such.
+fn count_global_options(arguments: &[OsString]) -> usize {
+    let mut count = 0;
+    while let Some(argument) = arguments.get(count).and_then(|argument| argument.to_str()) {
+        count += match argument {
+            "--config" | "--workspace" | "--color" => 2,
+            "--plain" | "--quiet" => 1,
+            _ if argument.starts_with("--") => match argument.split_once('=') {
+                Some(("--config" | "--workspace" | "--color", _)) => 1,
+                _ => break,
+            },
+            // The value of an option is in the same argument or the next one.
+            _ => match argument.strip_prefix('-').map(|letters| letters.trim_start_matches('q')) {
+                Some("c" | "w") => 2,
+                Some(letters) if letters.is_empty() || letters.starts_with(['c', 'w']) => 1,
+                _ => break,
+            },
+        };
+    }
+    count
+}
+
+/// The position of the word `help` after a command with subcommands, or after a turn, where it is not a name.
+fn position_of_help(arguments: &[OsString]) -> Option<usize> {
+    let position = 2 + arguments.iter().skip(2).position(|argument| argument == "help")?;
+    let mut names = arguments[1..position].iter().map(|name| name.to_string_lossy());
+    let is_help = match &arguments[1..position] {
+        [name] if name == "agent" || name == "a" => true,
+        _ => {
+            let mut tree = tree::command_tree();
+            tree.build();
+            let command = names.try_fold(&tree, |command, name| command.find_subcommand(&*name));
+            command.is_some_and(clap::Command::has_subcommands)
+        }
+    };
+    is_help.then_some(position)
 }
 
 fn is_topic(word: Option<&OsString>) -> bool {
@@ -117,8 +183,9 @@ fn is_unknown(word: Option<&OsString>) -> bool {
     let Some(word) = word.and_then(|word| word.to_str()) else {
         return false;
     };
-    let is_shortcut = SHORTCUTS.iter().any(|(short, _)| *short == word);
-    !word.starts_with('-') && !is_shortcut && tree::command_tree().find_subcommand(word).is_none()
+    let mut names = SHORTCUTS.iter().chain(OLD_NAMES);
+    let is_name = names.any(|(name, _)| name.split(' ').next() == Some(word));
+    !word.starts_with('-') && !is_name && tree::command_tree().find_subcommand(word).is_none()
 }
 
 fn parse_with_clap(arguments: &[OsString]) -> Result<Cli, clap::Error> {
@@ -236,6 +303,8 @@ fn parse_cron_line(global: GlobalArgs, rest: &[OsString]) -> Option<Cli> {
 pub(crate) fn describe_command_line(arguments: &[OsString]) -> String {
     let mut tree = tree::command_tree();
     tree.build();
+    let mut arguments = arguments.to_vec();
+    replace_names(&mut arguments);
     let mut command = &tree;
     let mut description = tree.get_name().to_owned();
     for argument in arguments.iter().skip(1) {
@@ -339,7 +408,19 @@ mod tests {
         check(&["--plain"], &["--plain"]);
         check(&["help", "nosuch"], &["topic", "nosuch"]);
         check(&["help"], &["--help"]);
-        check(&["doctor", "--offline"], &["status", "--check", "--offline"]);
+        check(&["doctor", "--offline"], &["status", "check", "--offline"]);
+        check(&["status", "--json", "--check"], &["status", "check", "--json"]);
+        check(&["mcp", "test", "test"], &["mcp", "check", "test"]);
+        check(&["channels", "test", "x"], &["channel", "check", "x"]);
+        check(&["help", "mcp", "test"], &["mcp", "check", "--help"]);
+        check(&["channel", "pair", "help"], &["channel", "pair", "--help"]);
+        check(&["channel", "show", "help"], &["channel", "show", "help"]);
+        // The value of an option is not a name.
+        check(&["-q", "-c", "ls", "ls"], &["-q", "-c", "ls", "session", "list"]);
+        check(&["-qwls", "--color=ls", "ls"], &["-qwls", "--color=ls", "session", "list"]);
+        check(&["mcp", "--config", "f", "test"], &["mcp", "check", "--config", "f"]);
+        check(&["-q", "-m", "ls"], &["-q", "-m", "ls"]);
+        check(&["--", "ls"], &["--", "ls"]);
         check(&["ls", "a*"], &["session", "list", "a*"]);
         check(&["login", "x"], &["provider", "login", "x"]);
         check(&["chat"], &["repl"]);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub fn run(ctx: &Context, command: &PolicyCommand) -> Result<Exit> {
     match command {
         PolicyCommand::Explain(explain_args) => explain(ctx, explain_args),
-        PolicyCommand::Test { grants, json } => test_sandbox(ctx, grants, *json),
+        PolicyCommand::Check { grants, json } => test_sandbox(ctx, grants, *json),
     }
 }
 

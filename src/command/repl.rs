@@ -1,7 +1,7 @@
 //! `nanobot repl`, and the program commands that its slash commands run.
 
 use super::{
-    config, mcp, memory, model, onboard, session, skill, status, tool, trust, undo, usage,
+    config, mcp, memory, model, onboard, parse, session, skill, status, tool, trust, undo, usage,
     usage_error,
 };
 use crate::cli::repl::ReplArgs;
@@ -18,6 +18,7 @@ use anyhow::Result;
 use clap::Parser;
 use nanobot_base::error::Exit;
 use nanobot_os::terminal::Terminal;
+use std::ffi::OsString;
 
 /// Runs `nanobot repl`.
 pub fn run(ctx: &Context, arguments: &ReplArgs) -> Result<Exit> {
@@ -78,6 +79,8 @@ struct ReplProgramCommands;
 impl ProgramCommands for ReplProgramCommands {
     fn run(&self, ctx: &Context, arguments: &[&str], options: &TurnOptions) -> Result<()> {
         let line = std::iter::once("nanobot").chain(arguments.iter().copied());
+        let mut line = line.map(OsString::from).collect();
+        parse::replace_names(&mut line);
         let cli = match Cli::try_parse_from(line) {
             Ok(cli) => cli,
             Err(error) if error.use_stderr() => return Err(usage_error::to_error(&error)),

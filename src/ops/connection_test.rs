@@ -1,4 +1,4 @@
-//! One small request that tests provider, key and model together. `onboard` and `status --check` send it once, without
+//! One small request that tests provider, key and model together. `onboard` and `status check` send it once, without
 //! retries, because the user waits for the result.
 
 use crate::ops::context::Context;

@@ -865,7 +865,7 @@ fn the_check_names_a_channel_that_is_not_polled() {
     assert_eq!(telegram.calls("getMe").len(), 2, "not asked with --offline");
 }
 
-/// Output of the commands that monitors read about channels: `cron check`, `status --check`, `metrics` and `channel list`.
+/// Output of the commands that monitors read about channels: `cron check`, `status check`, `metrics` and `channel list`.
 fn monitors(story: &Story) -> [String; 4] {
     let commands: [&[&str]; 4] = [
         &["cron", "check"],

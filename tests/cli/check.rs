@@ -1,4 +1,4 @@
-//! `status --check`: its findings for healthy and broken setups. The check itself leaves nothing behind.
+//! `status check`: its findings for healthy and broken setups. The check itself leaves nothing behind.
 
 use crate::cron::{add_job, run_cron};
 use crate::cron_run::{self, CREATED_AT_MS, JOB_ID, every_minute, python_job};
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// `status --check` in a shell with the same environment as cron; sends no request to a provider.
+/// `status check` in a shell with the same environment as cron; sends no request to a provider.
 fn check_command(story: &Story, arguments: &[&str]) -> Command {
     let mut command = story.command(["status", "--check", "--offline"].iter().chain(arguments));
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
@@ -587,7 +587,7 @@ fn the_provider_check_reports_the_reply_or_the_failure() {
         .wait(command.spawn().unwrap())
         .status(78)
         .stdout_has("the price of `scripted` is unknown");
-    story.run(["status", "--offline"]).status(2).stderr_has("--check");
+    story.run(["status", "--offline"]).status(2).stderr_has("try: nanobot status --help");
 }
 
 #[test]

@@ -388,7 +388,7 @@ fn onboard_run_again_preserves_previous_choices() {
     story
         .run(other)
         .stderr_has("  provider openai → ollama\n  model mine → small\n")
-        .stderr_has("not tested; `nanobot status --check` sends a request\n");
+        .stderr_has("not tested; `nanobot status check` sends a request\n");
     let other = ["onboard", "--provider", "openai", "--model", "mine"];
     story.run(other).status(78).stderr_has("updated");
     assert_eq!(config()["agents"]["defaults"]["provider"], "openai");

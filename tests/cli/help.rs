@@ -6,7 +6,7 @@ use crate::server::says;
 use crate::story::Story;
 use clap::Command;
 use clap::error::ErrorKind;
-use nanobot::cli::grammar::{ALIASES, VERBS};
+use nanobot::cli::grammar::{ALIASES, OLD_NAMES, SHORTCUTS, VERBS};
 use nanobot::cli::page_table::{PAGES, page};
 use nanobot::cli::pages::HelpLength;
 use nanobot::cli::topics::TOPICS;
@@ -350,7 +350,7 @@ const WITHOUT_JSON: &[&str] = &[
     // They do what was asked, and say so in a line.
     "config set", "config unset", "model use", "cron disable", "cron enable", "cron remove", "cron sync", "heartbeat disable", "mcp accept",
     "mcp add", "mcp remove", "memory accept", "memory consolidate", "memory undo", "provider logout", "session compact",
-    "channel listen", "channel login", "channel pair approve", "channel poll", "channel retry", "channel send", "channel test",
+    "channel listen", "channel login", "channel pair approve", "channel poll", "channel retry", "channel send", "channel check",
     "session remove", "session rename", "skill install", "skill new", "skill remove", "tool new",
     // It speaks a protocol.
     "mcp serve", "mcp login", "mcp logout",
@@ -374,12 +374,36 @@ fn every_command_follows_the_grammar() {
             let verb = command.get_name();
             assert!(verbs.contains(&verb), "{path}: VERBS does not have `{verb}`");
         }
-        let is_group = command.get_subcommands().next().is_some() && path != "heartbeat";
+        // These do something by themselves too.
+        let is_group = command.has_subcommands() && !["heartbeat", "status"].contains(&&*path);
         if !is_group {
             let has_json = command.get_arguments().any(|arg| arg.get_id() == "json");
             let is_exempt = WITHOUT_JSON.contains(&path.as_str());
             assert_ne!(has_json, is_exempt, "{path}: `--json`, or a row in WITHOUT_JSON");
         }
+    }
+}
+
+/// Scripts, crontabs and the configs of other programs have the old names.
+#[test]
+fn short_and_old_names_stand_for_commands() {
+    let story = Story::bare();
+    let commands = commands(HelpLength::Long);
+    let exists = |name: &str| commands.iter().any(|(path, _)| path == name);
+    for (name, replacement) in SHORTCUTS.iter().chain(OLD_NAMES) {
+        assert!(exists(replacement) && !exists(name), "{name}");
+        let expect = story.run(format!("{replacement} --help").split(' ')).text();
+        assert!(expect.contains(&format!("Usage: nanobot {replacement}")), "{expect}");
+        for line in ["NAME --help", "-q -c x NAME --help", "help NAME"] {
+            if line.starts_with("help") && name.starts_with("channels") {
+                // It is a topic.
+                continue;
+            }
+            story.run(line.replace("NAME", name).split(' ')).stdout(&expect);
+        }
+        // An error names the command of today.
+        let error = story.run(format!("{name} --nosuch").split(' ')).status(2).error_text();
+        assert!(error.ends_with(&format!("try: nanobot {replacement} --help\n")), "{error}");
     }
 }
 

@@ -2,7 +2,7 @@
 //! file formats, one for all files, and one for each topic.
 
 use clap::{Arg, Command};
-use nanobot::cli::grammar::{RULES, SHORTCUTS, VERBS};
+use nanobot::cli::grammar::{OLD_NAMES, RULES, SHORTCUTS, VERBS};
 use nanobot::cli::page_table::{HelpPage, page};
 use nanobot::cli::pages::{HelpLength, is_global};
 use nanobot::cli::state_files::{STATE_FILES, StateFile};
@@ -274,12 +274,16 @@ fn grammar(roff: &mut Roff) {
     }
     roff.paragraphs("Some commands have a short name:");
     for (short, whole) in SHORTCUTS {
-        roff.tagged(&bold(short), &format!("`nanobot {}`", whole.join(" ")));
+        roff.tagged(&bold(short), &format!("`nanobot {whole}`"));
     }
     roff.paragraphs(
         "`nanobot -m TEXT`, and one argument with a blank in it, are `nanobot agent -m TEXT`. On a terminal, `nanobot` alone is \
          `nanobot repl`, and `nanobot -v` is `nanobot --version`.",
     );
+    roff.paragraphs("Names that commands had before still work:");
+    for (old, new) in OLD_NAMES {
+        roff.tagged(&bold(old), &format!("`nanobot {new}`"));
+    }
 }
 
 /// Converts the first letter to lower case, as the index of man pages requires.

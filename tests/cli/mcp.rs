@@ -198,7 +198,7 @@ fn a_server_without_permitted_tools_is_not_started() {
     story
         .run(["agent", "-m", "do it", "--dry-run"])
         .stdout_has("do it")
-        .stderr("nanobot: MCP server `one` is not available: its tools are not known yet; `nanobot mcp test one`\n");
+        .stderr("nanobot: MCP server `one` is not available: its tools are not known yet; `nanobot mcp check one`\n");
     assert_eq!(server_log(&story, "one"), [""; 0]);
 }
 
@@ -436,7 +436,7 @@ fn a_dead_server_is_a_notice_and_not_a_failure() {
     let ran = run_agent(&story)
         .stdout("done\n")
         .stderr_has("nanobot: MCP server `dead` is not available: ");
-    assert!(ran.error_text().contains("`nanobot mcp test dead`"), "{}", ran.error_text());
+    assert!(ran.error_text().contains("`nanobot mcp check dead`"), "{}", ran.error_text());
     drop(ran);
     assert_eq!(offered_names(&story.requests()[0]), ["mcp_live_look"]);
     // The server is not restarted at once, and the error is reported again.

@@ -1,4 +1,4 @@
-//! `status --check --fix`: jobs and the crontab follow a home that was moved.
+//! `status check --fix`: jobs and the crontab follow a home that was moved.
 
 use crate::cron::{add_job, job_dir};
 use crate::server::says;
@@ -97,5 +97,5 @@ fn paths_are_recognised_without_a_crontab() {
     assert!(!job_file(&story, &new, &id).contains(&old));
     let table = story.crontab().table().unwrap();
     assert!(table.starts_with("# mine\n") && table.contains(" --scheduled"), "{table}");
-    story.run(["status", "--fix"]).status(2).stderr_has("--check");
+    story.run(["status", "--fix"]).status(2).stderr_has("try: nanobot status --help");
 }

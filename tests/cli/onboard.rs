@@ -210,7 +210,7 @@ fn a_failed_test_can_be_retried_or_saved_anyway() {
     answer_prompt(&mut screen, "What now? [k]:", "s");
     assert_eq!(screen.code(), 77);
     let shown = screen.text_with_scrollback();
-    assert!(shown.ends_with("or `nanobot status --check`"), "{shown}");
+    assert!(shown.ends_with("or `nanobot status check`"), "{shown}");
     let reason = "`example.com` is not a URL that begins with `http://` or `https://`.";
     assert!(shown.contains(reason), "{shown}");
     assert!(shown.contains("Please answer yes or no."), "{shown}");

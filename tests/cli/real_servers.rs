@@ -67,7 +67,7 @@ fn call_tool_and_fail(story: &Story, tool: &str, arguments: &Value) -> String {
     said
 }
 
-/// The output of `mcp test` for a working server.
+/// The output of `mcp check` for a working server.
 #[track_caller]
 fn test_server(story: &Story) -> String {
     let ran = story.run(["mcp", "test", "s"]);

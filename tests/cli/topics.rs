@@ -106,7 +106,7 @@ fn commands_of_the_topic_permissions() {
         answers("--deny", [read, says("I may not.")], "I may not.\n"),
         answers("--profile plan", [says("So.")], "So.\n"),
         prints("policy explain", "allowed: "),
-        prints("policy test", "ok  "),
+        prints("policy check", "ok  "),
         prints("tool run grep", "TODO: tea"),
         prints("nanobot undo", "removed out/b.txt\n"),
     ];
@@ -269,7 +269,7 @@ fn commands_of_the_topic_servers() {
     write(&story.home().join("Downloads/invoices/SKILL.md"), skill);
     let rows = vec![
         prints("mcp add", "1 tool"),
-        prints("mcp test", "ok    hub: "),
+        prints("mcp check", "ok    hub: "),
         prints("mcp call time", "America/Lima"),
         elsewhere(
             "mcp login hub",

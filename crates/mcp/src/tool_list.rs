@@ -377,7 +377,7 @@ impl MissingServer {
             McpError::Unusable(_) | McpError::Login(_) => Exit::Config,
             _ => Exit::Unavailable,
         };
-        Self { reason: message, exit, subcommand: "test" }
+        Self { reason: message, exit, subcommand: "check" }
     }
 
     fn from_cached_failure(message: &str, age_secs: i64) -> Self {
@@ -388,7 +388,7 @@ impl MissingServer {
         Self {
             reason: format!("{message} (tried {ago} ago)"),
             exit: Exit::Unavailable,
-            subcommand: "test",
+            subcommand: "check",
         }
     }
 
@@ -396,7 +396,7 @@ impl MissingServer {
         Self {
             reason: "its tools are not known yet".into(),
             exit: Exit::Unavailable,
-            subcommand: "test",
+            subcommand: "check",
         }
     }
 

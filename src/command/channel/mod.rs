@@ -33,7 +33,7 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
     match command {
         ChannelCommand::List { all, json } => list(ctx, *all, *json),
         ChannelCommand::Show { name, json } => show(ctx, name, *json),
-        ChannelCommand::Test { name } => {
+        ChannelCommand::Check { name } => {
             let identity = overview::test(ctx, name)?;
             ctx.terminal.print(&format!("{} ({})\n", identity.name, identity.id))?;
             Ok(Exit::Answered)

@@ -6,6 +6,7 @@
 //! message would appear in the middle of the typed line.
 
 use crate::cli::completions::{CompletionShell, CompletionsArgs};
+use crate::command::parse;
 use crate::ops::completion_names::NameSource;
 use crate::ops::context::{Context, GlobalOptions};
 use anyhow::Result;
@@ -69,7 +70,10 @@ fn complete_line(
     let ctx = context_of_line(env, terminal, &line.arguments)?;
     let values = Arc::new(ValueSource::new(NameSource::new(ctx, line.arguments.clone())));
     let mut command = candidates::attach_candidates(crate::command::tree::command_tree(), &values);
-    let arguments: Vec<OsString> = line.arguments.iter().map(OsString::from).collect();
+    let (current, typed) = line.arguments.split_last()?;
+    let mut arguments: Vec<OsString> = typed.iter().map(OsString::from).collect();
+    parse::replace_names(&mut arguments);
+    arguments.push(current.into());
     let current_index = arguments.len() - 1;
     let mut candidates = complete(&mut command, arguments, current_index, None).ok()?;
     // Flags are offered if nothing else fits, or if the user has begun to type one.

@@ -13,10 +13,10 @@ use nanobot_os::signal;
 mod accept;
 mod add;
 mod call;
+mod check;
 mod list;
 mod login;
 mod show;
-mod test;
 
 /// Runs `nanobot mcp`. Signals and `--timeout` stop the command.
 pub fn run(ctx: &Context, command: &McpCommand) -> Result<Exit> {
@@ -62,7 +62,7 @@ pub(super) fn dispatch(ctx: &Context, command: &McpCommand) -> Result<Exit> {
         McpCommand::Show { server, tool, json } => {
             show::run(&McpContext::open(ctx)?, server, tool.as_deref(), *json)
         }
-        McpCommand::Test { servers, json } => test::run(&McpContext::open(ctx)?, servers, *json),
+        McpCommand::Check { servers, json } => check::run(&McpContext::open(ctx)?, servers, *json),
         McpCommand::Login(arguments) => login::run(ctx, arguments),
         McpCommand::Logout { server } => login::log_out(ctx, server),
         // A conversation has standard input for itself.
@@ -86,7 +86,7 @@ pub(super) fn dispatch(ctx: &Context, command: &McpCommand) -> Result<Exit> {
             if arguments.untested {
                 Ok(Exit::Answered)
             } else {
-                test::test_added_server(&McpContext::open(ctx)?, &arguments.name)
+                check::test_added_server(&McpContext::open(ctx)?, &arguments.name)
             }
         }
         McpCommand::Remove { server } => {

@@ -1,6 +1,6 @@
-//! `status --check`: prints the result of each check as a row or a JSON object.
+//! `status check`: prints the result of each check as a row or a JSON object.
 
-use crate::cli::status::StatusArgs;
+use crate::cli::status::StatusCheckArgs;
 use crate::ops::context::Context;
 use crate::ops::doctor::check::{CheckResult, Severity};
 use crate::ops::doctor::{checks, moved_home};
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 /// Columns before the result.
 const RESULT_INDENT: usize = 19;
 
-/// Runs `status --check`.
-pub(super) fn run(ctx: &Context, arguments: &StatusArgs) -> Result<Exit> {
-    let StatusArgs { check: _, fix, offline, no_crontab, json } = *arguments;
+/// Runs `status check`.
+pub(super) fn run(ctx: &Context, arguments: StatusCheckArgs) -> Result<Exit> {
+    let StatusCheckArgs { fix, offline, no_crontab, json } = arguments;
     let mut printer = CheckPrinter { ctx, json, exit: Exit::Answered, rows: Vec::new() };
     if fix {
         printer.add("moved", moved_home::correct_paths(ctx, no_crontab)?)?;

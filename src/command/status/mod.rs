@@ -1,6 +1,6 @@
-//! `nanobot status`: prints an overview on one screen; with `--check`, tests whether the configuration works.
+//! `nanobot status`: prints an overview on one screen; `status check` tests whether the configuration works.
 
-use crate::cli::status::StatusArgs;
+use crate::cli::status::{StatusArgs, StatusCommand};
 use crate::ops::context::Context;
 use crate::ops::doctor::overview::Overview;
 use crate::options::turn::TurnOptions;
@@ -22,7 +22,7 @@ pub(super) fn run_for_turns(
     arguments: &StatusArgs,
     options: &TurnOptions,
 ) -> Result<Exit> {
-    if arguments.check {
+    if let Some(StatusCommand::Check(arguments)) = arguments.command {
         return check::run(ctx, arguments);
     }
     let overview = Overview::collect(ctx, options)?;

@@ -32,7 +32,7 @@ fn check_channel(input: &CheckInput, name: &str) -> Result<Vec<CheckResult>> {
         let message = format!("{name}: {}", problem.describe(&since));
         results.push(match problem {
             ChannelProblem::Failing(..) => CheckResult::failed(message)
-                .with_hint(format!("`nanobot channel test {name}`, which asks the service")),
+                .with_hint(format!("`nanobot channel check {name}`, which asks the service")),
             ChannelProblem::Waiting(..) => CheckResult::warn(message)
                 .with_hint(format!("`nanobot channel inbox {name}`, which lists them")),
             ChannelProblem::NotPolled(_) => CheckResult::warn(message).with_hint(POLL_HINT),

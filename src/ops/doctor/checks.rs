@@ -1,4 +1,4 @@
-//! `status --check`: tests whether the configured setup works. Each check is a function in a table, and all of them run,
+//! `status check`: tests whether the configured setup works. Each check is a function in a table, and all of them run,
 //! regardless of the others' results. The provider check runs concurrently, since it takes the longest.
 
 use super::channel_checks::check_channels;

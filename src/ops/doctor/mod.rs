@@ -1,4 +1,4 @@
-//! `nanobot status`: an overview of the configuration, and the checks of `status --check`.
+//! `nanobot status`: an overview of the configuration, and the checks of `status check`.
 
 mod channel_checks;
 pub(crate) mod check;

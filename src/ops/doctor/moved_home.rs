@@ -1,4 +1,4 @@
-//! `status --check --fix`: corrects the absolute paths of jobs and crontab lines after the home directory was moved.
+//! `status check --fix`: corrects the absolute paths of jobs and crontab lines after the home directory was moved.
 //!
 //! The earlier home is recognised by the block of its workspace in the crontab, or by paths of jobs that no longer exist
 //! and exist beneath the new home. A path is only changed if the earlier home no longer exists. Trust is not moved: a

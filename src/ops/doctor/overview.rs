@@ -102,7 +102,7 @@ pub(crate) struct ContextUse {
 }
 
 impl ContextUse {
-    /// Reads the session; `None` if it has no reply, or cannot be read, which `--check` reports.
+    /// Reads the session; `None` if it has no reply, or cannot be read, which `status check` reports.
     fn read(
         ctx: &Context,
         settings: &Settings,

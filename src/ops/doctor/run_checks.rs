@@ -264,7 +264,7 @@ pub(crate) fn check_servers(input: &CheckInput) -> Vec<CheckResult> {
     let refused = refused_tools(input.settings, &servers.results);
     let under_cron = servers.cron_failures.into_iter().map(|(name, failure)| {
         CheckResult::warn(format!("{name}: {failure}"))
-            .with_hint(format!("`nanobot mcp test {name}`"))
+            .with_hint(format!("`nanobot mcp check {name}`"))
     });
     let results = servers.results.into_iter().map(|(server, view)| check_server(&server, view));
     results.chain(under_cron).chain(refused).collect()

@@ -39,7 +39,7 @@ impl UnusedTools {
         let servers = settings.servers.iter().filter(|server| !server.is_disabled);
         let servers = servers.map(|server| server.name.clone()).collect();
         let mut tools = Self { servers, ..Self::default() };
-        // `--check` reports errors in the skills.
+        // `status check` reports errors in the skills.
         if let Ok(skills) = skills::find(ctx, settings, Path::new(".")) {
             tools.summary = SkillsSummary::new(&skills, settings);
             // A skill that is always sent is used by every run, and built-in skills are not the user's choice.

@@ -1,4 +1,4 @@
-//! `cron run NAME --probe`: reports the environment of a job that cron starts. `status --check` starts it like a crontab
+//! `cron run NAME --probe`: reports the environment of a job that cron starts. `status check` starts it like a crontab
 //! line, and parses the JSON object that it prints.
 //!
 //! The settings, the key and the sandbox are the real ones. The job is temporary, in a folder that is deleted

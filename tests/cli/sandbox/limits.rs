@@ -136,7 +136,7 @@ fn memory_is_limited_where_the_config_says_so() {
     }
 }
 
-/// `policy test` reads every limit back.
+/// `policy check` reads every limit back.
 #[test]
 fn the_self_test_reads_the_limits() {
     for has_namespaces in [true, false] {

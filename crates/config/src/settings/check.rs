@@ -160,7 +160,7 @@ fn check_mail(config: &ChannelConfig) -> Option<&'static str> {
     } else if is_verified && !has_servers && !allowed.iter().any(|entry| entry == "*") {
         Some(
             "`channels.email.trustedAuthservIds` is empty: no mail is answered, since addresses of senders can be forged; \
-             `nanobot channel test email` names the servers that verify them",
+             `nanobot channel check email` names the servers that verify them",
         )
     } else {
         None

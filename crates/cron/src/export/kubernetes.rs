@@ -88,7 +88,7 @@ pub fn shared_file(settings: &ExportSettings) -> ExportFile {
          #\n\
          # The volume replaces ~/.nanobot: copy config.json, nanobot.json, workspace/ and cron/ to it, writable by user {USER_ID}. If nodes\n\
          # share it (ReadWriteMany), its file locks must work across nodes. Jobs have absolute paths: run this in a pod once.\n\
-         #   nanobot status --check --fix --no-crontab\n\
+         #   nanobot status check --fix --no-crontab\n\
          #\n\
          # API keys that are not in the config come from a secret, under the names of their environment variables:\n\
          #   kubectl create secret generic {SECRET_NAME} --from-file={first_key}=/dev/stdin\n"

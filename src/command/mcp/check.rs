@@ -1,4 +1,4 @@
-//! `mcp test`: contacts servers, all at once.
+//! `mcp check`: contacts servers, all at once.
 
 use super::list::transport_name;
 use crate::ops::mcp_servers::{McpContext, ServerTest, query_servers, query_under_cron};
@@ -11,7 +11,7 @@ use nanobot_mcp::sanitize;
 use nanobot_os::signal;
 use serde_json::{Value, json};
 
-/// Runs `mcp test`.
+/// Runs `mcp check`.
 pub(super) fn run(mcp: &McpContext<'_>, names: &[String], as_json: bool) -> Result<Exit> {
     let servers: Vec<&McpServer> = if names.is_empty() {
         mcp.servers.iter().filter(|server| !server.is_disabled).collect()
