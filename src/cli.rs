@@ -23,6 +23,7 @@ pub mod policy;
 pub mod provider;
 pub mod repl;
 pub mod run;
+pub mod serve;
 pub mod session;
 pub mod skill;
 pub mod state_files;
@@ -132,10 +133,11 @@ pub enum CliCommand {
         #[command(subcommand)]
         command: channel::ChannelCommand,
     },
-    /// Answer messages that arrive as JSON lines
-    Pipe(Box<pipe::PipeArgs>),
-    /// Serve an editor that speaks the Agent Client Protocol
-    Acp(Box<acp::AcpArgs>),
+    /// Answer programs, editors, MCP clients and webhooks
+    Serve {
+        #[command(subcommand)]
+        command: serve::ServeCommand,
+    },
     /// Undo the file changes of a turn
     Undo(undo::UndoArgs),
     /// Show the configuration, and check whether it works

@@ -1,4 +1,4 @@
-//! `nanobot acp`: the agent of an editor.
+//! `nanobot serve acp`: the agent of an editor.
 
 use crate::options::grants::Grants;
 use crate::options::model::ModelOptions;

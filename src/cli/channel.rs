@@ -51,15 +51,6 @@ pub enum ChannelCommand {
     // A doc comment here would hide that of the argument type.
     Poll(ChannelPollArgs),
     Send(ChannelSendArgs),
-    /// Take one webhook request from standard input or CGI, and answer its messages
-    ///
-    /// For inetd, a systemd socket with `Accept=yes`, or the CGI of a web server, behind TLS. A request without a valid
-    /// signature is refused. WhatsApp's messages come only this way, Feishu's if it has no long connection; Slack's events
-    /// start a poll.
-    Listen {
-        /// Channel name: slack, whatsapp or feishu
-        name: String,
-    },
     /// List messages that wait, were given up or failed
     Inbox {
         /// Channel name [default: all]

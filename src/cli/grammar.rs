@@ -11,7 +11,7 @@ pub const VERBS: &[(&[&str], &str)] = &[
     (&["set", "unset", "use", "edit", "rename", "title", "enable", "disable", "accept", "approve"], "change something that exists"),
     (&["remove", "prune"], "remove something"),
     (&["restore", "undo", "repair"], "bring back what was"),
-    (&["run", "call", "sync", "compact", "consolidate", "poll", "listen", "send", "retry", "serve"], "do the work now"),
+    (&["run", "call", "sync", "compact", "consolidate", "poll", "send", "retry"], "do the work now"),
     (&["export"], "write a document"),
     (&["login", "logout"], "begin and end the use of an account"),
 ];
@@ -38,11 +38,16 @@ pub const OLD_NAMES: &[CommandWords] = &[
     ("mcp test", "mcp check"),
     ("channel test", "channel check"),
     ("channels test", "channel check"),
+    ("pipe", "serve pipe"),
+    ("acp", "serve acp"),
+    ("mcp serve", "serve mcp"),
+    ("channel listen", "serve webhook"),
+    ("channels listen", "serve webhook"),
 ];
 
 /// The rules, as paragraphs.
 pub const RULES: &str = "A command is a noun and a verb: `nanobot session list`. A noun is in the singular, and a verb \
-means the same with each noun. `ls` stands for `list` and `rm` for `remove`; `help` after a noun lists its verbs.\n\n\
+means the same with each noun; `serve` alone stands before what it serves. `ls` stands for `list` and `rm` for `remove`; `help` after a noun lists its verbs.\n\n\
 A command that prints data has `--json`: one object for one thing, and one object per line for many. Fields may be added; a \
 field never changes its meaning, and none is removed.\n\n\
 Results go to standard output; everything else goes to standard error. A command that creates or \

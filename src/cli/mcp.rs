@@ -4,8 +4,6 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::options::grants::Grants;
-use crate::options::model::ModelOptions;
 use crate::options::value::{path, time};
 
 #[derive(Clone, Debug, Subcommand)]
@@ -45,7 +43,6 @@ pub enum McpCommand {
     },
     // A doc comment here would hide that of the argument type.
     Add(Box<McpAddArgs>),
-    Serve(Box<McpServeArgs>),
     Login(McpLoginArgs),
     /// Forget the login to a server
     Logout {
@@ -124,25 +121,6 @@ pub struct McpLoginArgs {
     /// Read the address that the browser was sent to from standard input
     #[arg(long, conflicts_with = "client_credentials")]
     pub paste: bool,
-    /// Connect to loopback addresses only
-    #[arg(long, hide_short_help = true)]
-    pub offline: bool,
-}
-
-/// Serve the agent and its tools to an MCP client, on standard input and output
-///
-/// One process serves one client, such as an editor or another agent, until its input ends. The client gets `ask`, which runs a
-/// turn of the agent, the file tools (or those that `--tools` lists), and the memory and the sessions as resources. Everything is
-/// under the policy of these flags. What the client sends is text of a program, not of the user.
-#[derive(Args, Clone, Debug)]
-pub struct McpServeArgs {
-    /// Print progress to standard error
-    #[arg(short, long)]
-    pub verbose: bool,
-    #[command(flatten)]
-    pub model: ModelOptions,
-    #[command(flatten)]
-    pub grants: Grants,
     /// Connect to loopback addresses only
     #[arg(long, hide_short_help = true)]
     pub offline: bool,

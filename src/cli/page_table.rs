@@ -387,13 +387,29 @@ pub const PAGES: &[HelpPage] = &[
         ("df -h | nanobot channel send telegram 123456", "Send the output of a command"),
         ("nanobot channel send telegram 123456 -a report.pdf --key report-7", "Send a file, and only once"),
     ] },
-    HelpPage { command: "channel listen", statuses: CHANNEL_STATUSES, variables: TURN_VARIABLES, files: CHANNEL_FILES, examples: &[("nanobot channel listen whatsapp", "Answer the request on standard input, as a service of inetd or systemd")] },
     HelpPage { command: "channel inbox", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
         ("nanobot channel inbox telegram", "What waits, was given up or failed"),
     ] },
     HelpPage { command: "channel retry", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
         ("nanobot channel retry send.report-7", "Send a message again"),
     ] },
+    HelpPage { command: "serve", statuses: GROUP_STATUSES, variables: &[], files: &["config.json", "workspace/"], examples: &[
+        ("nanobot serve pipe < messages.jsonl", "Answer JSON lines"),
+        ("nanobot serve mcp", "The command of a server, for the config of an MCP client"),
+    ] },
+    HelpPage { command: "serve pipe", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "workspace/", "usage", "undo/", "pipes/"], examples: &[
+        ("echo '{\"session\":\"test\",\"text\":\"hello\"}' | nanobot serve pipe", "One message"),
+        ("mosquitto_sub -q 1 -c -i bot -t ask -F %j | jq -c '{session: .topic, text: .payload}' | nanobot serve pipe -j 4", "Messages of an MQTT topic"),
+        ("nanobot serve pipe --name orders < orders.jsonl >> answers.jsonl", "After a crash, the same line again answers what is missing and repeats the rest"),
+    ] },
+    HelpPage { command: "serve acp", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "workspace/", "usage", "undo/"], examples: &[
+        ("nanobot serve acp --model anthropic/claude-sonnet-4-5", "The command of an editor's agent"),
+    ] },
+    HelpPage { command: "serve mcp", statuses: &[DONE, NO_PATH, CONFIG], variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
+        ("nanobot serve mcp", "The command of a server, for the config of a client"),
+        ("nanobot serve mcp --tools 'read_file,grep'", "Only these tools, and `ask`"),
+    ] },
+    HelpPage { command: "serve webhook", statuses: CHANNEL_STATUSES, variables: TURN_VARIABLES, files: CHANNEL_FILES, examples: &[("nanobot serve webhook whatsapp", "Answer the request on standard input, as a service of inetd or systemd")] },
     HelpPage { command: "undo", statuses: &[DONE, (1, "a file was changed since; nothing was undone"), (66, "nothing to undo"), (75, "the turn is still running")], variables: &[], files: &["undo/"], examples: &[
         ("nanobot undo --dry-run", "Show what would change"),
         ("nanobot undo", "Undo the last turn in this directory"),
@@ -435,10 +451,6 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot mcp add time -- uvx mcp-server-time", "Add a local server"),
         ("nanobot mcp list", "All servers"),
         ("nanobot mcp check", "Check all servers; the agent starts a server when it calls one of its tools"),
-    ] },
-    HelpPage { command: "mcp serve", statuses: &[DONE, NO_PATH, CONFIG], variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
-        ("nanobot mcp serve", "The command of a server, for the config of a client"),
-        ("nanobot mcp serve --tools 'read_file,grep'", "Only these tools, and `ask`"),
     ] },
     HelpPage { command: "mcp login", statuses: &[DONE, USAGE, (66, "there is no such server"), (69, "a server does not answer"), (75, "the time to log in was over"), (77, "the login was refused"), (78, "the server has no login that can be used, or the config is invalid")], variables: &["HTTPS_PROXY"], files: &["config.json", "auth/mcp"], examples: &[
         ("nanobot mcp login linear", "In the browser of this machine"),
@@ -502,14 +514,6 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot trust", "The current directory"),
         ("nanobot trust --list", "List trusted directories"),
         ("nanobot trust --revoke ~/src/other", "Stop trusting a directory"),
-    ] },
-    HelpPage { command: "pipe", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "workspace/", "usage", "undo/", "pipes/"], examples: &[
-        ("echo '{\"session\":\"test\",\"text\":\"hello\"}' | nanobot pipe", "One message"),
-        ("mosquitto_sub -q 1 -c -i bot -t ask -F %j | jq -c '{session: .topic, text: .payload}' | nanobot pipe -j 4", "Messages of an MQTT topic"),
-        ("nanobot pipe --name orders < orders.jsonl >> answers.jsonl", "After a crash, the same line again answers what is missing and repeats the rest"),
-    ] },
-    HelpPage { command: "acp", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "workspace/", "usage", "undo/"], examples: &[
-        ("nanobot acp --model anthropic/claude-sonnet-4-5", "The command of an editor's agent"),
     ] },
     HelpPage { command: "metrics", statuses: COMMON_STATUSES, variables: &[], files: &["usage.jsonl", "cron/jobs.json", "cron/ID/"], examples: &[
         ("nanobot metrics > nanobot.prom.$$ && mv nanobot.prom.$$ /var/lib/node_exporter/nanobot.prom", "From a crontab line"),

@@ -47,7 +47,7 @@ fn add_pages_below(
 const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
     ("ask", &["agent", "repl", "run"]),
     ("keep", &["session", "memory", "skill", "undo", "trust"]),
-    ("run alone", &["cron", "channel", "pipe", "status", "usage"]),
+    ("run alone", &["cron", "channel", "serve", "status", "usage"]),
     ("set up", &["onboard", "config", "model", "provider", "mcp", "policy"]),
 ];
 

@@ -1,4 +1,4 @@
-//! `nanobot pipe`: the message bus.
+//! `nanobot serve pipe`: the message bus.
 
 use crate::options::grants::Grants;
 use crate::options::model::ModelOptions;

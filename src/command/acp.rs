@@ -1,4 +1,4 @@
-//! `nanobot acp`: reads the flags that apply to every turn.
+//! `nanobot serve acp`: reads the flags that apply to every turn.
 
 use crate::cli::acp::AcpArgs;
 use crate::ops::acp;
@@ -7,7 +7,7 @@ use crate::options::turn::{OutputOptions, TurnOptions};
 use anyhow::Result;
 use nanobot_base::error::Exit;
 
-/// Runs `nanobot acp`.
+/// Runs `nanobot serve acp`.
 pub fn run(ctx: &Context, arguments: &AcpArgs) -> Result<Exit> {
     let options = TurnOptions {
         grants: arguments.grants.clone(),

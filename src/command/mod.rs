@@ -21,6 +21,7 @@ mod question;
 pub mod repl;
 pub mod run;
 pub(crate) mod sandboxed;
+pub mod serve;
 pub mod session;
 pub mod skill;
 mod spending;

@@ -1,4 +1,4 @@
-//! `nanobot pipe`: reads the flags that apply to every message.
+//! `nanobot serve pipe`: reads the flags that apply to every message.
 
 use crate::cli::pipe::PipeArgs;
 use crate::ops::context::Context;
@@ -7,7 +7,7 @@ use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, OutputOptions, SessionChoice, T
 use anyhow::Result;
 use nanobot_base::error::Exit;
 
-/// Runs `nanobot pipe`.
+/// Runs `nanobot serve pipe`.
 pub fn run(ctx: &Context, arguments: &PipeArgs) -> Result<Exit> {
     let PipeArgs { jobs, name, any_session, verbose, model, grants } = arguments;
     let mut grants = grants.clone();

@@ -92,7 +92,7 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("--disallowedTools", "`--deny RULE`, or `--disabled-tools LIST`"),
     ("--full-auto", PERMISSIONS_TOPIC),
     ("--include-directories", PERMISSIONS_TOPIC),
-    ("--input-format", "nanobot pipe, which reads messages as JSON lines"),
+    ("--input-format", "nanobot serve pipe, which reads messages as JSON lines"),
     (
         "--install-completion",
         "nanobot completions bash, or zsh, or fish: a script for that shell to load",
@@ -131,7 +131,6 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("prompt", "nanobot agent -m TEXT"),
     ("providers", "nanobot provider list"),
     ("resume", "nanobot agent --resume, or nanobot repl --session KEY"),
-    ("serve", "a pipe or a crontab line with `nanobot agent -m`: nanobot is not a server"),
     ("sessions", "nanobot session"),
     ("setup", "nanobot onboard"),
     ("skills", "nanobot skill list"),
@@ -312,6 +311,6 @@ pub(crate) fn no_gateway() -> anyhow::Error {
     fail_with_hint(
         Exit::Usage,
         "there is no gateway: nanobot is not a server, and runs once for each message",
-        "`nanobot channel poll --wait 60` in a crontab line for chats, `nanobot cron` for jobs, `nanobot pipe` for programs",
+        "`nanobot channel poll --wait 60` in a crontab line for chats, `nanobot cron` for jobs, `nanobot serve pipe` for programs",
     )
 }

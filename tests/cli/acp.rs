@@ -1,4 +1,4 @@
-//! `nanobot acp`: conversations with an editor. All messages to it are validated against the protocol's schema
+//! `nanobot serve acp`: conversations with an editor. All messages to it are validated against the protocol's schema
 //! (`tests/schemas/acp.json`). The protocol's own client for TypeScript converses too, and in `tests/real/acp` the one for Python.
 
 use crate::json_schema::Validator;

@@ -349,7 +349,7 @@ fn pipe_answers_messages_of_redis() {
         for run in 1 2; do
           redis XREADGROUP GROUP bots bot STREAMS ask "$([ $run = 1 ] && echo '>' || echo 0)" |
             jq -c '.ask[]? | {id: .[0], text: .[1][1], session: .[1][3]}' |
-            nanobot pipe --name redis -j 2 |
+            nanobot serve pipe --name redis -j 2 |
             jq -r 'select(.type == "message") | [.in_reply_to, .text] | @tsv' |
             while IFS=$'\t' read -r id text; do
               redis HSET answers "$id" "$text" > written
@@ -380,7 +380,7 @@ fn pipe_answers_messages_of_mqtt() {
         for text in one two three; do mosquitto_pub $at -t "ask/$text" -m "$text"; done
         mosquitto_sub $at -c -i bot -t ask/# -F %j -C 3 |
           jq -c '{session: .topic, text: .payload}' |
-          nanobot pipe -j 2 |
+          nanobot serve pipe -j 2 |
           jq -r 'select(.type == "message") | .text' |
           mosquitto_pub $at -t answers -r -l
         mosquitto_sub $at -t answers -C 1"#;

@@ -1,4 +1,4 @@
-//! `channel poll`, `channel listen` and `pipe --name`, killed at system calls: no message is lost, and none is answered twice, apart from the
+//! `channel poll`, `serve webhook` and `pipe --name`, killed at system calls: no message is lost, and none is answered twice, apart from the
 //! part that is in flight where the service cannot recognise it.
 
 use crate::channel::telegram_story;
@@ -105,7 +105,7 @@ const SENDING: [StartService; 4] = [
     || Box::new(WeixinServer::start()),
 ];
 
-/// Kills `channel listen` of a request with `count` messages of WhatsApp. The service repeats the request if it was not
+/// Kills `serve webhook` of a request with `count` messages of WhatsApp. The service repeats the request if it was not
 /// accepted, and sometimes though it was. Only the part in flight may come twice.
 fn kill_whatsapp_listen_at(kind: &str, n: usize, count: usize) -> bool {
     let graph = GraphServer::start();
@@ -145,7 +145,7 @@ fn kill_whatsapp_listen_at(kind: &str, n: usize, count: usize) -> bool {
     is_killed
 }
 
-/// Kills `channel listen` of an event of Slack that tells of `count` messages. A later poll finds what it has not answered.
+/// Kills `serve webhook` of an event of Slack that tells of `count` messages. A later poll finds what it has not answered.
 fn kill_slack_listen_at(kind: &str, n: usize, count: usize) -> bool {
     let server = SlackServer::start();
     let names: Vec<String> = (0..count).map(|number| format!("D{number}")).collect();

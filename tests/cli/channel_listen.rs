@@ -1,4 +1,4 @@
-//! `channel listen`: webhook requests of WhatsApp and Slack on standard input, under CGI, and their refusals.
+//! `serve webhook`: webhook requests of WhatsApp and Slack on standard input, under CGI, and their refusals.
 
 use crate::graph_server::{
     ADA, APP_SECRET, GraphServer, STORY_TIME, text_message, user_message, webhook,
@@ -49,14 +49,14 @@ pub(crate) fn slack_request(at: i64, body: &str) -> String {
     post(&headers, body)
 }
 
-/// Sends a signed request to `channel listen whatsapp`.
+/// Sends a signed request to `serve webhook whatsapp`.
 fn deliver<'s>(story: &'s mut Option<Story>, body: &str) -> RunResult<'s> {
     let request = signed_request(body);
     *story = story.take().map(|story| story.stdin(request));
     story.as_ref().unwrap().run(["channel", "listen", "whatsapp"])
 }
 
-/// Starts `channel listen whatsapp` with a signed request that has this message.
+/// Starts `serve webhook whatsapp` with a signed request that has this message.
 fn start(story: &Story, message: &Value) -> Child {
     let body = webhook(&json!([message]));
     let mut command = story.command(["channel", "listen", "whatsapp"]);

@@ -1,4 +1,4 @@
-//! `nanobot mcp serve`: what a client gets, what it may not do, and what happens with a client that misbehaves. The official
+//! `nanobot serve mcp`: what a client gets, what it may not do, and what happens with a client that misbehaves. The official
 //! clients for Python and TypeScript drive it too, as `.ci/mcp` fetches them.
 
 use crate::memory::{calls_save_memory, session_text};

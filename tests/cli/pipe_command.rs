@@ -1,4 +1,4 @@
-//! `nanobot pipe`: JSON lines in, answers and acknowledgements out.
+//! `nanobot serve pipe`: JSON lines in, answers and acknowledgements out.
 
 use crate::budgets::with_price;
 use crate::mcp::{CallInput, story_with_waiting_server, until_called};

@@ -544,7 +544,7 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     ("Known keys are masked in what is sent", &[]),
-    ("`nanobot pipe` checks no sender", &["a_message_is_answered_and_acknowledged"]),
+    ("`nanobot serve pipe` checks no sender", &["a_message_is_answered_and_acknowledged"]),
     (
         "its conversations are apart from yours and from chats",
         &[

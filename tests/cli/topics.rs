@@ -79,7 +79,7 @@ fn commands_of_the_topic_programs() {
         prints("--save shorter", ""),
         prints("run --list", "shorter  In $1 words:"),
         answers("run shorter 20", [says("Shortest.")], "Shortest."),
-        prints("mcp serve", "\"protocolVersion\":\"2025-11-25\""),
+        prints("serve mcp", "\"protocolVersion\":\"2025-11-25\""),
     ]);
     let story = Story::new().file("letter.txt", "A long letter.");
     run_page(&story, topic("programs"), &[], rows.collect());

@@ -1,4 +1,4 @@
-//! Programs as channels: any program that speaks the lines of `nanobot pipe` on its standard streams, such as a client
+//! Programs as channels: any program that speaks the lines of `nanobot serve pipe` on its standard streams, such as a client
 //! of IRC. It runs while a poll lasts, and is supervised as MCP servers are.
 //!
 //! It prints messages, and reads answers and acknowledgements. It also prints an acknowledgement for each answer that it has delivered.

@@ -14,7 +14,7 @@ pub struct ChannelKind {
     pub name: &'static str,
     /// True if messages come from it. Otherwise, a poll only sends the messages in the outbox.
     pub receives: bool,
-    /// True if messages come by `channel listen` only: a poll answers those that it has stored.
+    /// True if messages come by `serve webhook` only: a poll answers those that it has stored.
     pub is_pushed: bool,
     /// True if unknown senders of direct messages may get a pairing code.
     pub pairs: bool,
@@ -97,10 +97,12 @@ const CHAT: ChannelKind = ChannelKind {
     open: program::open,
 };
 
-/// The row of a program that speaks the lines of `nanobot pipe`.
+/// The row of a program that speaks the lines of `nanobot serve pipe`.
 const fn program_kind(name: &'static str) -> ChannelKind {
-    const QUESTIONS: &[LoginQuestion] =
-        &[LoginQuestion::required("command", "Program that speaks the lines of `nanobot pipe`")];
+    const QUESTIONS: &[LoginQuestion] = &[LoginQuestion::required(
+        "command",
+        "Program that speaks the lines of `nanobot serve pipe`",
+    )];
     ChannelKind { name, login: QUESTIONS, is_program: true, thread_mark: Some(":thread:"), ..CHAT }
 }
 

@@ -1,6 +1,6 @@
 //! WhatsApp, through the Cloud API (<https://developers.facebook.com/docs/whatsapp/cloud-api>).
 //!
-//! Messages come by webhooks only, which `channel listen` takes: they are signed with the app's secret. Answers are free
+//! Messages come by webhooks only, which `serve webhook` takes: they are signed with the app's secret. Answers are free
 //! text, which a user gets within a day after the last message. A user may hide the phone number; then the service's own id of the user
 //! replaces it (Cloud API, "Business-scoped user IDs").
 

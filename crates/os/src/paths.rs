@@ -235,7 +235,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/pipes/NAME/",
-        meaning: "the journal and the lock file of `nanobot pipe --name NAME`: what waits, and the answers of a week, at most 10,000",
+        meaning: "the journal and the lock file of `nanobot serve pipe --name NAME`: what waits, and the answers of a week, at most 10,000",
     },
     DocumentedPath {
         path: "~/.nanobot/media/NAME/",
@@ -426,7 +426,7 @@ impl Paths {
         self.root.join("channels")
     }
 
-    /// Returns the directory of the journals of `nanobot pipe`, with one folder for each name.
+    /// Returns the directory of the journals of `nanobot serve pipe`, with one folder for each name.
     pub fn pipes(&self) -> PathBuf {
         self.root.join("pipes")
     }

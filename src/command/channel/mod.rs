@@ -8,7 +8,6 @@ use crate::ops::channel::outbox::{self, OutboxFile, OutboxMessage, SendOutcome};
 use crate::ops::channel::overview::{self, WaitingMessage};
 use crate::ops::channel::pairing;
 use crate::ops::context::Context;
-use crate::ops::inbound::listen;
 use crate::ops::inbound::poll::{self, PollOptions};
 use crate::ops::jobs::time_format::{format_time, to_one_line};
 use anyhow::{Context as _, Result};
@@ -45,7 +44,6 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
         ChannelCommand::Pair { command } => pair(ctx, command),
         ChannelCommand::Poll(arguments) => poll(ctx, arguments),
         ChannelCommand::Send(arguments) => send(ctx, arguments),
-        ChannelCommand::Listen { name } => listen::listen(ctx, name),
         ChannelCommand::Inbox { dismiss: Some(id), .. } => dismiss(ctx, id),
         ChannelCommand::Inbox { name, json, dismiss: None } => {
             list_inbox(ctx, name.as_deref(), *json)

@@ -1,10 +1,8 @@
 //! `nanobot mcp`: manages MCP servers and calls them by hand.
 
-use crate::cli::mcp::{McpCommand, McpServeArgs};
+use crate::cli::mcp::McpCommand;
 use crate::ops::context::Context;
-use crate::ops::mcp_server;
 use crate::ops::mcp_servers::McpContext;
-use crate::options::turn::{OutputOptions, TurnLimits, TurnOptions};
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, Stop, fail_with_hint};
 use nanobot_mcp::client;
@@ -20,9 +18,6 @@ mod show;
 
 /// Runs `nanobot mcp`. Signals and `--timeout` stop the command.
 pub fn run(ctx: &Context, command: &McpCommand) -> Result<Exit> {
-    if let McpCommand::Serve(arguments) = command {
-        return serve(ctx, arguments);
-    }
     let timeout = match command {
         McpCommand::Call { timeout, .. } => *timeout,
         _ => None,
@@ -42,19 +37,6 @@ pub fn run(ctx: &Context, command: &McpCommand) -> Result<Exit> {
     })
 }
 
-/// Runs `nanobot mcp serve`.
-fn serve(ctx: &Context, arguments: &McpServeArgs) -> Result<Exit> {
-    let McpServeArgs { verbose, model, grants, offline } = arguments;
-    let options = TurnOptions {
-        grants: grants.clone(),
-        output: OutputOptions { verbose: *verbose, ..OutputOptions::default() },
-        model: model.clone(),
-        limits: TurnLimits { offline: *offline, ..TurnLimits::default() },
-        ..TurnOptions::default()
-    };
-    mcp_server::serve(ctx, &options)
-}
-
 /// Runs the command without changing how signals are handled: the REPL handles them itself.
 pub(super) fn dispatch(ctx: &Context, command: &McpCommand) -> Result<Exit> {
     match command {
@@ -65,12 +47,6 @@ pub(super) fn dispatch(ctx: &Context, command: &McpCommand) -> Result<Exit> {
         McpCommand::Check { servers, json } => check::run(&McpContext::open(ctx)?, servers, *json),
         McpCommand::Login(arguments) => login::run(ctx, arguments),
         McpCommand::Logout { server } => login::log_out(ctx, server),
-        // A conversation has standard input for itself.
-        McpCommand::Serve(_) => Err(fail_with_hint(
-            Exit::Usage,
-            "`serve` needs standard input for itself",
-            "`nanobot mcp serve` outside of a conversation",
-        )),
         McpCommand::Add(arguments) => {
             if let Some(rule) = add::add_server(ctx, arguments)? {
                 ctx.notice(&format!("added `{rule}` to `tools.allow`"));

@@ -32,7 +32,7 @@ pub(super) fn choose(
         workspace.is_dir(),
         &mut path_resolver,
     ) {
-        "it is the home directory, or one above it (`nanobot acp -C ~` opens it all the same)"
+        "it is the home directory, or one above it (`nanobot serve acp -C ~` opens it all the same)"
     } else {
         return directory;
     };

@@ -106,7 +106,7 @@ pub(crate) struct JobTurn<'a> {
     pub(crate) answer_chat: Option<ChatTarget>,
 }
 
-/// A turn that answers a message of a chat service, or of a program that writes to `nanobot pipe`.
+/// A turn that answers a message of a chat service, or of a program that writes to `nanobot serve pipe`.
 pub(crate) struct ChatTurn<'a> {
     /// The turn's id, which is on disk before the turn begins.
     pub(crate) turn_id: &'a str,

@@ -97,7 +97,7 @@ impl ChannelFiles {
         !self.kind.is_mail && !message.from.is_bot
     }
 
-    /// True if messages come by `channel listen` only. The bridge of WhatsApp is polled.
+    /// True if messages come by `serve webhook` only. The bridge of WhatsApp is polled.
     pub(crate) fn is_pushed(&self) -> bool {
         self.kind.is_pushed && self.config.text("phoneNumberId").is_some()
     }

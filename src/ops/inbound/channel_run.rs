@@ -1,4 +1,4 @@
-//! The state of one run of `channel poll` or `channel listen`, which its threads share.
+//! The state of one run of `channel poll` or `serve webhook`, which its threads share.
 
 use crate::ops::channel::health::{self, ChannelActivity};
 use crate::ops::channel::open_channel::OpenChannel;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// One run of `channel poll`, or a webhook request of `channel listen`.
+/// One run of `channel poll`, or a webhook request of `serve webhook`.
 pub(crate) struct ChannelRun<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: Settings,
@@ -33,7 +33,7 @@ pub(crate) struct ChannelRun<'a> {
 }
 
 /// A channel with the lock under which this process writes its journal: that of the channel in a poll, that of the outbox in
-/// `channel listen`. A poll may write the journal at the same time as `channel listen`.
+/// `serve webhook`. A poll may write the journal at the same time as `serve webhook`.
 pub(crate) struct LockedChannel {
     /// Held until the run ends: workers send after the thread of the channel has ended.
     _lock: FileLock,

@@ -61,7 +61,7 @@ pub(crate) fn store_messages(
     intake.write(&mut inbox)
 }
 
-/// Answers `/stop` among the work for messages that `channel listen` has stored. Returns the work that is left.
+/// Answers `/stop` among the work for messages that `serve webhook` has stored. Returns the work that is left.
 ///
 /// # Errors
 /// Status 74.

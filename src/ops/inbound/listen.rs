@@ -1,4 +1,4 @@
-//! `channel listen`: handles one webhook request. Its messages are in the journal before the response is sent. Then this
+//! `serve webhook`: handles one webhook request. Its messages are in the journal before the response is sent. Then this
 //! process, or a poll that is at work, answers them.
 
 use crate::ops::channel::open_channel::ChannelFiles;

@@ -34,7 +34,7 @@ use std::time::Duration;
 const MAX_PENDING_MESSAGES: usize = 100;
 /// Maximum duration of one wait at a service.
 const MAX_WAIT_WINDOW: Duration = Duration::from_secs(50);
-/// Interval at which the inbox is read for new messages of `channel listen`.
+/// Interval at which the inbox is read for new messages of `serve webhook`.
 const INBOX_INTERVAL: Duration = Duration::from_millis(500);
 /// First and longest delay after a failure of a service.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -321,7 +321,7 @@ impl<'scope> ChannelThread<'scope, '_> {
         }
     }
 
-    /// Answers the messages that `channel listen` stores, as long as this poll waits or has something to do.
+    /// Answers the messages that `serve webhook` stores, as long as this poll waits or has something to do.
     fn watch_inbox(&self, channel: &LockedChannel, records: &mut PollRecords) -> Result<()> {
         let mut started_ids = HashSet::new();
         let mut retry_at = signal::now() + MAX_RETRY_DELAY;

@@ -1,4 +1,4 @@
-//! `nanobot mcp serve`: the agent and its tools as an MCP server over standard input and output
+//! `nanobot serve mcp`: the agent and its tools as an MCP server over standard input and output
 //! (<https://modelcontextprotocol.io/specification/2025-11-25>). One process serves one client, until its input ends.
 //!
 //! The main thread reads; each call runs on a thread of its own, under a token that a cancellation of the client cancels. Texts of the

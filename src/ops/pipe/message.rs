@@ -1,4 +1,4 @@
-//! An inbound line of `nanobot pipe`. No I/O.
+//! An inbound line of `nanobot serve pipe`. No I/O.
 
 use serde_json::{Map, Value};
 
