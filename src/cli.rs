@@ -110,23 +110,16 @@ pub enum CliCommand {
         #[command(subcommand)]
         command: memory::MemoryCommand,
     },
-    /// List models with their limits and prices
+    /// List models and providers, choose one, and log in
     Model {
         #[command(subcommand)]
         command: model::ModelCommand,
-    },
-    /// List providers; log in and out of those with accounts
-    Provider {
-        #[command(subcommand)]
-        command: provider::ProviderCommand,
     },
     /// Manage scheduled jobs, which the system's cron starts
     Cron {
         #[command(subcommand)]
         command: cron::CronCommand,
     },
-    /// Check HEARTBEAT.md once, and do the tasks that are due
-    Heartbeat(heartbeat::HeartbeatArgs),
     /// Answer messages of chat services
     #[command(alias = "channels")]
     Channel {
@@ -166,10 +159,6 @@ pub enum CliCommand {
     Trust(policy::TrustArgs),
     /// Show usage: tokens, cost and runs
     Usage(usage::UsageArgs),
-    /// Print the state of jobs, costs and budgets for Prometheus
-    ///
-    /// In its text format, as the textfile collector of its node exporter reads it. Times are in seconds since 1970.
-    Metrics,
     /// Remove nanobot's crontab lines and files
     Uninstall(uninstall::UninstallArgs),
     /// Print a shell completion script

@@ -1,5 +1,6 @@
 //! `nanobot cron`: making, changing and running jobs.
 
+use super::heartbeat::HeartbeatArgs;
 use crate::options::job::{ExportFormat, JobSettings};
 use crate::options::value::{Since, path, since};
 use clap::{Args, Subcommand};
@@ -96,6 +97,7 @@ pub enum CronCommand {
         json: bool,
     },
     Export(CronExportArgs),
+    Heartbeat(HeartbeatArgs),
 }
 
 /// Create a job

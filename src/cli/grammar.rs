@@ -5,7 +5,7 @@
 /// The verbs of commands, with their meanings, in the order of the man page.
 pub const VERBS: &[(&[&str], &str)] = &[
     (&["list", "show", "search"], "print many things, one thing, or what matches; change nothing"),
-    (&["get", "path", "schema", "context", "explain", "diff", "log", "logs", "inbox"], "print what the name says; change nothing"),
+    (&["get", "path", "schema", "context", "explain", "diff", "log", "logs", "inbox", "metrics"], "print what the name says; change nothing"),
     (&["check"], "look for problems; the exit status says whether there are any"),
     (&["add", "new", "install", "fork", "apply"], "create something; what exists is kept, unless a flag says otherwise"),
     (&["set", "unset", "use", "edit", "rename", "title", "enable", "disable", "accept", "approve"], "change something that exists"),
@@ -26,7 +26,7 @@ pub type CommandWords = (&'static str, &'static str);
 pub const SHORTCUTS: &[CommandWords] = &[
     ("doctor", "status check"),
     ("chat", "repl"),
-    ("login", "provider login"),
+    ("login", "model provider login"),
     ("ls", "session list"),
 ];
 
@@ -43,6 +43,9 @@ pub const OLD_NAMES: &[CommandWords] = &[
     ("mcp serve", "serve mcp"),
     ("channel listen", "serve webhook"),
     ("channels listen", "serve webhook"),
+    ("provider", "model provider"),
+    ("heartbeat", "cron heartbeat"),
+    ("metrics", "status metrics"),
 ];
 
 /// The rules, as paragraphs.

@@ -1,4 +1,4 @@
-//! `nanobot heartbeat`: the one job that looks at HEARTBEAT.md.
+//! `nanobot cron heartbeat`: the one job that looks at HEARTBEAT.md.
 
 use crate::options::grants::Grants;
 use crate::options::job::JobFlags;

@@ -1,5 +1,6 @@
-//! `nanobot model`: the known models.
+//! `nanobot model`: the known models, and their providers.
 
+use super::provider::ProviderCommand;
 use clap::Subcommand;
 
 #[derive(Clone, Debug, Subcommand)]
@@ -35,5 +36,10 @@ pub enum ModelCommand {
         /// One JSON object
         #[arg(long)]
         json: bool,
+    },
+    /// List providers; log in and out of those with accounts
+    Provider {
+        #[command(subcommand)]
+        command: ProviderCommand,
     },
 }

@@ -271,21 +271,21 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "model show", statuses: &[DONE, USAGE, CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
         ("nanobot model show claude-sonnet-5", "Provider, endpoint, limits and price"),
     ] },
-    HelpPage { command: "provider", statuses: GROUP_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
-        ("nanobot provider list", "All providers, and which have an API key"),
-        ("nanobot provider login githubCopilot", "Use an account instead of an API key"),
+    HelpPage { command: "model provider", statuses: GROUP_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
+        ("nanobot model provider list", "All providers, and which have an API key"),
+        ("nanobot model provider login githubCopilot", "Use an account instead of an API key"),
     ] },
-    HelpPage { command: "provider list", statuses: COMMON_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
-        ("nanobot provider list --json", "As JSON"),
+    HelpPage { command: "model provider list", statuses: COMMON_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
+        ("nanobot model provider list --json", "As JSON"),
     ] },
-    HelpPage { command: "provider show", statuses: &[DONE, USAGE, (66, "no such provider"), IO, CONFIG], variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
-        ("nanobot provider show anthropic", "Its address, default model, and where its key comes from"),
+    HelpPage { command: "model provider show", statuses: &[DONE, USAGE, (66, "no such provider"), IO, CONFIG], variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
+        ("nanobot model provider show anthropic", "Its address, default model, and where its key comes from"),
     ] },
-    HelpPage { command: "provider login", statuses: &[(0, "logged in"), (69, "the provider is not available"), FILE_BUSY, (77, "the login was refused"), CONFIG], variables: &["HTTPS_PROXY"], files: &["auth/"], examples: &[
-        ("nanobot provider login openaiCodex", "Prints a code to enter in any browser"),
+    HelpPage { command: "model provider login", statuses: &[(0, "logged in"), (69, "the provider is not available"), FILE_BUSY, (77, "the login was refused"), CONFIG], variables: &["HTTPS_PROXY"], files: &["auth/"], examples: &[
+        ("nanobot model provider login openaiCodex", "Prints a code to enter in any browser"),
     ] },
-    HelpPage { command: "provider logout", statuses: &[(0, "logged out"), FILE_BUSY, CONFIG], variables: &[], files: &["auth/"], examples: &[
-        ("nanobot provider logout openaiCodex", "Remove the saved login"),
+    HelpPage { command: "model provider logout", statuses: &[(0, "logged out"), FILE_BUSY, CONFIG], variables: &[], files: &["auth/"], examples: &[
+        ("nanobot model provider logout openaiCodex", "Remove the saved login"),
     ] },
     HelpPage { command: "cron", statuses: GROUP_STATUSES, variables: &[], files: JOB_FILES, examples: &[
         ("nanobot cron add --every 2h -m 'anything new in ~/inbox?' --read ~/inbox", "Create a job"),
@@ -342,15 +342,15 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot cron export --format systemd -o ~/.config/systemd/user", "systemd timers instead of a crontab"),
         ("nanobot cron export --format kubernetes digest | kubectl apply -f -", "One job as a CronJob"),
     ] },
-    HelpPage { command: "heartbeat", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["workspace/", "cron/ID/"], examples: &[
-        ("nanobot heartbeat", "Check now"),
-        ("nanobot heartbeat enable --every 30m", "Check every 30 minutes with cron"),
+    HelpPage { command: "cron heartbeat", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["workspace/", "cron/ID/"], examples: &[
+        ("nanobot cron heartbeat", "Check now"),
+        ("nanobot cron heartbeat enable --every 30m", "Check every 30 minutes with cron"),
     ] },
-    HelpPage { command: "heartbeat enable", statuses: &[DONE, (1, "enabled, but the crontab could not be changed"), NO_PATH, FILE_BUSY, CONFIG], variables: &[], files: JOB_FILES, examples: &[
-        ("nanobot heartbeat enable --every 2h --channel file --to ~/heartbeat.txt", "Append answers to a file"),
+    HelpPage { command: "cron heartbeat enable", statuses: &[DONE, (1, "enabled, but the crontab could not be changed"), NO_PATH, FILE_BUSY, CONFIG], variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot cron heartbeat enable --every 2h --channel file --to ~/heartbeat.txt", "Append answers to a file"),
     ] },
-    HelpPage { command: "heartbeat disable", statuses: &[DONE, (1, "disabled, but the crontab could not be changed"), FILE_BUSY, CONFIG], variables: &[], files: JOB_FILES, examples: &[
-        ("nanobot heartbeat disable", "Stop checking"),
+    HelpPage { command: "cron heartbeat disable", statuses: &[DONE, (1, "disabled, but the crontab could not be changed"), FILE_BUSY, CONFIG], variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot cron heartbeat disable", "Stop checking"),
     ] },
     HelpPage { command: "channel", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
         ("nanobot channel login telegram", "Ask for the token, try it, and set the command menu"),
@@ -422,6 +422,9 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "status check", statuses: ALL_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "workspace/", "cron/jobs.json"], examples: &[
         ("nanobot status check", "Check everything as at run time"),
         ("nanobot status check --json | jq -r '.[] | select(.ok == false) | .detail'", "Details of failed checks"),
+    ] },
+    HelpPage { command: "status metrics", statuses: COMMON_STATUSES, variables: &[], files: &["usage.jsonl", "cron/jobs.json", "cron/ID/"], examples: &[
+        ("nanobot status metrics > nanobot.prom.$$ && mv nanobot.prom.$$ /var/lib/node_exporter/nanobot.prom", "From a crontab line"),
     ] },
     HelpPage { command: "policy", statuses: GROUP_STATUSES, variables: &[], files: &["config.json", "profiles/"], examples: &[
         ("nanobot policy explain exec 'git push'", "The decision about a command, and the reason"),
@@ -514,9 +517,6 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot trust", "The current directory"),
         ("nanobot trust --list", "List trusted directories"),
         ("nanobot trust --revoke ~/src/other", "Stop trusting a directory"),
-    ] },
-    HelpPage { command: "metrics", statuses: COMMON_STATUSES, variables: &[], files: &["usage.jsonl", "cron/jobs.json", "cron/ID/"], examples: &[
-        ("nanobot metrics > nanobot.prom.$$ && mv nanobot.prom.$$ /var/lib/node_exporter/nanobot.prom", "From a crontab line"),
     ] },
     HelpPage { command: "usage", statuses: COMMON_STATUSES, variables: &[], files: &["usage.jsonl"], examples: &[
         ("nanobot usage --since month", "Cost of this month, by day"),

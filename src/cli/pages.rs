@@ -48,7 +48,7 @@ const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
     ("ask", &["agent", "repl", "run"]),
     ("keep", &["session", "memory", "skill", "undo", "trust"]),
     ("run alone", &["cron", "channel", "serve", "status", "usage"]),
-    ("set up", &["onboard", "config", "model", "provider", "mcp", "policy"]),
+    ("set up", &["onboard", "config", "model", "mcp", "policy"]),
 ];
 
 /// A single list of flags, without the global ones, and a pointer to the long help.

@@ -1,4 +1,4 @@
-//! `nanobot provider`: providers and their logins.
+//! `nanobot model provider`: providers and their logins.
 
 use clap::Subcommand;
 
@@ -15,7 +15,7 @@ pub enum ProviderCommand {
     },
     /// Show a provider: address, default model, and the source of its API key
     Show {
-        /// Name, from `provider list`
+        /// Name, from `model provider list`
         name: String,
         /// One JSON object
         #[arg(long)]

@@ -17,6 +17,10 @@ pub struct StatusArgs {
 pub enum StatusCommand {
     // A doc comment here would hide that of the argument type.
     Check(StatusCheckArgs),
+    /// Print the state of jobs, costs and budgets for Prometheus
+    ///
+    /// In its text format, as the textfile collector of its node exporter reads it. Times are in seconds since 1970.
+    Metrics,
 }
 
 /// Check the setup as at run time, also in cron's minimal environment

@@ -1,5 +1,6 @@
 //! `nanobot model`: lists models, and shows which provider a model resolves to.
 
+use super::provider;
 use crate::cli::model::ModelCommand;
 use crate::command::name_pattern::NamePattern;
 use crate::ops::config_keys;
@@ -27,6 +28,7 @@ pub fn run(ctx: &Context, command: &ModelCommand) -> Result<Exit> {
         }
         ModelCommand::Use { name } => use_by_default(ctx, name)?,
         ModelCommand::Show { name, json } => show(ctx, name, *json)?,
+        ModelCommand::Provider { command } => return provider::run(ctx, command),
     }
     Ok(Exit::Answered)
 }

@@ -345,6 +345,7 @@ mod tests {
         check("nanobot agent --message=secret", "nanobot agent --message");
         check("nanobot session show diary", "nanobot session show …");
         check("nanobot -q memory consolidate", "nanobot --quiet memory consolidate");
+        check("nanobot -c secret provider show x", "nanobot --config … model provider show …");
         check("nanobot --sk-live-0123", "nanobot …");
         check("nanobot", "nanobot");
     }
@@ -422,7 +423,8 @@ mod tests {
         check(&["-q", "-m", "ls"], &["-q", "-m", "ls"]);
         check(&["--", "ls"], &["--", "ls"]);
         check(&["ls", "a*"], &["session", "list", "a*"]);
-        check(&["login", "x"], &["provider", "login", "x"]);
+        check(&["login", "x"], &["model", "provider", "login", "x"]);
+        check(&["provider", "help"], &["model", "provider", "--help"]);
         check(&["chat"], &["repl"]);
         check(&["-m", "hello"], &["agent", "-m", "hello"]);
         check(&["-v", "agent", "-m", "x"], &["agent", "-v", "-m", "x"]);

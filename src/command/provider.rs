@@ -1,4 +1,4 @@
-//! `nanobot provider`: lists the providers, and logs in to those that use accounts instead of keys.
+//! `nanobot model provider`: lists the providers, and logs in to those that use accounts instead of keys.
 
 use crate::cli::provider::ProviderCommand;
 use crate::command::name_pattern::NamePattern;
@@ -30,7 +30,7 @@ const TIMEOUTS: HttpTimeouts = HttpTimeouts {
     total: Duration::from_secs(60),
 };
 
-/// Runs `nanobot provider`.
+/// Runs `nanobot model provider`.
 pub fn run(ctx: &Context, command: &ProviderCommand) -> Result<Exit> {
     match command {
         ProviderCommand::List { pattern, json } => {
@@ -109,7 +109,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         let names = PROVIDERS.iter().map(|entry| entry.name);
         let hint = match nearest(name, names) {
             Some(similar) => format!("`{similar}`"),
-            None => "`nanobot provider list`".into(),
+            None => "`nanobot model provider list`".into(),
         };
         let cause = format!("there is no provider `{name}`");
         return Err(fail_with_hint(Exit::NoInput, cause, hint));

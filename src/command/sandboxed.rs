@@ -20,7 +20,9 @@ pub(crate) fn run(command: &CliCommand, terminal: Terminal) -> Result<Exit> {
     {
         return exit;
     }
-    if let CliCommand::Cron { command } = command {
+    if let CliCommand::Cron { command } = command
+        && !matches!(command, CronCommand::Heartbeat(_))
+    {
         return Err(fail_with_hint(
             Exit::Refused,
             "`nanobot cron` cannot run in the agent's sandbox: the tool `cron` does it",

@@ -321,7 +321,7 @@ fn refuse_unusable(ctx: &Context, key: &str, path: &[String], value: &Value) -> 
         name => match nearest(name, PROVIDERS.iter().map(|provider| provider.name)) {
             Some(nearest) => format!("`{nearest}`"),
             None => format!(
-                "`nanobot provider list`; for a provider of your own, set `{}` first",
+                "`nanobot model provider list`; for a provider of your own, set `{}` first",
                 quote(&format_path(&["providers", name, "apiBase"]))
             ),
         },

@@ -116,7 +116,7 @@ fn require_provider(name: &str, settings: &Settings) -> Result<()> {
         let names = registry::PROVIDERS.iter().map(|provider| provider.name).chain(own_names);
         Err(match nearest(name, names) {
             Some(nearest) => fail_with_hint(Exit::Usage, cause, format!("`{nearest}`")),
-            None => fail_with_hint(Exit::Usage, cause, "nanobot provider list"),
+            None => fail_with_hint(Exit::Usage, cause, "nanobot model provider list"),
         })
     }
 }

@@ -201,6 +201,9 @@ fn names_are_completed_from_files() {
     check(&["cron", "edit", ""], &["digest"]);
     check(&["heartbeat", "enable", "--model", "gpt-6"], &["gpt-6-luna"]);
     check(&["onboard", "--provider", "an"], &["anthropic"]);
+    check(&["model", "provider", "login", ""], &["openaiCodex", "githubCopilot"]);
+    check(&["model", "provider", "show", "an"], &["anthropic"]);
+    // After old names, which are not offered.
     check(&["provider", "login", ""], &["openaiCodex", "githubCopilot"]);
     check(
         &["config", "get", "providers."],
@@ -214,6 +217,7 @@ fn names_are_completed_from_files() {
     check(&["usage", "--by", ""], &["values", "model", "job"]);
     check(&["agent", "-w", ""], &["dirs"]);
     check(&["agent", "--no-str"], &["values", "--no-stream"]);
+    assert_eq!(zsh_candidates(&story, &["pip"]), ["values"]);
     // Text by a model or another person is printed without executing its control characters.
     let shown = zsh_candidates(&story, &["session", "show", "cli"]);
     assert!(!shown.concat().contains('\u{1b}'), "{shown:?}");

@@ -1,4 +1,4 @@
-//! `cron check` and `metrics`: jobs that do not run, as a monitor sees them.
+//! `cron check` and `status metrics`: jobs that do not run, as a monitor sees them.
 
 use crate::cron::{jobs, run_cron, run_cron_with_env};
 use crate::server::says;

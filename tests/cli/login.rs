@@ -244,7 +244,7 @@ fn login_command(file: &str) -> String {
         "github-copilot" => "githubCopilot",
         _ => "openaiCodex",
     };
-    format!("nanobot provider login {provider}")
+    format!("nanobot model provider login {provider}")
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn status_shows_logins_and_logout_removes_them() {
     let error = get_story_access(&story, "github-copilot").unwrap_err();
     assert_eq!(exit_for(&error), Exit::Config);
     let hint = hint_for(&error);
-    assert_eq!(hint, Some("nanobot provider login githubCopilot"));
+    assert_eq!(hint, Some("nanobot model provider login githubCopilot"));
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn unusable_login_files_are_reported() {
     // It does not hide the other login.
     let ran = story.run(["provider", "list"]);
     let told = ran.error_text();
-    assert!(told.contains("try: nanobot provider login openaiCodex"), "{told}");
+    assert!(told.contains("try: nanobot model provider login openaiCodex"), "{told}");
     assert!(!told.contains("token-of-the-story"), "{told}");
     assert!(ran.text().contains("openrouter"));
     let lines = story.run(["provider", "list", "--json"]).json_lines();

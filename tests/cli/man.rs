@@ -446,7 +446,7 @@ fn see_also(command: &Command, words: &[String]) -> String {
         let topics = TOPICS.iter();
         pages.extend(topics.map(|topic| (format!("nanobot-{}", topic.name), 7)));
     }
-    if words.first().is_some_and(|word| word == "cron" || word == "heartbeat") {
+    if words.first().is_some_and(|word| word == "cron") {
         pages.push(("crontab".into(), 5));
     }
     let pages = pages.iter().map(|(name, section)| format!("{}({section})", bold(name)));

@@ -35,7 +35,7 @@ fn models_lists_known_models() {
     story
         .run(["model", "list", "--provider", "nobody"])
         .status(2)
-        .stderr("nanobot: there is no provider `nobody`\n  try: nanobot provider list\n");
+        .stderr("nanobot: there is no provider `nobody`\n  try: nanobot model provider list\n");
     story
         .run(["model", "list", "--provider", "ollama"])
         .stderr("nanobot: no models of `ollama` are known; `--remote` asks the provider\n");

@@ -112,7 +112,7 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, …",
-        meaning: "API key of that provider if the config has none; `nanobot provider list` shows all of them",
+        meaning: "API key of that provider if the config has none; `nanobot model provider list` shows all of them",
     },
     Variable {
         name: BRAVE_API_KEY,

@@ -75,7 +75,7 @@ pub struct DocumentedPath {
     pub meaning: &'static str,
 }
 
-/// All files. `KEY` is a session's key, `NAME` a skill's name, `PROVIDER` an argument of `provider login`.
+/// All files. `KEY` is a session's key, `NAME` a skill's name, `PROVIDER` an argument of `model provider login`.
 pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     DocumentedPath {
         path: "~/.nanobot/config.json",

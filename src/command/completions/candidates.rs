@@ -25,8 +25,8 @@ enum ArgumentKind {
 /// The kind of value of an argument of the command at `path`, if known. It follows from the argument's name, so that new commands need no
 /// entry here.
 fn argument_kind(path: &[String], arg: &Arg) -> Option<ArgumentKind> {
-    let family = path.first().map_or("", String::as_str);
     let command = path.last().map_or("", String::as_str);
+    let family = path.iter().rev().nth(1).map_or(command, String::as_str);
     let kind = match (family, command, arg.get_id().as_str()) {
         ("session", "restore", "key") => NameKind::Trash,
         ("session", _, "key" | "keys" | "pattern") if command != "search" => NameKind::Sessions,
@@ -37,6 +37,7 @@ fn argument_kind(path: &[String], arg: &Arg) -> Option<ArgumentKind> {
         ("tool", _, "name") => NameKind::Tools,
         ("skill", "new", "name") => return None,
         ("skill", _, "name") => NameKind::Skills,
+        ("provider", "show", "name") => NameKind::Providers,
         ("provider", _, "name") => NameKind::Logins,
         ("mcp", _, "server" | "servers") => NameKind::Servers,
         ("mcp", "show" | "accept" | "call", "tool" | "tools") => NameKind::ServerTools,

@@ -15,8 +15,9 @@ use std::path::PathBuf;
 mod apply;
 mod check;
 mod export;
+mod heartbeat;
 mod list;
-pub(super) mod logs;
+mod logs;
 mod run;
 pub(super) mod saved_job;
 mod show;
@@ -52,6 +53,7 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
             logs::run(ctx, &settings, &filter)
         }
         CronCommand::Export(arguments) => export::run(ctx, arguments),
+        CronCommand::Heartbeat(arguments) => heartbeat::run(ctx, arguments),
     }
 }
 

@@ -1,8 +1,10 @@
-//! `nanobot status`: prints an overview on one screen; `status check` tests whether the configuration works.
+//! `nanobot status`: prints an overview on one screen; `status check` tests whether the configuration works, and `status metrics`
+//! prints the metrics for Prometheus.
 
 use crate::cli::status::{StatusArgs, StatusCommand};
 use crate::ops::context::Context;
 use crate::ops::doctor::overview::Overview;
+use crate::ops::metrics;
 use crate::options::turn::TurnOptions;
 use anyhow::Result;
 use nanobot_base::error::Exit;
@@ -22,8 +24,13 @@ pub(super) fn run_for_turns(
     arguments: &StatusArgs,
     options: &TurnOptions,
 ) -> Result<Exit> {
-    if let Some(StatusCommand::Check(arguments)) = arguments.command {
-        return check::run(ctx, arguments);
+    match arguments.command {
+        Some(StatusCommand::Check(arguments)) => return check::run(ctx, arguments),
+        Some(StatusCommand::Metrics) => {
+            ctx.terminal.print(&metrics::collect(ctx)?)?;
+            return Ok(Exit::Answered);
+        }
+        None => {}
     }
     let overview = Overview::collect(ctx, options)?;
     if arguments.json {

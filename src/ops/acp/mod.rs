@@ -162,7 +162,7 @@ impl<'a> AcpServer<'a> {
                 Ok(json!({}))
             }
             "authenticate" => Err(ErrorObject::invalid_params(
-                "no login is needed here: `nanobot onboard` sets keys, `nanobot provider login` logs in",
+                "no login is needed here: `nanobot onboard` sets keys, `nanobot model provider login` logs in",
             )),
             _ => Err(ErrorObject::method_not_found(format!("no method `{method}`"))),
         }

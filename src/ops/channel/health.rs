@@ -1,4 +1,4 @@
-//! The health of a channel, for `channel list`, `status check`, `cron check` and `metrics`.
+//! The health of a channel, for `channel list`, `status check`, `cron check` and `status metrics`.
 //!
 //! A failure is a file in the channel's directory, which exists from the first failure of an activity to its next success.
 //! So polls that start each minute report a failure once, and its end once.

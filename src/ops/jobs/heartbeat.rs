@@ -121,7 +121,7 @@ fn budget_exceeded_error(max_cost: f64, cost: f64) -> anyhow::Error {
             format_dollars(cost),
             format_dollars(max_cost)
         ),
-        "`nanobot heartbeat enable --max-cost …` with a higher limit",
+        "`nanobot cron heartbeat enable --max-cost …` with a higher limit",
     )
 }
 

@@ -1,4 +1,4 @@
-//! Applies flags to a job. `cron add`, `cron edit` and `heartbeat enable` share this module. A run resolves a job by
+//! Applies flags to a job. `cron add`, `cron edit` and `cron heartbeat enable` share this module. A run resolves a job by
 //! the same rules, so it gets the same permissions as when the job was created.
 
 use crate::ops::context::Context;

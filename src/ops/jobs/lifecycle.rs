@@ -49,7 +49,7 @@ pub(crate) fn set_enabled(
             return Err(fail_with_hint(
                 Exit::Usage,
                 "the heartbeat is not a job in the job file",
-                format!("`nanobot heartbeat {verb}`"),
+                format!("`nanobot cron heartbeat {verb}`"),
             ));
         }
         let now = ctx.clock.timestamp();

@@ -64,7 +64,7 @@ impl Vendor {
 
     /// The command that repairs a login.
     fn login_command(self) -> String {
-        format!("nanobot provider login {}", self.provider_name())
+        format!("nanobot model provider login {}", self.provider_name())
     }
 
     /// The file of its login in `folder`.

@@ -73,7 +73,7 @@ pub enum ProviderKind {
     Local,
     /// Any server; the user configures all of it.
     Direct,
-    /// A vendor that requires an account, see `nanobot provider login`.
+    /// A vendor that requires an account, see `nanobot model provider login`.
     Login,
     /// Supported by the Python program only.
     Unsupported,

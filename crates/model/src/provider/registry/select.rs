@@ -209,7 +209,7 @@ fn resolve_key(
         return Some(ResolvedKey {
             key: KeySource::Login(provider.name),
             kind: "login",
-            label: KeyLabel::Phrase(format!("`nanobot provider login {}`", provider.name)),
+            label: KeyLabel::Phrase(format!("`nanobot model provider login {}`", provider.name)),
         });
     }
     if let Some(key) = &config.key {
@@ -217,7 +217,7 @@ fn resolve_key(
             KeySource::Secret(_) => ("config", format!("`providers.{name}.apiKey`")),
             KeySource::File(path) => ("file", format!("`{}`", path.display())),
             KeySource::Command(_) => ("command", format!("`providers.{name}.apiKeyCommand`")),
-            KeySource::Login(name) => ("login", format!("`nanobot provider login {name}`")),
+            KeySource::Login(name) => ("login", format!("`nanobot model provider login {name}`")),
         };
         let key = key.clone();
         return Some(ResolvedKey { key, kind, label: KeyLabel::Phrase(phrase) });

@@ -1,7 +1,7 @@
-//! `nanobot heartbeat`: runs one check of HEARTBEAT.md.
+//! `nanobot cron heartbeat`: runs one check of HEARTBEAT.md.
 
-use super::cron::logs;
-use super::cron::saved_job::print_saved;
+use super::logs;
+use super::saved_job::print_saved;
 use crate::cli::heartbeat::{HeartbeatArgs, HeartbeatCommand, HeartbeatEnableArgs};
 use crate::ops::context::Context;
 use crate::ops::job_runs::trigger;
@@ -12,8 +12,8 @@ use anyhow::Result;
 use nanobot_base::error::Exit;
 use nanobot_cron::job::HEARTBEAT_ID;
 
-/// Runs `nanobot heartbeat`.
-pub fn run(ctx: &Context, arguments: &HeartbeatArgs) -> Result<Exit> {
+/// Runs `nanobot cron heartbeat`.
+pub(super) fn run(ctx: &Context, arguments: &HeartbeatArgs) -> Result<Exit> {
     match &arguments.command {
         None if arguments.json => {
             let exit = trigger::run_heartbeat(ctx, false)?;
