@@ -140,12 +140,12 @@ pub enum CliCommand {
         #[command(subcommand)]
         command: policy::PolicyCommand,
     },
-    /// Run the agent's tools by hand, under the same policy
+    /// List the agent's tools, and run them by hand
     Tool {
         #[command(subcommand)]
         command: policy::ToolCommand,
     },
-    /// Add and check MCP servers, and call their tools
+    /// Add and check MCP servers, and accept their tools
     Mcp {
         #[command(subcommand)]
         command: mcp::McpCommand,

@@ -11,7 +11,7 @@ pub const VERBS: &[(&[&str], &str)] = &[
     (&["set", "unset", "use", "edit", "rename", "title", "enable", "disable", "accept", "approve"], "change something that exists"),
     (&["remove", "prune"], "remove something"),
     (&["restore", "undo", "repair"], "bring back what was"),
-    (&["run", "call", "sync", "compact", "consolidate", "poll", "send", "retry"], "do the work now"),
+    (&["run", "sync", "compact", "consolidate", "poll", "send", "retry"], "do the work now"),
     (&["export"], "write a document"),
     (&["login", "logout"], "begin and end the use of an account"),
 ];
@@ -36,6 +36,7 @@ pub const OLD_NAMES: &[CommandWords] = &[
     ("status --check", "status check"),
     ("policy test", "policy check"),
     ("mcp test", "mcp check"),
+    ("mcp call", "tool run"),
     ("channel test", "channel check"),
     ("channels test", "channel check"),
     ("pipe", "serve pipe"),

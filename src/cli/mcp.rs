@@ -2,9 +2,8 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use std::time::Duration;
 
-use crate::options::value::{path, time};
+use crate::options::value::path;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum McpCommand {
@@ -70,27 +69,6 @@ pub enum McpCommand {
         /// Accept without asking
         #[arg(short, long)]
         yes: bool,
-    },
-    /// Call a tool of a server, and print the result
-    ///
-    /// The policy does not apply, because the call is yours and not the model's. A call of a changed tool is denied.
-    ///
-    /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and as for `check` if the
-    /// server is not available.
-    Call {
-        /// Server name
-        server: String,
-        /// Tool, by its name on the server or its full name; or the URI of a resource, from `mcp show`
-        tool: String,
-        /// Arguments as a JSON object; `-` reads them from standard input
-        #[arg(default_value = "{}", hide_default_value = true)]
-        arguments: String,
-        /// Print the result as one JSON object
-        #[arg(long)]
-        json: bool,
-        /// Timeout of the call, instead of the configured one
-        #[arg(long, value_name = "TIME", value_parser = time)]
-        timeout: Option<Duration>,
     },
 }
 

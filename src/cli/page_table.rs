@@ -446,9 +446,11 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "tool show", statuses: &[DONE, USAGE, (66, "there is no such tool"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool show grep", "Its arguments")] },
     HelpPage { command: "tool new", statuses: &[DONE, (1, "there is such a file already"), USAGE, CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool new tides -d 'Times of high and low water'", "A program to complete; then try it with `tool run tides`")] },
     HelpPage { command: "tool check", statuses: &[DONE, (1, "a program cannot be used"), USAGE, CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool check", "All programs, and the reason why one cannot be used")] },
-    HelpPage { command: "tool run", statuses: &[DONE, (1, "the tool failed"), NO_PATH, (77, "the policy denies the call"), CONFIG], variables: &["HTTPS_PROXY", "BRAVE_API_KEY"], files: &["config.json", "profiles/", "undo/"], examples: &[
+    HelpPage { command: "tool run", statuses: &[DONE, (1, "the tool failed"), (66, "no such file or directory, server, tool or resource"), SERVER_UNAVAILABLE, (77, "the policy denies the call, or the tool has changed since it was accepted"), CONFIG, (124, "timed out (`--timeout`)")], variables: &["HTTPS_PROXY", "BRAVE_API_KEY"], files: &["config.json", "profiles/", "undo/", "mcp/"], examples: &[
         ("nanobot tool run grep '{\"pattern\": \"TODO\"}'", "Search this directory as the agent would"),
         ("nanobot tool run exec '{\"command\": \"id; ls /root\"}'", "See the sandbox from inside"),
+        ("nanobot tool run time get_current_time '{\"timezone\": \"America/Lima\"}'", "Call a tool of the MCP server `time`"),
+        ("nanobot tool run docs 'file:///readme.md'", "Read a resource of the server `docs`"),
     ] },
     HelpPage { command: "mcp", statuses: GROUP_STATUSES, variables: &[], files: &["config.json", "mcp/"], examples: &[
         ("nanobot mcp add time -- uvx mcp-server-time", "Add a local server"),
@@ -480,10 +482,6 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "mcp accept", statuses: &[(0, "everything was accepted"), NO_SERVER, SERVER_UNAVAILABLE, FILE_BUSY, (77, "something was not accepted"), CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
         ("nanobot mcp accept time", "Review the changes, and accept or reject them"),
         ("nanobot mcp accept time convert_time --yes", "One tool, without asking"),
-    ] },
-    HelpPage { command: "mcp call", statuses: &[DONE, (1, "the tool failed"), USAGE, NO_SERVER, SERVER_UNAVAILABLE, TOOL_CHANGED, IO, CONFIG, (124, "timed out (`--timeout`)")], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
-        ("nanobot mcp call time get_current_time '{\"timezone\": \"America/Lima\"}'", "Call a tool, by hand or in a script"),
-        ("nanobot mcp call docs 'file:///readme.md'", "Read a resource"),
     ] },
     HelpPage { command: "skill", statuses: GROUP_STATUSES, variables: &[], files: SKILL_FILES, examples: &[
         ("nanobot skill list", "All skills"),

@@ -1,9 +1,10 @@
 //! `nanobot policy`, `tool` and `trust`: the permissions of a run.
 
 use crate::options::grants::Grants;
-use crate::options::value::path;
+use crate::options::value::{path, time};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum PolicyCommand {
@@ -92,22 +93,44 @@ pub enum ToolCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run a tool, and print the result the model would get
-    ///
-    /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and 77 if the policy denies
-    /// it.
-    Run {
-        /// Tool, from `tool list`
-        name: String,
-        /// Arguments as a JSON object; `-` reads them from standard input
-        #[arg(default_value = "{}", hide_default_value = true)]
-        arguments: String,
-        #[command(flatten)]
-        grants: Box<Grants>,
-        /// Connect to loopback addresses only
-        #[arg(long)]
-        offline: bool,
-    },
+    // A doc comment here would hide that of the argument type.
+    Run(Box<ToolRunArgs>),
+}
+
+/// Run a tool, and print the result the model would get
+///
+/// After the name of an MCP server comes that of one of its tools, or the URI of one of its resources. The policy does not
+/// apply to such a call, because it is yours and not the model's; a call of a changed tool is denied.
+///
+/// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and 77 if the policy denies
+/// it. If a server is not available, it is as for `mcp check`.
+#[derive(Args, Clone, Debug)]
+pub struct ToolRunArgs {
+    /// Tool, from `tool list`; or an MCP server
+    pub name: String,
+    /// Tool of that server, by its name there or its full name; or the URI of a resource, from `mcp show`
+    pub tool: Option<String>,
+    /// Arguments as a JSON object; `-` reads them from standard input
+    pub arguments: Option<String>,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Timeout of the call; for a server, instead of the configured one
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub timeout: Option<Duration>,
+    #[command(flatten)]
+    pub grants: Grants,
+    /// Connect to loopback addresses only
+    #[arg(long)]
+    pub offline: bool,
+}
+
+impl ToolRunArgs {
+    /// True if the second word is the arguments of a tool that is named by the first one.
+    pub fn has_arguments_second(&self) -> bool {
+        let is_json = |text: &str| text == "-" || text.trim_start().starts_with('{');
+        self.arguments.is_none() && self.tool.as_deref().is_none_or(is_json)
+    }
 }
 
 /// The language of a program from a template.

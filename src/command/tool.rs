@@ -1,28 +1,34 @@
 //! `nanobot tool`: lists and runs tools by hand, under the same policy as a turn.
 
 mod program;
+mod server_call;
 
-use crate::cli::policy::ToolCommand;
+use crate::cli::policy::{ToolCommand, ToolRunArgs};
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler::StoreScheduler;
+use crate::ops::mcp_servers::McpContext;
 use crate::ops::subagents::pool;
 use crate::ops::turn_setup::programs;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::options::grants::Grants;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Error, Result};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use nanobot_agent::report::columns::hanging_indent;
 use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
 use nanobot_base::event::ToolOutcome;
-use nanobot_base::message::{MessagePart, ToolCall, ToolSpec};
+use nanobot_base::message::{Document, Image, MessagePart, ToolCall, ToolSpec};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::keys::nearest;
 use nanobot_os::input::{self, StdinMode};
 use nanobot_os::signal;
 use nanobot_os::terminal::{sanitize, wrap_words};
+use nanobot_tool::CompletedCall;
 use nanobot_tool::ask_user::AskUser;
 use nanobot_tool::cron::JobScheduler;
 use nanobot_tool::sessions::SessionsTool;
 use serde_json::{Value, json};
+use server_call::ServerCall;
 use std::sync::Arc;
 
 /// Runs `nanobot tool`.
@@ -34,9 +40,7 @@ pub fn run(ctx: &Context, command: &ToolCommand) -> Result<Exit> {
             program::create(ctx, name, description.as_deref(), *language)
         }
         ToolCommand::Check { programs, json } => program::check(ctx, programs, *json),
-        ToolCommand::Run { name, arguments, grants, offline } => {
-            call_tool(ctx, grants, name, arguments, *offline)
-        }
+        ToolCommand::Run(arguments) => run_tool(ctx, arguments),
     }
 }
 
@@ -187,18 +191,86 @@ fn result_text(parts: &[MessagePart]) -> String {
     text.trim_end().to_owned()
 }
 
-fn call_tool(
-    ctx: &Context,
-    grants: &Grants,
-    name: &str,
-    arguments: &str,
-    offline: bool,
-) -> Result<Exit> {
-    signal::install(None).context("wait for signals")?;
-    let setup = build_setup(ctx, grants, offline, false)?;
+/// The result as JSON, in the form of a server's.
+fn result_json(completed_call: &CompletedCall) -> Value {
+    let part_json = |part: &MessagePart| match part {
+        MessagePart::Text(text) => json!({ "type": "text", "text": text }),
+        MessagePart::Image(Image { media_type, bytes, .. }) => {
+            json!({ "type": "image", "kind": media_type, "base64": STANDARD.encode(bytes) })
+        }
+        MessagePart::Document(Document { media_type, bytes, .. }) => {
+            json!({ "type": "document", "kind": media_type, "base64": STANDARD.encode(bytes) })
+        }
+    };
+    let is_error = completed_call.outcome == ToolOutcome::Failed || completed_call.command_failed;
+    let content: Vec<Value> = completed_call.result.parts.iter().map(part_json).collect();
+    json!({ "is_error": is_error, "content": content, "structured": null })
+}
+
+/// Runs `nanobot tool run`. Signals and `--timeout` stop the command.
+fn run_tool(ctx: &Context, arguments: &ToolRunArgs) -> Result<Exit> {
+    signal::install(arguments.timeout).context("wait for signals")?;
+    let server_call = server_call(ctx, arguments)?;
+    let (result, callee) = match &server_call {
+        Some(call) => (server_call::run(&McpContext::open(ctx)?, call), "server"),
+        None => (call_tool(ctx, arguments), "tool"),
+    };
+    result.map_err(|error| {
+        // The command is ending. Waits have to work again for a moment, so that the error can be printed.
+        signal::begin_shutdown_if_stopped();
+        match error.downcast_ref::<Stop>() {
+            Some(Stop(Exit::Timeout)) => {
+                let cause = format!("timed out before the {callee} answered");
+                fail_with_hint(Exit::Timeout, cause, "a longer `--timeout`")
+            }
+            _ => error,
+        }
+    })
+}
+
+/// The call of a server's tool, if the arguments begin with a server.
+fn server_call<'a>(ctx: &Context, run_args: &'a ToolRunArgs) -> Result<Option<ServerCall<'a>>> {
+    let ToolRunArgs { name, tool: Some(tool), arguments, json, timeout, grants, offline } =
+        run_args
+    else {
+        return Ok(None);
+    };
+    let is_server = |name: &str| {
+        ctx.settings().is_ok_and(|settings| settings.servers.iter().any(|one| one.name == name))
+    };
+    if run_args.has_arguments_second() || arguments.is_none() && !is_server(name) {
+        return Ok(None);
+    }
+    if *offline || *grants != Grants::default() {
+        let cause =
+            "a call of a server is yours: its tool is not under a policy that flags could change";
+        let hint = "the tool's name in `nanobot tool list`, without the server's: the policy applies to it";
+        return Err(fail_with_hint(Exit::Usage, cause, hint));
+    }
+    let arguments = arguments.as_deref().unwrap_or("{}");
+    Ok(Some(ServerCall { server: name, tool, arguments, json: *json, timeout: *timeout }))
+}
+
+/// The error for a tool that does not exist, if one with a similar name does.
+fn misspelt_tool_error(setup: &TurnSetup, name: &str) -> Option<Error> {
+    let names = setup.toolbox.specs().iter().map(|spec| &*spec.name);
+    let similar = nearest(name, names).filter(|similar| *similar != name)?;
+    let cause = format!("there is no tool `{name}`");
+    Some(fail_with_hint(Exit::Usage, cause, format!("`nanobot tool run {similar}`")))
+}
+
+fn call_tool(ctx: &Context, run_args: &ToolRunArgs) -> Result<Exit> {
+    let ToolRunArgs { name, tool, json, grants, offline, .. } = run_args;
+    let setup = build_setup(ctx, grants, *offline, false)?;
     let mut specs = setup.toolbox.specs().iter();
     let spec = specs.find(|spec| programs::is_tool_name(&spec.name, name));
-    let name = spec.map_or(name, |spec| &spec.name);
+    if spec.is_none() && !run_args.has_arguments_second() {
+        let error = misspelt_tool_error(&setup, name)
+            .map_or_else(|| McpContext::open(ctx).map(|mcp| mcp.unknown_server_error(name)), Ok);
+        return Err(error?);
+    }
+    let name = spec.map_or(name.as_str(), |spec| &spec.name);
+    let arguments = tool.as_deref().unwrap_or("{}");
     let schema = spec.map(|spec| &*spec.parameters);
     let arguments = parse_arguments(name, arguments, schema.unwrap_or(&Value::Null))?;
     let call = ToolCall { id: "by-hand".into(), name: name.to_owned(), arguments };
@@ -217,6 +289,11 @@ fn call_tool(
     let executed = results.first().expect("one call has one result");
     let text = result_text(&executed.result.parts);
     match executed.outcome {
+        ToolOutcome::Ok | ToolOutcome::Failed if *json => {
+            let result = result_json(executed);
+            ctx.terminal.print_json(&result)?;
+            Ok(if result["is_error"] == true { Exit::Failed } else { Exit::Answered })
+        }
         ToolOutcome::Ok => {
             ctx.terminal.print(&format!("{text}\n"))?;
             Ok(if executed.command_failed { Exit::Failed } else { Exit::Answered })
@@ -227,14 +304,8 @@ fn call_tool(
             Err(fail(Exit::Failed, cause))
         }
         ToolOutcome::Skipped => {
-            let names = setup.toolbox.specs().iter().map(|spec| &*spec.name);
-            Err(match nearest(name, names).filter(|similar| *similar != name) {
-                Some(similar) => {
-                    let cause = format!("there is no tool `{name}`");
-                    fail_with_hint(Exit::Usage, cause, format!("`nanobot tool run {similar}`"))
-                }
-                None => fail(Exit::Usage, text),
-            })
+            let error = misspelt_tool_error(&setup, name);
+            Err(error.unwrap_or_else(|| fail(Exit::Usage, text)))
         }
         ToolOutcome::Denied => {
             let Some(denial) = &executed.denial else {

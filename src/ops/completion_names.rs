@@ -43,6 +43,7 @@ pub(crate) enum NameKind {
     Logins,
     Profiles,
     Tools,
+    ToolsAndServers,
     Servers,
     /// A tool of the server that the preceding word names.
     ServerTools,
@@ -94,6 +95,7 @@ impl NameSource {
             }
             NameKind::Profiles => self.profiles(),
             NameKind::Tools => self.tools(),
+            NameKind::ToolsAndServers => self.tools().into_iter().chain(self.servers()).collect(),
             NameKind::Servers => self.servers(),
             NameKind::ServerTools => self.server_tools(),
             NameKind::Skills => self.skills().unwrap_or_default(),

@@ -15,9 +15,9 @@ use nanobot_mcp::cache::McpCache;
 use nanobot_mcp::catalog::{ServerView, ToolCatalog};
 use nanobot_mcp::client::{ClientConfig, ClientPool};
 use nanobot_mcp::pin::PinFile;
-use nanobot_mcp::protocol::McpError;
+use nanobot_mcp::protocol::{McpError, ServerFeatures, ToolInfo};
 use nanobot_mcp::sanitize;
-use nanobot_mcp::tool_name::server_prefix;
+use nanobot_mcp::tool_name::{self, server_prefix};
 use nanobot_os::cancel;
 use nanobot_os::signal;
 use nanobot_sandbox::system_paths::RELOCATED_TOOLS;
@@ -105,6 +105,24 @@ impl<'w> McpContext<'w> {
         }
         Ok(view)
     }
+}
+
+/// Finds a tool by the name that the server gives it, or by the name that models see. Also returns the latter.
+pub(crate) fn find_tool<'o>(
+    server: &McpServer,
+    features: &'o ServerFeatures,
+    name: &str,
+) -> Result<(&'o ToolInfo, String)> {
+    let mut tools = tool_name::for_tools(&server.name, &features.tools).into_iter();
+    tools.find(|(tool, model_name)| tool.name == name || model_name == name).ok_or_else(|| {
+        let names = features.tools.iter().map(|tool| tool.name.as_str());
+        let hint = match nearest(name, names) {
+            Some(similar) => format!("`{}`", sanitize::single_line(similar, 80)),
+            None => format!("nanobot mcp show {}", server.name),
+        };
+        let cause = format!("MCP server `{}` has no tool `{name}`", server.name);
+        fail_with_hint(Exit::NoInput, cause, hint)
+    })
 }
 
 /// The result of asking one server.

@@ -354,8 +354,6 @@ const WITHOUT_JSON: &[&str] = &[
     // It speaks a protocol.
     "serve mcp", "mcp login", "mcp logout",
     "uninstall",
-    // It prints the text that the model would get.
-    "tool run",
 ];
 
 #[test]

@@ -125,6 +125,27 @@ fn call_prints_the_answer_of_the_server() {
     story.run(["mcp", "call", "one", "nothing"]).status(66).stderr_has("has no tool `nothing`");
 }
 
+/// The policy applies to a tool by the name that the model uses, and not to one that its server names.
+#[test]
+fn tool_run_takes_a_server_and_its_tool() {
+    let story = story_with_servers(&[("one", server_plan(), json!({}))]);
+    let text = story.run(["tool", "run", "one", "look", r#"{"word": "tea"}"#]).text();
+    assert_eq!(text, "{\"word\": \"tea\"}\n");
+    story.run(["mcp", "call", "one", "look", r#"{"word": "tea"}"#]).stdout(&text);
+    story.run(["tool", "run", "one", "set"]).stdout("{}\n");
+    story.run(["tool", "run", "mcp_one_set"]).status(77).stderr_has("`--allow mcp_one_set`");
+    story.run(["tool", "run", "mcp_one_set", "--allow", "mcp_one_set"]).stdout_has("{}");
+    story.run(["tool", "run", "one", "set", "--net"]).status(2).stderr_has("is yours");
+    story
+        .run(["tool", "run", "nosuch", "set"])
+        .status(66)
+        .stderr_has("there is no server `nosuch`");
+    story
+        .run(["tool", "run", "raed_file", "a"])
+        .status(2)
+        .stderr_has("`nanobot tool run read_file`");
+}
+
 #[test]
 fn changed_tools_are_shown_and_accepted() {
     let story = story_with_servers(&[("one", server_plan(), json!({}))]);

@@ -383,6 +383,16 @@ fn the_tool_command_obeys_the_same_policy() {
         .stderr_has("try: `--write`");
     run(&["write_file", "{\"path\": \"b\", \"content\": \"x\"}", "--write"]).text();
     assert_eq!(std::fs::read_to_string(story.dir().join("b")).unwrap(), "x");
+    let json = run(&["read_file", "{\"path\": \"a\"}", "--json"]).json();
+    assert_eq!(json["is_error"], false, "{json}");
+    assert!(json["content"][0]["text"].as_str().unwrap().contains("content of a"), "{json}");
+    assert_eq!(
+        run(&["read_file", "{\"path\": \"c\"}", "--json"]).status(1).json()["is_error"],
+        true
+    );
+    run(&["exec", "{\"command\": \"sleep 60\"}", "--timeout", "1"])
+        .status(124)
+        .stderr("nanobot: timed out before the tool answered\n  try: a longer `--timeout`\n");
     run(&["fly"]).status(2).stderr_has("there is no tool `fly`");
     run(&["read_file", "a"]).status(2).stderr_has("not a JSON object");
     run(&["read_file", "{}"]).status(2).stderr_has("path");

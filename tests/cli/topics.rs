@@ -270,7 +270,7 @@ fn commands_of_the_topic_servers() {
     let rows = vec![
         prints("mcp add", "1 tool"),
         prints("mcp check", "ok    hub: "),
-        prints("mcp call time", "America/Lima"),
+        prints("tool run time", "America/Lima"),
         elsewhere(
             "mcp login hub",
             "mcp_login::a_program_logs_in_without_a_person_and_gets_new_tokens_by_itself",

@@ -1,8 +1,7 @@
 //! `mcp accept`: shows the tools of a server that have changed or were never accepted, and accepts them after confirmation.
 
-use super::show;
 use crate::command::question::ask_yes;
-use crate::ops::mcp_servers::McpContext;
+use crate::ops::mcp_servers::{McpContext, find_tool};
 use anyhow::Result;
 use console::Style;
 use nanobot_base::diff::Diff;
@@ -27,10 +26,7 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
     let selected: Vec<&ToolInfo> = if tools.is_empty() {
         features.tools.iter().collect()
     } else {
-        tools
-            .iter()
-            .map(|tool| Ok(show::find_tool(server, features, tool)?.0))
-            .collect::<Result<_>>()?
+        tools.iter().map(|tool| Ok(find_tool(server, features, tool)?.0)).collect::<Result<_>>()?
     };
     let is_new = |tool: &&ToolInfo| {
         let is_changed = view.changed.iter().any(|change| change.name == tool.name);

@@ -1,40 +1,25 @@
-//! `nanobot mcp`: manages MCP servers and calls them by hand.
+//! `nanobot mcp`: manages MCP servers.
 
 use crate::cli::mcp::McpCommand;
 use crate::ops::context::Context;
 use crate::ops::mcp_servers::McpContext;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, Stop, fail_with_hint};
+use nanobot_base::error::Exit;
 use nanobot_mcp::client;
 use nanobot_os::signal;
 
 mod accept;
 mod add;
-mod call;
 mod check;
 mod list;
 mod login;
 mod show;
 
-/// Runs `nanobot mcp`. Signals and `--timeout` stop the command.
+/// Runs `nanobot mcp`. Signals stop the command.
 pub fn run(ctx: &Context, command: &McpCommand) -> Result<Exit> {
-    let timeout = match command {
-        McpCommand::Call { timeout, .. } => *timeout,
-        _ => None,
-    };
-    signal::install(timeout).context("wait for signals")?;
-    dispatch(ctx, command).map_err(|error| {
-        // The command is ending. Waits have to work again for a moment, so that the error can be printed.
-        signal::begin_shutdown_if_stopped();
-        match error.downcast_ref::<Stop>() {
-            Some(Stop(Exit::Timeout)) => fail_with_hint(
-                Exit::Timeout,
-                "timed out before the server answered",
-                "a longer `--timeout`",
-            ),
-            _ => error,
-        }
-    })
+    signal::install(None).context("wait for signals")?;
+    // An error ends the command. Waits have to work again for a moment, so that it can be printed.
+    dispatch(ctx, command).inspect_err(|_| signal::begin_shutdown_if_stopped())
 }
 
 /// Runs the command without changing how signals are handled: the REPL handles them itself.
@@ -82,10 +67,6 @@ pub(super) fn dispatch(ctx: &Context, command: &McpCommand) -> Result<Exit> {
         }
         McpCommand::Accept { server, tools, yes } => {
             accept::run(&McpContext::open(ctx)?, server, tools, *yes)
-        }
-        McpCommand::Call { server, tool, arguments, json, timeout } => {
-            let call = call::McpCall { server, tool, arguments, json: *json, timeout: *timeout };
-            call::run(&McpContext::open(ctx)?, &call)
         }
     }
 }

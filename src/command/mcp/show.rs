@@ -1,11 +1,10 @@
 //! `mcp show`: prints the offer of a server, from the stored copy; without one, the server is contacted.
 
-use crate::ops::mcp_servers::McpContext;
+use crate::ops::mcp_servers::{McpContext, find_tool};
 use anyhow::Result;
 use console::Style;
 use nanobot_agent::report::columns::hanging_indent;
-use nanobot_base::error::{Exit, fail_with_hint};
-use nanobot_config::settings::keys::nearest;
+use nanobot_base::error::Exit;
 use nanobot_config::settings::servers::McpServer;
 use nanobot_mcp::cache::CachedResult;
 use nanobot_mcp::protocol::{ServerFeatures, ToolInfo};
@@ -54,24 +53,6 @@ pub(super) fn run(
         }
     }
     Ok(Exit::Answered)
-}
-
-/// Finds a tool by the name that the server gives it, or by the name that models see. Also returns the latter.
-pub(super) fn find_tool<'o>(
-    server: &McpServer,
-    features: &'o ServerFeatures,
-    name: &str,
-) -> Result<(&'o ToolInfo, String)> {
-    let mut tools = tool_name::for_tools(&server.name, &features.tools).into_iter();
-    tools.find(|(tool, model_name)| tool.name == name || model_name == name).ok_or_else(|| {
-        let names = features.tools.iter().map(|tool| tool.name.as_str());
-        let hint = match nearest(name, names) {
-            Some(similar) => format!("`{}`", sanitize::single_line(similar, 80)),
-            None => format!("nanobot mcp show {}", server.name),
-        };
-        let cause = format!("MCP server `{}` has no tool `{name}`", server.name);
-        fail_with_hint(Exit::NoInput, cause, hint)
-    })
 }
 
 /// The state of a tool that is offered to the model: changed, or the hints that the server gives about it.

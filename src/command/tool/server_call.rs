@@ -1,6 +1,6 @@
-//! `mcp call`: calls a tool of a server, or reads one of its resources.
+//! `tool run SERVER TOOL`: calls a tool of an MCP server, or reads one of its resources. The policy does not apply: the call is the
+//! user's.
 
-use super::show;
 use crate::ops::mcp_servers::{self, McpContext};
 use anyhow::Result;
 use base64::Engine;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The call, as it was typed.
-pub(super) struct McpCall<'a> {
+pub(super) struct ServerCall<'a> {
     pub(super) server: &'a str,
     pub(super) tool: &'a str,
     pub(super) arguments: &'a str,
@@ -24,8 +24,8 @@ pub(super) struct McpCall<'a> {
     pub(super) timeout: Option<Duration>,
 }
 
-/// Runs `mcp call`.
-pub(super) fn run(mcp: &McpContext<'_>, call: &McpCall<'_>) -> Result<Exit> {
+/// Runs `tool run SERVER TOOL`.
+pub(super) fn run(mcp: &McpContext<'_>, call: &ServerCall<'_>) -> Result<Exit> {
     let server = mcp.server(call.server)?;
     let arguments = match call.arguments {
         "-" => read_stdin_value()?,
@@ -77,7 +77,7 @@ fn call_server(
         // The user may give the name that models see, too.
         let view =
             catalog.query(&server.name).map_err(|error| mcp_servers::to_error(server, &error))?;
-        let tool = &show::find_tool(server, &view.features, tool)?.0.name;
+        let tool = &mcp_servers::find_tool(server, &view.features, tool)?.0.name;
         let mut notice = |text: &str| mcp.ctx.notice(text);
         catalog.call(&server.name, tool, arguments, None, &mut notice)
     };
