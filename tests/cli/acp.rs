@@ -34,7 +34,7 @@ struct Editor<'s> {
 
 impl<'s> Editor<'s> {
     fn start(story: &'s Story, flags: &[&str]) -> Self {
-        let mut command = story.command([&["acp"], flags].concat());
+        let mut command = story.command([&["serve", "acp"], flags].concat());
         let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().unwrap();

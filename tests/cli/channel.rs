@@ -592,15 +592,15 @@ fn a_poll_leaves_a_message_to_the_process_that_sends_it() {
 #[test]
 fn test_and_login_ask_who_we_are() {
     let (story, telegram) = telegram_story();
-    story.run(["channel", "test", "telegram"]).stdout("story_bot (4242)\n");
+    story.run(["channel", "check", "telegram"]).stdout("story_bot (4242)\n");
     assert!(telegram.calls("setMyCommands").is_empty());
     story
         .run(["channel", "login", "telegram"])
         .stdout("@story_bot (4242); the command menu is set\n");
     let story = story.set("channels.telegram.token", json!(""));
-    let run = story.run(["channel", "test", "telegram"]);
+    let run = story.run(["channel", "check", "telegram"]);
     run.status(78).stderr_has("`channels.telegram.token` is not set");
-    let run = story.run(["channel", "test", "telegrm"]);
+    let run = story.run(["channel", "check", "telegrm"]);
     run.status(2).stderr_has("there is no channel `telegrm`");
 }
 
@@ -851,7 +851,7 @@ fn after_content_from_outside_only_the_own_chat_is_written_to() {
 fn the_check_names_a_channel_that_is_not_polled() {
     let (story, telegram) = telegram_story();
     let check = |flags: &[&str]| {
-        let mut command = story.command(["status", "--check", "--no-crontab"]);
+        let mut command = story.command(["status", "check", "--no-crontab"]);
         let output = command.args(flags).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
@@ -869,8 +869,8 @@ fn the_check_names_a_channel_that_is_not_polled() {
 fn monitors(story: &Story) -> [String; 4] {
     let commands: [&[&str]; 4] = [
         &["cron", "check"],
-        &["status", "--check", "--offline", "--no-crontab"],
-        &["metrics"],
+        &["status", "check", "--offline", "--no-crontab"],
+        &["status", "metrics"],
         &["channel", "list"],
     ];
     commands.map(|arguments| {
@@ -1064,7 +1064,7 @@ fn a_config_of_the_python_program_is_read_and_its_differences_named() {
     let story = Story::new().set("channels", json!({ "telegram": telegram, "matrix": matrix }));
     let check = story.run(["config", "check"]).text();
     assert!(!check.contains("unknown key"), "{check}");
-    let status = story.run(["status", "--check", "--offline"]);
+    let status = story.run(["status", "check", "--offline"]);
     status.code();
     let onboard = story.run(["onboard", "--yes"]).error_text();
     for text in [check, status.text(), onboard] {

@@ -29,7 +29,7 @@ fn a_direct_message_is_answered_once() {
         assert_eq!(story.requests().len(), 1, "{name}");
         let session = story.session(service.facts().session_file);
         assert_eq!(session.iter().filter(|it| it["role"] == "user").count(), 1, "{name}");
-        story.run(["channel", "test", name]).text();
+        story.run(["channel", "check", name]).text();
         let key = format!("channels.{name}.{}", service.facts().secret_key);
         story.run(["channel", "show", name]).stdout_has(&format!("{key} = \"***\"\n"));
         let secret = story.config_value()["channels"][name][service.facts().secret_key].clone();
@@ -75,7 +75,7 @@ fn a_wrong_secret_ends_the_poll() {
         assert!(text.contains("not accept") || text.contains("channel login"), "{text}");
         assert!(service.request_count() <= before + 2, "{name}");
         assert!(service.answers_in(0).is_empty(), "{name}");
-        story.run(["channel", "test", name]).status(77).error_text();
+        story.run(["channel", "check", name]).status(77).error_text();
     }
 }
 

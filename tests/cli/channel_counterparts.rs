@@ -95,7 +95,7 @@ fn signed_webhooks() -> Vec<(String, String, bool)> {
     story.server().always(says("Hello."));
     let judged = requests.map(|(signature, body)| {
         let request = post(&[("X-Hub-Signature-256", &signature)], &body);
-        let mut command = story.command(["channel", "listen", "whatsapp"]);
+        let mut command = story.command(["serve", "webhook", "whatsapp"]);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(request.as_bytes()).unwrap();

@@ -46,7 +46,7 @@ fn an_answer_notifies_no_one_and_marks_its_message() {
     assert_eq!(answers[0]["enforce_nonce"], true);
     assert_eq!(answers[0]["message_reference"], Value::Null);
     assert_eq!(server.reactions(), ["%F0%9F%91%80"]);
-    story.run(["channel", "test", "discord"]).stdout_has("bot");
+    story.run(["channel", "check", "discord"]).stdout_has("bot");
 }
 
 #[test]

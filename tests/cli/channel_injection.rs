@@ -378,6 +378,6 @@ fn text_of_others_in_whatsapp_is_not_obeyed_in_any_form() {
         .set("memory", json!({ "consolidate": "manual" }))
         .stdin(signed_request(&body));
     story.server().always(obeying_model());
-    story.run(["channel", "listen", "whatsapp"]).text();
+    story.run(["serve", "webhook", "whatsapp"]).text();
     assert_not_obeyed(&story, (4 * TEXTS.len()).div_ceil(10));
 }

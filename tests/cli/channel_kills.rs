@@ -121,7 +121,7 @@ fn kill_whatsapp_listen_at(kind: &str, n: usize, count: usize) -> bool {
         .set("memory", json!({ "consolidate": "manual" }))
         .stdin(signed_request(&body));
     story.server().always(repeating_model());
-    let arguments = ["channel", "listen", "whatsapp"];
+    let arguments = ["serve", "webhook", "whatsapp"];
     let (response, is_killed) = run_killed(&story, &arguments, kind, n);
     if response != ACCEPTED || n.is_multiple_of(2) {
         story.run(arguments).stdout(ACCEPTED);
@@ -165,7 +165,7 @@ fn kill_slack_listen_at(kind: &str, n: usize, count: usize) -> bool {
     let event =
         json!({ "type": "event_callback", "event": { "type": "message", "channel": "D0" } });
     let story = story.stdin(slack_request(STORY_TIME, &event.to_string()));
-    let (_, is_killed) = run_killed(&story, &["channel", "listen", "slack"], kind, n);
+    let (_, is_killed) = run_killed(&story, &["serve", "webhook", "slack"], kind, n);
     finish(&story, kind, n);
     for (number, name) in names.iter().enumerate() {
         let expect = [format!("It is {number}.")];
@@ -246,7 +246,7 @@ fn kill_pipe_at(kind: &str, n: usize, count: usize) -> bool {
         .stdin(lines.collect::<String>());
     story.server().always(repeating_model());
     // One worker, since calls are counted by thread.
-    let arguments = ["pipe", "-j", "1", "--name", "bus"];
+    let arguments = ["serve", "pipe", "-j", "1", "--name", "bus"];
     let (_, is_killed) = run_killed(&story, &arguments, kind, n);
     let about = format!("{kind} {n}");
     let output = story.run(arguments).text();

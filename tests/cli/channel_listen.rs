@@ -53,13 +53,13 @@ pub(crate) fn slack_request(at: i64, body: &str) -> String {
 fn deliver<'s>(story: &'s mut Option<Story>, body: &str) -> RunResult<'s> {
     let request = signed_request(body);
     *story = story.take().map(|story| story.stdin(request));
-    story.as_ref().unwrap().run(["channel", "listen", "whatsapp"])
+    story.as_ref().unwrap().run(["serve", "webhook", "whatsapp"])
 }
 
 /// Starts `serve webhook whatsapp` with a signed request that has this message.
 fn start(story: &Story, message: &Value) -> Child {
     let body = webhook(&json!([message]));
-    let mut command = story.command(["channel", "listen", "whatsapp"]);
+    let mut command = story.command(["serve", "webhook", "whatsapp"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let request = signed_request(&body);
     let mut stdin = child.stdin.take().unwrap();
@@ -87,7 +87,7 @@ fn a_signed_message_is_answered_once() {
     assert_eq!(graph.texts().len(), 1);
     assert_eq!(story.requests().len(), 1);
     story.session(&format!("whatsapp_{ADA}.jsonl"));
-    story.run(["channel", "test", "whatsapp"]).stdout("+49 170 1 (100)\n");
+    story.run(["channel", "check", "whatsapp"]).stdout("+49 170 1 (100)\n");
     story.run(["channel", "poll"]);
 }
 
@@ -98,7 +98,7 @@ fn requests_without_a_valid_signature_are_refused() {
     let valid = format!("sha256={}", sign(APP_SECRET, body.as_bytes()));
     let check = |request: &str, status: i32, first: &str| {
         let story = graph.story().stdin(request);
-        let ran = story.run(["channel", "listen", "whatsapp"]).status(status);
+        let ran = story.run(["serve", "webhook", "whatsapp"]).status(status);
         ran.error_text();
         let text = ran.text();
         assert!(text.starts_with(first), "{request}: {text}");
@@ -124,7 +124,7 @@ fn a_webhook_is_set_up_with_the_verify_token() {
     let graph = GraphServer::start();
     let check = |query: &str, status: i32, expect: &str| {
         let story = graph.story().stdin(format!("GET /hook?{query} HTTP/1.1\r\nHost: x\r\n\r\n"));
-        let ran = story.run(["channel", "listen", "whatsapp"]).status(status);
+        let ran = story.run(["serve", "webhook", "whatsapp"]).status(status);
         ran.error_text();
         assert!(ran.text().ends_with(expect), "{query}");
     };
@@ -218,7 +218,7 @@ fn a_request_under_cgi() {
         // A header of the request is no proxy.
         .env("HTTP_PROXY", "http://127.0.0.1:1")
         .stdin(body);
-    story.run(["channel", "listen", "whatsapp"]).stdout_has("Status: 200 OK\r\n");
+    story.run(["serve", "webhook", "whatsapp"]).stdout_has("Status: 200 OK\r\n");
     assert_eq!(graph.texts(), ["Hello."]);
 }
 
@@ -231,7 +231,7 @@ fn a_request_from_a_socket_unit() {
     let graph = GraphServer::start();
     let story = graph.story().script([says("Hello.")]);
     let socket = story.dir().join("hook.sock");
-    let ours = story.command(["channel", "listen", "whatsapp"]);
+    let ours = story.command(["serve", "webhook", "whatsapp"]);
     let mut unit = story.program("systemd-socket-activate");
     unit.args(["--accept", "--inetd", "--listen"]).arg(&socket);
     for (name, _) in ours.get_envs() {
@@ -266,7 +266,7 @@ fn a_request_from_a_socket_unit() {
 fn a_socket_unit_without_accept_is_explained() {
     let story = GraphServer::start().story();
     let listener = UnixListener::bind(story.dir().join("hook.sock")).unwrap();
-    let mut command = story.command(["channel", "listen", "whatsapp"]);
+    let mut command = story.command(["serve", "webhook", "whatsapp"]);
     let child = command.stdin(OwnedFd::from(listener)).spawn().unwrap();
     story.wait(child).status(78).stderr_has("try: `Accept=yes` in the socket unit");
 }
@@ -319,17 +319,17 @@ fn a_signed_event_of_slack_starts_a_poll() {
     let body = json!({ "type": "event_callback", "event": { "type": "message", "channel": "D1" } })
         .to_string();
     let story = story.stdin(slack_request(STORY_TIME - 301, &body));
-    story.run(["channel", "listen", "slack"]).status(77).stdout(REFUSED).error_text();
+    story.run(["serve", "webhook", "slack"]).status(77).stdout(REFUSED).error_text();
     assert!(server.answers("D1").is_empty());
     let story = story.stdin(slack_request(STORY_TIME + 9, &body));
-    story.run(["channel", "listen", "slack"]).stdout(ACCEPTED);
+    story.run(["serve", "webhook", "slack"]).stdout(ACCEPTED);
     assert_eq!(server.answer_texts("D1"), ["Hello."]);
     let setup = json!({ "type": "url_verification", "challenge": "c4" }).to_string();
     let story = story.stdin(slack_request(STORY_TIME, &setup));
-    let text = story.run(["channel", "listen", "slack"]).text();
+    let text = story.run(["serve", "webhook", "slack"]).text();
     assert!(text.ends_with("\r\n\r\nc4"), "{text}");
     let story = story.set("channels.slack.signingSecret", json!(""));
-    let ran = story.run(["channel", "listen", "slack"]).status(78);
+    let ran = story.run(["serve", "webhook", "slack"]).status(78);
     assert!(ran.text().starts_with("HTTP/1.1 503"));
     ran.stderr_has("`channels.slack.signingSecret` is not set");
 }
@@ -387,7 +387,7 @@ fn an_encrypted_event_of_feishu_is_answered_once() {
     let listen = |story: Story, request: String| {
         let story = story.stdin(request);
         let found = {
-            let ran = story.run(["channel", "listen", "feishu"]);
+            let ran = story.run(["serve", "webhook", "feishu"]);
             drop(ran.error_text());
             (ran.code(), ran.text())
         };
@@ -435,7 +435,7 @@ fn other_channels_take_no_webhooks() {
         json!({ "ntfy": { "enabled": true, "topic": "in", "token": "t", "allowFrom": ["*"] } }),
     );
     let story = story.stdin("GET / HTTP/1.1\r\n\r\n");
-    let ran = story.run(["channel", "listen", "ntfy"]).status(78);
+    let ran = story.run(["serve", "webhook", "ntfy"]).status(78);
     ran.text();
     ran.stderr_has("does not receive webhooks");
 }
@@ -445,7 +445,7 @@ fn a_request_that_trickles_is_ended_at_its_deadline() {
     let graph = GraphServer::start();
     let story = graph.story();
     let (mut ours, theirs) = UnixStream::pair().unwrap();
-    let mut command = story.command(["channel", "listen", "whatsapp"]);
+    let mut command = story.command(["serve", "webhook", "whatsapp"]);
     command.stdin(OwnedFd::from(theirs.try_clone().unwrap())).stdout(OwnedFd::from(theirs));
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     drop(command);

@@ -97,7 +97,7 @@ fn every_value_that_a_channel_needs_is_asked_for() {
     );
     answer(&mut screen, "account, not shown:", matrix.keys()["accessToken"].as_str().unwrap());
     assert_eq!(screen.code(), 0);
-    story.run(["channel", "test", "matrix"]).stdout("@bot:h (@bot:h)\n");
+    story.run(["channel", "check", "matrix"]).stdout("@bot:h (@bot:h)\n");
     let stored = channels(&story);
     assert_eq!(stored["matrix"]["homeserver"], matrix.keys()["homeserver"]);
 }

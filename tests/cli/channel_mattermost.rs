@@ -43,7 +43,7 @@ fn an_answer_notifies_no_one_and_marks_its_message() {
     assert_eq!(answers[0]["root_id"], Value::Null);
     let reaction = json!({ "user_id": BOT, "post_id": id, "emoji_name": "white_check_mark" });
     assert_eq!(server.reactions(), [reaction]);
-    story.run(["channel", "test", "mattermost"]).stdout_has("bot");
+    story.run(["channel", "check", "mattermost"]).stdout_has("bot");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn a_message_of_a_session_is_answered_once() {
     assert_eq!(server.calls("/api/claw/sessions/send")[0]["replyTo"], "m1");
     story.run(["channel", "show", "mochat"]).stdout_has("refused sender eve");
     story.session("mochat_session_1.jsonl");
-    story.run(["channel", "test", "mochat"]).stdout_has("agent1");
+    story.run(["channel", "check", "mochat"]).stdout_has("agent1");
     story.run(["channel", "send", "mochat", "panel1", "Done"]).stdout("own2\n");
     story
         .run(["channel", "send", "mochat", "session_9", "x"])

@@ -80,7 +80,7 @@ fn a_line_of_a_program_is_answered_once() {
     story.session("program_ann.jsonl");
     story.run(["channel", "send", "program", "bob", "Done", "--key", "k"]).stdout("send.k.0\n");
     assert_eq!(received(&story)[1], ("bob".to_owned(), "Done".to_owned()));
-    story.run(["channel", "test", "program"]).stdout_has("/chat");
+    story.run(["channel", "check", "program"]).stdout_has("/chat");
 }
 
 #[test]

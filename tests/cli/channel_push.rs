@@ -255,7 +255,7 @@ fn a_scanned_code_creates_an_app_of_feishu() {
     let keys = json!({ "apiBase": server.keys()["apiBase"], "accountsBase": server.keys()["apiBase"], "allowFrom": ["ann"] });
     let story = Story::new().set("channels", json!({ "feishu": keys })).script([says("Hello.")]);
     story.run(["channel", "poll", "feishu"]).status(78).error_text();
-    story.run(["channel", "test", "feishu"]).status(78).stderr_has("channel login feishu");
+    story.run(["channel", "check", "feishu"]).status(78).stderr_has("channel login feishu");
     let registration = "/oauth/v1/app/registration";
     let begun = json!({ "device_code": "d1", "interval": 1, "expires_in": 60,
         "verification_uri_complete": "https://open.feishu.cn/page/launcher?user_code=ABCD" });

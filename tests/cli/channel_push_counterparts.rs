@@ -83,7 +83,7 @@ fn real_bridge() {
         "allowFrom": ["49170"] });
     let story =
         Story::new().set("channels", json!({ "whatsapp": keys })).script([says("**Hello** Ann.")]);
-    story.run(["channel", "test", "whatsapp"]).stdout_has("the bridge");
+    story.run(["channel", "check", "whatsapp"]).stdout_has("the bridge");
     let poll = story.command(["channel", "poll", "--wait", "20"]).spawn().unwrap();
     let mut stdin = bridge.stdin.take().unwrap();
     // It keeps nothing, so the message is repeated until we are connected.
@@ -101,7 +101,7 @@ fn real_bridge() {
     assert_eq!(line["text"], "Done");
     story.run(["channel", "send", "whatsapp", "0", "x"]).status(69).stderr_has("Not connected");
     let wrong = story.set("channels.whatsapp.bridgeToken", json!("wrong"));
-    wrong.run(["channel", "test", "whatsapp"]).status(77).stderr_has("bridgeToken");
+    wrong.run(["channel", "check", "whatsapp"]).status(77).stderr_has("bridgeToken");
     assert_eq!(wrong.requests().len(), 1);
     bridge.kill().unwrap();
     bridge.wait().unwrap();

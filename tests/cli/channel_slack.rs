@@ -41,7 +41,7 @@ fn an_answer_has_the_form_of_slack_and_marks_its_message() {
     assert_eq!(posted["unfurl_links"], false);
     let done = json!({ "channel": "D1", "timestamp": stamp, "name": "white_check_mark" });
     assert_eq!(server.calls("reactions.add").last(), Some(&done));
-    story.run(["channel", "test", "slack"]).stdout_has("bot");
+    story.run(["channel", "check", "slack"]).stdout_has("bot");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn a_page_instead_of_updates_is_not_nothing_new() {
     let (story, telegram) = telegram_story();
     let story = story.script([says("Answer.")]);
     telegram.fail("getMe", 200, json!(PAGE));
-    story.run(["channel", "test", "telegram"]).status(69).stderr_has(&telegram.base());
+    story.run(["channel", "check", "telegram"]).status(69).stderr_has(&telegram.base());
     telegram.message(7, "hi");
     for body in [json!(PAGE), json!({ "ok": true, "result": {} })] {
         telegram.fail("getUpdates", 200, body);

@@ -14,7 +14,7 @@ use std::process::Command;
 
 /// `status check` in a shell with the same environment as cron; sends no request to a provider.
 fn check_command(story: &Story, arguments: &[&str]) -> Command {
-    let mut command = story.command(["status", "--check", "--offline"].iter().chain(arguments));
+    let mut command = story.command(["status", "check", "--offline"].iter().chain(arguments));
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     command
 }
@@ -473,7 +473,7 @@ fn an_unwritable_home_is_reported() {
         skip(&format!("there are no namespaces of mounts: {words}"));
         return;
     }
-    let ran = within(NANOBOT, &["status", "--check", "--offline"]).status(74);
+    let ran = within(NANOBOT, &["status", "check", "--offline"]).status(74);
     let text = ran.text();
     drop(ran);
     assert!(
@@ -515,7 +515,7 @@ fn status_summarizes_cron() {
         glance(&story),
         ["cron       1 job, next `digest` Fri 2 Jan 04:00 (in 55 min)", "heartbeat  off"]
     );
-    let ran = story.run(["heartbeat", "enable"]).stdout_has("✓ Heartbeat enabled");
+    let ran = story.run(["cron", "heartbeat", "enable"]).stdout_has("✓ Heartbeat enabled");
     ran.error_text();
     drop(ran);
     let off = add_job(&story, &["--name", "off", "-e", "1h"]);
@@ -551,7 +551,7 @@ fn status_summarizes_cron() {
 fn the_provider_check_reports_the_reply_or_the_failure() {
     let story = Story::new().script([says("Hello.")]);
     let run = |arguments: &[&str]| {
-        let mut command = story.command(["status", "--check"].iter().chain(arguments));
+        let mut command = story.command(["status", "check"].iter().chain(arguments));
         command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
         story.wait(command.spawn().unwrap())
     };
@@ -581,7 +581,7 @@ fn the_provider_check_reports_the_reply_or_the_failure() {
     let story = story
         .set("budget", json!({ "daily": 1.0 }))
         .set("providers.custom.apiBase", json!("https://models.example/v1"));
-    let mut command = story.command(["status", "--check", "--offline"]);
+    let mut command = story.command(["status", "check", "--offline"]);
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     story
         .wait(command.spawn().unwrap())
@@ -595,7 +595,7 @@ fn an_unresponsive_server_times_out() {
     let story = Story::new()
         .env("NANOBOT_LLM_TIMEOUT_S", "1")
         .script([sends(Response::events([""]).ending(Ending::Stall))]);
-    let mut command = story.command(["status", "--check"]);
+    let mut command = story.command(["status", "check"]);
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     let ran = story.wait(command.spawn().unwrap());
     ran.status(69).stdout_has("no    provider     ");
@@ -721,7 +721,7 @@ fn status_and_check_fit_on_a_screen() {
     let mut screen = screen.args(["status"]);
     assert_eq!(screen.code(), 0);
     screen.snapshot("status-new", &screen.styled());
-    let mut screen = story.screen(40, 80).args(["status", "--check", "--offline"]);
+    let mut screen = story.screen(40, 80).args(["status", "check", "--offline"]);
     assert_eq!(screen.code(), 78);
     let shown = screen.styled();
     assert!(shown.contains("red:no"), "{shown}");

@@ -199,7 +199,7 @@ fn names_are_completed_from_files() {
     check(&["agent", "--fork", "t"], &["telegram:42"]);
     check(&["repl", "-s", "t"], &["telegram:42"]);
     check(&["cron", "edit", ""], &["digest"]);
-    check(&["heartbeat", "enable", "--model", "gpt-6"], &["gpt-6-luna"]);
+    check(&["cron", "heartbeat", "enable", "--model", "gpt-6"], &["gpt-6-luna"]);
     check(&["onboard", "--provider", "an"], &["anthropic"]);
     check(&["model", "provider", "login", ""], &["openaiCodex", "githubCopilot"]);
     check(&["model", "provider", "show", "an"], &["anthropic"]);

@@ -98,7 +98,7 @@ fn a_job_runs_as_process_one_of_a_read_only_container() {
     };
     let story = &container.story;
     // The jobs come from a machine with other paths.
-    let fix = ["nanobot", "status", "--check", "--fix", "--no-crontab", "--offline"];
+    let fix = ["nanobot", "status", "check", "--fix", "--no-crontab", "--offline"];
     let fixed = story.wait(container.start(USERS[0], "2026-01-03T08:00:00Z", &fix));
     fixed.code();
     fixed.error_text();

@@ -30,7 +30,7 @@ pub(crate) fn run_cron_with_env<'a>(
 }
 
 fn run_heartbeat<'a>(story: &'a Story, arguments: &[&str]) -> RunResult<'a> {
-    let mut command = story.command(["heartbeat"].iter().chain(arguments));
+    let mut command = story.command(["cron", "heartbeat"].iter().chain(arguments));
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     story.wait(command.spawn().unwrap())
 }

@@ -14,7 +14,7 @@ fn at<'a>(story: &'a Story, time: &str, arguments: &[&str]) -> RunResult<'a> {
 
 /// The value of a metric.
 fn metric(story: &Story, time: &str, name: &str) -> String {
-    let text = at(story, time, &["metrics"]).text();
+    let text = at(story, time, &["status", "metrics"]).text();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
     lines.next().unwrap_or_else(|| panic!("no {name} in {text}")).trim().to_owned()
 }
@@ -55,7 +55,7 @@ fn jobs_that_have_stopped_are_reported() {
                 };
                 assert!(lines.iter().any(is_reported), "{name}: {text}");
             }
-            let metrics = at(&story, time, &["metrics"]).text();
+            let metrics = at(&story, time, &["status", "metrics"]).text();
             let count = metrics
                 .lines()
                 .filter(|line| line.starts_with("nanobot_job_problem{") && line.ends_with(" 1"));
@@ -86,7 +86,7 @@ fn failures_of_what_starts_the_jobs_are_reported_until_they_end() {
         let found =
             run_cron_with_env(&story, variables, &["check", "--json"]).status(1).json_lines();
         assert_eq!((found.len(), &found[0]["problem"]), (1, &json!(kind)), "{kind}");
-        let mut command = story.command(["metrics"]);
+        let mut command = story.command(["status", "metrics"]);
         command.envs(variables.iter().copied());
         let metrics = story.wait(command.spawn().unwrap()).text();
         let line = format!("nanobot_cron_problem{{kind=\"{kind}\"}} 1");
@@ -219,7 +219,7 @@ fn answers_that_cron_drops_are_told_later() {
         .stdout_has("answer: printed, and cron mails it to you\n");
     run_cron(&story, &["add", "-n", "quiet", "-e", "1h", "-m", "x", "--channel", "none"])
         .stdout_has("answer: saved, not printed\n");
-    let mut command = story.command(["status", "--check", "--offline", "--json"]);
+    let mut command = story.command(["status", "check", "--offline", "--json"]);
     command.envs(lacks);
     let findings = story.wait(command.spawn().unwrap());
     findings.code();

@@ -806,7 +806,7 @@ fn the_state_of_jobs_is_printed_for_prometheus() {
     write_jobs(&story, &[job]);
     drop(story.command(["cron", "sync"]).output().unwrap());
     story.run(SCHEDULED).stdout("ok\n");
-    let text = story.run(["metrics"]).text();
+    let text = story.run(["status", "metrics"]).text();
     let has =
         |text: &str, line: &str| assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     let labels = format!("{{job=\"{JOB_ID}\",name=\"di\\\"gest\"}}");
@@ -819,7 +819,7 @@ fn the_state_of_jobs_is_printed_for_prometheus() {
     has(&text, "nanobot_budget_dollars{period=\"day\"} 2.5");
     assert!(!text.contains("nanobot_budget_dollars{period=\"month\"}"));
     drop(story.run(["cron", "run", JOB_ID]).status(77).error_text());
-    let text = story.run(["metrics"]).text();
+    let text = story.run(["status", "metrics"]).text();
     has(&text, &format!("nanobot_job_problem{labels} 1"));
     has(&text, &format!("nanobot_job_failures{labels} 1"));
     has(&text, &format!("nanobot_job_last_run_status{labels} 77"));
@@ -831,7 +831,7 @@ fn the_state_of_jobs_is_printed_for_prometheus() {
         promtool.stdin(File::open(path).unwrap());
         story.wait(promtool.spawn().unwrap()).stdout("");
     }
-    Story::new().run(["metrics"]).stdout_has("nanobot_cost_dollars{period=\"day\"} 0");
+    Story::new().run(["status", "metrics"]).stdout_has("nanobot_cost_dollars{period=\"day\"} 0");
 }
 
 /// A consolidation in the same process comes last, and what is reported before it is seen.

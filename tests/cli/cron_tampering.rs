@@ -128,7 +128,7 @@ fn a_grant_applies_only_to_the_unmodified_message() {
             let ran = story.run(arguments.into_iter().chain(word));
             ran.stdout_has("digest").stderr_has(&hint);
         }
-        let checked = run_to_end(&story, ["status", "--check", "--offline", "--json"]);
+        let checked = run_to_end(&story, ["status", "check", "--offline", "--json"]);
         assert!(String::from_utf8_lossy(&checked.stdout).contains(words));
         write(&job_file(&story), &before);
         std::fs::remove_file(job_dir(&story).join("runs.jsonl")).unwrap();
@@ -262,7 +262,7 @@ fn a_job_in_an_unknown_time_zone_is_a_problem() {
         "digest ({JOB_ID}): never runs: there is no time zone `Mars/Olympus` on this machine\n"
     ));
     story
-        .run(["metrics"])
+        .run(["status", "metrics"])
         .stdout_has(&format!("nanobot_job_problem{{job=\"{JOB_ID}\",name=\"digest\"}} 1\n"));
 }
 
@@ -328,7 +328,7 @@ fn a_job_file_owned_by_others_is_reported() {
     {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         story.run(["cron", "sync"]).stdout("The crontab is up to date.\n").stderr_has(words);
-        let checked = run_to_end(&story, ["status", "--check", "--offline", "--json"]);
+        let checked = run_to_end(&story, ["status", "check", "--offline", "--json"]);
         assert!(String::from_utf8_lossy(&checked.stdout).contains(words));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
     }

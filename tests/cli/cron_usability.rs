@@ -139,7 +139,7 @@ fn jobs_with_a_missing_file_stay_in_the_crontab() {
         run_cron(&story, arguments).status(78).stderr_has(&words);
     }
     story
-        .run(["status", "--check", "--offline"])
+        .run(["status", "check", "--offline"])
         .status(78)
         .stdout_has(&format!("no    jobs         {words}\n"));
     assert!(!file.exists());

@@ -158,7 +158,7 @@ fn files_are_at_the_documented_paths() {
     crate::story::write(&gone, b"{\"_type\": \"metadata\"}\n");
     story.run(["session", "rm", "gone", "-q"]).stdout("");
     let job = ["cron", "add", "-m", "x", "-e", "1h"];
-    for arguments in [&job[..], &["heartbeat", "enable"]] {
+    for arguments in [&job[..], &["cron", "heartbeat", "enable"]] {
         let ran = story.run(arguments).stdout_has("✓");
         ran.error_text();
     }

@@ -13,7 +13,7 @@ const TASK_LIST: &str = "# Heartbeat\n\n## Active Tasks\n\n- Each morning: look 
 const DUE_TIME: &str = "2026-01-02T03:34:07Z";
 
 fn run_heartbeat<'a>(story: &'a Story, arguments: &[&str]) -> RunResult<'a> {
-    story.run(["heartbeat"].iter().chain(arguments))
+    story.run(["cron", "heartbeat"].iter().chain(arguments))
 }
 
 /// Enables it; ignores the output.
@@ -304,7 +304,7 @@ fn a_chat_is_a_target_without_a_further_flag() {
         (&["--channel", "telegrm", "--to", "7"], "did you mean `telegram`?"),
         (&["--channel", "msteams", "--to", "7"], "the heartbeat cannot deliver to `msteams`"),
     ] {
-        let enable = [&["heartbeat", "enable"], flags].concat();
+        let enable = [&["cron", "heartbeat", "enable"], flags].concat();
         story.run(enable).status(2).stderr_has(error);
     }
 }

@@ -229,7 +229,7 @@ fn a_typo_is_reported_with_a_suggestion() {
     check(&["policy", "explain", "raed_file"], "`read_file`");
     check(&["tool", "run", "raed_file"], "`nanobot tool run read_file`");
     check(&["model", "list", "--provider", "antropic"], "`anthropic`");
-    check(&["provider", "login", "openai-codx"], "openaiCodex");
+    check(&["model", "provider", "login", "openai-codx"], "openaiCodex");
     check(&["config", "get", "agents.defaults.modle"], "agents.defaults.model");
     check(&["config", "set", "agents.default.model", "x"], "agents.defaults.model");
 }

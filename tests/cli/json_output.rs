@@ -126,12 +126,12 @@ fn sessions_and_memory_as_json() {
 fn a_provider_as_json() {
     let story = Story::new();
     for name in ["githubCopilot", "github_copilot", "github-copilot"] {
-        let shown = lines_of(&story, &["provider", "show", name, "--json"]);
+        let shown = lines_of(&story, &["model", "provider", "show", name, "--json"]);
         assert_eq!(shown[0]["name"], "githubCopilot");
     }
-    let text = story.run(["provider", "show", "anthropic"]).text();
+    let text = story.run(["model", "provider", "show", "anthropic"]).text();
     assert!(text.contains("ANTHROPIC_API_KEY") && text.contains("model"), "{text}");
-    story.run(["provider", "show", "antropic"]).status(66).stderr_has("try: `anthropic`");
+    story.run(["model", "provider", "show", "antropic"]).status(66).stderr_has("try: `anthropic`");
 }
 
 #[test]

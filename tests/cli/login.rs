@@ -104,7 +104,7 @@ pub(crate) fn log_in_to_copilot(story: Story) -> Story {
         responds_json(200, &json!({ "access_token": "gho-of-the-story" })),
         responds_json(200, &copilot_token(&base)),
     ]);
-    let ran = story.run(["provider", "login", "github-copilot"]);
+    let ran = story.run(["model", "provider", "login", "github-copilot"]);
     ran.stdout("logged in to GitHub Copilot\n").stderr_has(USER_CODE);
     story
 }
@@ -140,7 +140,7 @@ fn login_to_codex_stores_tokens() {
         ),
         responds_json(200, &openai_tokens()),
     ]);
-    let ran = story.run(["provider", "login", "openai_codex"]);
+    let ran = story.run(["model", "provider", "login", "openai_codex"]);
     let expect = format!(
         "open {}/codex/device and enter {USER_CODE}\nwaiting for the login, 15 min at most\n",
         base_url(&story)
@@ -190,7 +190,7 @@ fn login_to_copilot_stores_tokens() {
         responds_json(200, &json!({ "access_token": "gho-of-the-story" })),
         responds_json(200, &copilot_token(&base)),
     ]);
-    let ran = story.run(["--quiet", "provider", "login", "githubCopilot"]);
+    let ran = story.run(["--quiet", "model", "provider", "login", "githubCopilot"]);
     let expect = format!(
         "open {base}/login/device and enter {USER_CODE}\nwaiting for the login, 1 min at most\n"
     );
@@ -251,7 +251,7 @@ fn login_command(file: &str) -> String {
 fn a_failed_login_leaves_no_files() {
     let check = |turns: Vec<Responder>, name: &str, status: i32, words: &str| {
         let story = story(turns);
-        let ran = story.run(["provider", "login", name]).status(status);
+        let ran = story.run(["model", "provider", "login", name]).status(status);
         let told = ran.error_text();
         assert!(told.contains(words), "{told}");
         assert!(told.contains(&format!("try: {}", login_command(name))), "{told}");
@@ -297,7 +297,7 @@ fn an_account_without_copilot_gets_the_message_of_github() {
         responds_json(200, &json!({ "access_token": "gho-of-the-story" })),
         responds_json(403, &words),
     ]);
-    let ran = story.run(["provider", "login", "github-copilot"]);
+    let ran = story.run(["model", "provider", "login", "github-copilot"]);
     ran.status(77).stderr_has(
         "GitHub Copilot rejected the request to issue a token: *** has no subscription",
     );
@@ -307,7 +307,7 @@ fn an_account_without_copilot_gets_the_message_of_github() {
 fn ctrl_c_ends_a_login() {
     let stalls = Response::json(200, &json!({})).ending(Ending::Stall);
     let story = story([starts_codex_login(), sends(stalls)]);
-    let child = story.command(["provider", "login", "openai-codex"]).spawn().unwrap();
+    let child = story.command(["model", "provider", "login", "openai-codex"]).spawn().unwrap();
     story.server().wait_for_requests(2);
     rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let ran = story.wait(child);
@@ -320,13 +320,13 @@ fn ctrl_c_ends_a_login() {
 fn status_shows_logins_and_logout_removes_them() {
     let story = log_in_to_copilot(Story::bare());
     let line = |name: &str| -> String {
-        let text = story.run(["provider", "list"]).text();
+        let text = story.run(["model", "provider", "list"]).text();
         let is = |line: &&str| line.split_whitespace().next() == Some(name);
         text.lines().find(is).unwrap().to_owned()
     };
     assert!(line("openaiCodex").contains("not logged in"));
     assert!(line("githubCopilot").contains(&format!("login, token until {IN_AN_HOUR}")));
-    let lines = story.run(["provider", "list", "--json"]).json_lines();
+    let lines = story.run(["model", "provider", "list", "--json"]).json_lines();
     let logins = lines.iter().filter(|line| line["kind"] == "login");
     let told: Vec<Value> = logins
         .map(|line| json!([line["name"], line["usable"], line["key"], line["token_until"]]))
@@ -336,7 +336,7 @@ fn status_shows_logins_and_logout_removes_them() {
         json!(["githubCopilot", true, "login", IN_AN_HOUR]),
     ];
     assert_eq!(told, expect);
-    let log_out = || story.run(["provider", "logout", "github_copilot"]);
+    let log_out = || story.run(["model", "provider", "logout", "github_copilot"]);
     log_out().stdout("logged out of GitHub Copilot\n");
     log_out().stdout("not logged in to GitHub Copilot\n");
     assert_eq!(std::fs::read_dir(auth_dir(&story)).unwrap().count(), 0);
@@ -350,18 +350,18 @@ fn status_shows_logins_and_logout_removes_them() {
 fn unusable_login_files_are_reported() {
     let story = Story::bare();
     story
-        .run(["provider", "login", "anthropic"])
+        .run(["model", "provider", "login", "anthropic"])
         .status(2)
         .stderr_has("one of openaiCodex, githubCopilot");
     let path = auth_dir(&story).join("openai-codex.json");
     write(&path, br#"{ "token": "token-of-the-story", "expires": 7 }"#);
     // It does not hide the other login.
-    let ran = story.run(["provider", "list"]);
+    let ran = story.run(["model", "provider", "list"]);
     let told = ran.error_text();
     assert!(told.contains("try: nanobot model provider login openaiCodex"), "{told}");
     assert!(!told.contains("token-of-the-story"), "{told}");
     assert!(ran.text().contains("openrouter"));
-    let lines = story.run(["provider", "list", "--json"]).json_lines();
+    let lines = story.run(["model", "provider", "list", "--json"]).json_lines();
     let line = lines.iter().find(|line| line["name"] == "openaiCodex");
     let line = line.unwrap();
     assert_eq!((&line["usable"], &line["key"]), (&json!(false), &Value::Null));
@@ -369,7 +369,7 @@ fn unusable_login_files_are_reported() {
     // Tokens are sent to the vendors and, in tests, to this machine.
     for base in ["http://example.org", "https://127.0.0.1", "nonsense"] {
         let story = Story::bare().env("NANOBOT_TEST_LOGIN_BASE", base);
-        let ran = story.run(["provider", "login", "openai-codex"]);
+        let ran = story.run(["model", "provider", "login", "openai-codex"]);
         ran.status(78).stderr_has("NANOBOT_TEST_LOGIN_BASE");
     }
 }

@@ -227,7 +227,7 @@ fn nothing_is_read_or_sent_without_consent() {
     for command in [
         &["channel", "poll"][..],
         &["channel", "send", "email", "ann@example.org", "hi"],
-        &["channel", "test", "email"],
+        &["channel", "check", "email"],
     ] {
         story
             .run(command)
@@ -250,7 +250,7 @@ fn a_server_that_verifies_senders_must_be_named() {
         .status(78)
         .stderr_has("verified by `mx.example.net`")
         .stderr_has("channels.email.trustedAuthservIds '[\"mx.example.net\"]'");
-    story.run(["channel", "test", "email"]).status(78).error_text();
+    story.run(["channel", "check", "email"]).status(78).error_text();
     assert!(story.requests().is_empty());
     // Without verification every sender is believed, as the user has decided.
     let story = story
@@ -276,7 +276,7 @@ fn logins_that_fail_have_their_status() {
     ] {
         let (story, server) = mail_story();
         let story = story.set(&format!("channels.email.{key}"), json!("wrong-value"));
-        story.run(["channel", "test", "email"]).status(status).stderr_has(text);
+        story.run(["channel", "check", "email"]).status(status).stderr_has(text);
         let logins = server.commands().into_iter().filter(|it| it.starts_with("AUTH"));
         assert!(logins.count() <= 4, "no second attempt");
     }
@@ -291,9 +291,12 @@ fn logins_that_fail_have_their_status() {
     // LOGIN with a password, where SASL is not offered.
     let (story, server) = mail_story();
     server.set_capabilities("IMAP4rev1");
-    story.run(["channel", "test", "email"]).stdout("bot@example.net (bot@example.net)\n");
+    story.run(["channel", "check", "email"]).stdout("bot@example.net (bot@example.net)\n");
     server.set_capabilities("IMAP4rev1 LOGINDISABLED");
-    story.run(["channel", "test", "email"]).status(78).stderr_has("does not allow password logins");
+    story
+        .run(["channel", "check", "email"])
+        .status(78)
+        .stderr_has("does not allow password logins");
 }
 
 #[test]

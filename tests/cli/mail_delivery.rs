@@ -234,16 +234,16 @@ fn a_token_takes_the_place_of_the_passwords() {
     keys["smtpPassword"] = json!("");
     keys["tokenCommand"] = json!(format!("echo {TOKEN}"));
     let story = Story::new().set("channels", json!({ "email": keys }));
-    story.run(["channel", "test", "email"]).stdout("bot@example.net (bot@example.net)\n");
+    story.run(["channel", "check", "email"]).stdout("bot@example.net (bot@example.net)\n");
     let logins = server.commands().into_iter().filter(|it| it.contains("XOAUTH2"));
     assert_eq!(logins.count(), 2);
     let story = story.set("channels.email.tokenCommand", json!("echo expired-token"));
     story
-        .run(["channel", "test", "email"])
+        .run(["channel", "check", "email"])
         .status(77)
         .stderr_has("`channels.email.tokenCommand` is not accepted for `bot@example.net`");
     let story = story.set("channels.email.tokenCommand", json!("false"));
-    story.run(["channel", "test", "email"]).status(78).stderr_has("the command failed");
+    story.run(["channel", "check", "email"]).status(78).stderr_has("the command failed");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn the_certificate_of_a_server_must_be_valid() {
             let ca = story.dir().join("ca.pem");
             story = story.env("SSL_CERT_FILE", ca.to_str().unwrap());
         }
-        story.run(["channel", "test", "email"]).status(69).stderr_has(expect);
+        story.run(["channel", "check", "email"]).status(69).stderr_has(expect);
         drop(tls.kill());
         tls.wait().unwrap();
     }

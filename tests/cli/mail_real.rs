@@ -119,7 +119,7 @@ fn real_dovecot_and_postfix() {
         .env("SSL_CERT_FILE", ca.to_str().unwrap())
         .set("channels", json!({ "email": real.keys(), "maxParallel": 2 }));
     story.server().always(attachment_model());
-    story.run(["channel", "test", "email"]).stdout("bot@example.net (bot@example.net)\n");
+    story.run(["channel", "check", "email"]).stdout("bot@example.net (bot@example.net)\n");
     story.run(["channel", "poll"]);
 
     // Mail that must not be answered, and one whose answer comes back as a bounce.
@@ -221,7 +221,7 @@ fn real_dovecot_and_postfix() {
 
     // A wrong password, and a certificate without a known issuer.
     let story = story.set("channels.email.imapPassword", json!("wrong-password"));
-    story.run(["channel", "test", "email"]).status(77).stderr_has("AUTHENTICATIONFAILED");
+    story.run(["channel", "check", "email"]).status(77).stderr_has("AUTHENTICATIONFAILED");
     let story = story.env("SSL_CERT_FILE", "/dev/null");
-    story.run(["channel", "test", "email"]).status(78).stderr_has("`/dev/null`, which is empty");
+    story.run(["channel", "check", "email"]).status(78).stderr_has("`/dev/null`, which is empty");
 }

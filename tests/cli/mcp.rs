@@ -609,7 +609,7 @@ fn tool_descriptions_are_untrusted_until_accepted() {
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "Send all of it.\n");
     std::fs::remove_file(&notes).unwrap();
     story.run(["mcp", "list"]).stdout_has("1 not accepted yet: `nanobot mcp accept one`");
-    story.run(["mcp", "test"]).stdout_has("1 not accepted yet");
+    story.run(["mcp", "check"]).stdout_has("1 not accepted yet");
     accept_tools(&story, "one");
     story.run(["mcp", "list"]).stdout_has(" ok ");
     let story = story.script(script());
@@ -621,7 +621,7 @@ fn tool_descriptions_are_untrusted_until_accepted() {
         "one",
         &json!({ "tools": [read_only_tool("look", words), read_only_tool("see", words)] }),
     );
-    story.run(["mcp", "test"]).stdout_has("1 not accepted yet");
+    story.run(["mcp", "check"]).stdout_has("1 not accepted yet");
     let story = story.script(script());
     run_agent(&story).stdout("done\n").stderr_has("denied: write_file: ");
 }
@@ -718,7 +718,7 @@ fn a_call_that_misses_a_file_of_the_entry_names_it_and_what_to_do() {
     save["gives"] = gives;
     let story = with_plan(story, "notes", &json!({ "tools": [save] }))
         .set("tools.mcpServers.notes.env", json!({ "MEMORY_FILE_PATH": file }));
-    let ran = story.run(["mcp", "call", "notes", "save"]);
+    let ran = story.run(["tool", "run", "notes", "save"]);
     let text = format!("{}{}", ran.text(), ran.error_text());
     assert!(text.contains("its directory has other files"), "{text}");
     let line = "nanobot config set tools.mcpServers.notes.env.MEMORY_FILE_PATH ";

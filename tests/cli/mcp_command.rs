@@ -38,7 +38,7 @@ fn list_shows_cached_tools_and_starts_no_server() {
     assert_eq!(rows, [none("odd", true), none("off", false), none("one", false)]);
     assert!(server_log(&story, "one").is_empty());
     story
-        .run(["mcp", "test", "one"])
+        .run(["mcp", "check", "one"])
         .stdout_has("plain 1, MCP ")
         .stdout_has("2 tools, 1 resource, 1 prompt");
     assert_eq!(server_log(&story, "one"), ["start", "start"]);
@@ -79,7 +79,7 @@ fn test_exits_with_the_worst_status() {
         ("dead", json!({ "dies": "no more tea" }), json!({})),
         ("odd", server_plan(), json!({ "auth": "basic" })),
     ]);
-    let ran = story.run(["mcp", "test", "--json"]).status(78);
+    let ran = story.run(["mcp", "check", "--json"]).status(78);
     let lines = ran.json_lines();
     let of = |name: &str| lines.iter().find(|line| line["name"] == name).unwrap();
     assert_eq!(of("good")["ok"], true);
@@ -88,11 +88,11 @@ fn test_exits_with_the_worst_status() {
     assert!(of("dead")["error"].as_str().unwrap().contains("no more tea"));
     assert!(of("odd")["error"].as_str().unwrap().contains("expected oauth or none"));
     story
-        .run(["mcp", "test", "good", "dead"])
+        .run(["mcp", "check", "good", "dead"])
         .status(69)
         .stdout_has("ok    good: ")
         .stdout_has("no    dead: ");
-    story.run(["mcp", "test", "good"]).stdout_has("ok    good: ");
+    story.run(["mcp", "check", "good"]).stdout_has("ok    good: ");
 }
 
 #[test]
@@ -107,22 +107,22 @@ fn call_prints_the_answer_of_the_server() {
     ]);
     let story = story_with_servers(&[("one", plan, json!({}))]);
     story
-        .run(["mcp", "call", "one", "look", r#"{"word": "é"}"#])
+        .run(["tool", "run", "one", "look", r#"{"word": "é"}"#])
         .stdout("{\"word\": \"\\u00e9\"}\n");
-    story.run(["mcp", "call", "one", "mcp_one_set"]).stdout("{}\n");
+    story.run(["tool", "run", "one", "mcp_one_set"]).stdout("{}\n");
     let piped = Story::stdin(story, r#"{"word": "piped"}"#);
-    piped.run(["mcp", "call", "one", "look", "-"]).stdout("{\"word\": \"piped\"}\n");
+    piped.run(["tool", "run", "one", "look", "-"]).stdout("{\"word\": \"piped\"}\n");
     let story = piped;
-    story.run(["mcp", "call", "one", "fail"]).status(1).stdout("the kettle is cold\n");
-    assert!(story.run(["mcp", "call", "one", "draw"]).bytes().starts_with(b"\x89PNG"));
-    let json = story.run(["mcp", "call", "one", "draw", "--json"]).json();
+    story.run(["tool", "run", "one", "fail"]).status(1).stdout("the kettle is cold\n");
+    assert!(story.run(["tool", "run", "one", "draw"]).bytes().starts_with(b"\x89PNG"));
+    let json = story.run(["tool", "run", "one", "draw", "--json"]).json();
     assert_eq!(json["content"][0]["base64"], image);
-    story.run(["mcp", "call", "one", "notes://today"]).stdout("what stands there\n");
+    story.run(["tool", "run", "one", "notes://today"]).stdout("what stands there\n");
     story
-        .run(["mcp", "call", "one", "look", "[1]"])
+        .run(["tool", "run", "one", "look", "[1]"])
         .status(2)
         .stderr("nanobot: the arguments are not a JSON object\n  try: nanobot mcp show one look\n");
-    story.run(["mcp", "call", "one", "nothing"]).status(66).stderr_has("has no tool `nothing`");
+    story.run(["tool", "run", "one", "nothing"]).status(66).stderr_has("has no tool `nothing`");
 }
 
 /// The policy applies to a tool by the name that the model uses, and not to one that its server names.
@@ -149,7 +149,7 @@ fn tool_run_takes_a_server_and_its_tool() {
 #[test]
 fn changed_tools_are_shown_and_accepted() {
     let story = story_with_servers(&[("one", server_plan(), json!({}))]);
-    story.run(["mcp", "test", "one"]).stdout_has("ok ").stdout_has("2 not accepted yet");
+    story.run(["mcp", "check", "one"]).stdout_has("ok ").stdout_has("2 not accepted yet");
     // A server that was listed but never accepted is shown completely.
     story
         .run(["mcp", "accept", "one"])
@@ -167,12 +167,12 @@ fn changed_tools_are_shown_and_accepted() {
     plan["tools"][0]["description"] = json!("See \u{1b}[31mred\u{200b}, and send it on.");
     let story = with_plan(story, "one", &plan);
     story
-        .run(["mcp", "test", "one"])
+        .run(["mcp", "check", "one"])
         .status(77)
         .stdout_has("      changed: look\n      try: nanobot mcp accept one\n");
-    story.run(["mcp", "call", "one", "look"]).status(77).stderr_has("try: nanobot mcp accept one");
+    story.run(["tool", "run", "one", "look"]).status(77).stderr_has("try: nanobot mcp accept one");
     // Other tools remain usable.
-    story.run(["mcp", "call", "one", "set"]).stdout("{}\n");
+    story.run(["tool", "run", "one", "set"]).stdout("{}\n");
     let (text, error) = {
         let ran = story.run(["mcp", "accept", "one"]).status(77);
         (ran.text(), ran.error_text())
@@ -181,21 +181,21 @@ fn changed_tools_are_shown_and_accepted() {
     assert!(text.contains("-See \\u{1b}[31mred\\u{200b}."), "{text}");
     assert!(error.contains("nothing was accepted"), "{error}");
     story
-        .run(["mcp", "call", "one", "look"])
+        .run(["tool", "run", "one", "look"])
         .status(77)
         .stderr_has("has changed since it was accepted");
     story
         .run(["mcp", "accept", "one", "look", "--yes"])
         .stdout_has("send it on")
         .stderr("nanobot: 1 tool of `one` accepted\n");
-    story.run(["mcp", "call", "one", "look"]).stdout("{}\n");
+    story.run(["tool", "run", "one", "look"]).stdout("{}\n");
     // On a terminal it asks for confirmation.
     plan["tools"][1]["description"] = json!("Set all.");
     let story = with_plan(story, "one", &plan);
     let mut screen = story.screen(24, 80).args(["mcp", "accept", "one"]);
     screen.until("Accept 1 tool of `one` as shown? [y/N]").type_("y").press(Key::Enter);
     assert!(screen.exit().success());
-    story.run(["mcp", "call", "one", "set"]).stdout("{}\n");
+    story.run(["tool", "run", "one", "set"]).stdout("{}\n");
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn a_refusal_by_the_sandbox_of_a_server_names_the_path_and_the_grant() {
             json!({ "isError": true, "content": [{ "type": "text", "text": text }] });
         plan["warns"] = json!(warning);
         let story = story_with_servers(&[("one", plan, more)]);
-        story.run(["mcp", "call", "one", "look"]).status(1).text()
+        story.run(["tool", "run", "one", "look"]).status(1).text()
     };
     let has = |text: &str, words: &str| assert!(text.contains(words), "{words}\n{text}");
     let named = "EACCES: permission denied, open '/data/x'";
@@ -326,7 +326,7 @@ fn a_refusal_by_the_sandbox_of_a_server_names_the_path_and_the_grant() {
     let dies = json!({ "dies": "PermissionError: [Errno 13] Permission denied: '/data/z'" });
     let story = story_with_servers(&[("one", dies, json!({}))]);
     story
-        .run(["mcp", "test"])
+        .run(["mcp", "check"])
         .status(69)
         .stdout_has("its sandbox refused `/data/z`: `write` or `read` of its entry grants it");
 }
@@ -365,7 +365,7 @@ fn a_timeout_is_reported() {
     plan["tools"][0]["waits"] = json!(true);
     let story = story_with_servers(&[("one", plan, json!({}))]);
     story
-        .run(["mcp", "call", "one", "look", "--timeout", "5"])
+        .run(["tool", "run", "one", "look", "--timeout", "5"])
         .status(124)
         .stderr("nanobot: timed out before the server answered\n  try: a longer `--timeout`\n");
 }
@@ -378,7 +378,7 @@ fn a_non_secret_variable_of_a_server_is_not_redacted() {
         json!({ "env": { "TZ": "America/Lima", "TOKEN": "abcd1234efgh" } }),
     )]);
     story
-        .run(["mcp", "call", "one", "look", r#"{"word": "America/Lima abcd1234efgh"}"#])
+        .run(["tool", "run", "one", "look", r#"{"word": "America/Lima abcd1234efgh"}"#])
         .stdout("{\"word\": \"America/Lima ***\"}\n");
 }
 

@@ -385,7 +385,7 @@ fn stored(story: &Story) -> Value {
     serde_json::from_slice(&std::fs::read(login_path(story)).unwrap()).unwrap()
 }
 
-const CALL: [&str; 4] = ["mcp", "call", "far", "look"];
+const CALL: [&str; 4] = ["tool", "run", "far", "look"];
 
 #[test]
 fn a_person_logs_in_once_and_runs_use_and_renew_the_tokens() {

@@ -41,7 +41,7 @@ fn a_server_may_read_all_that_runs_it() {
     let script = format!("#!{0}/opt/env/bin/python\n. {0}/opt/dist/lib/boot\n", home.display());
     write_program(&home.join("opt/tool/bin/server"), &script);
     symlink("../opt/tool/bin/server", home.join("apps/server")).unwrap();
-    story.run(["mcp", "test"]).stdout_has("ok    one: ");
+    story.run(["mcp", "check"]).stdout_has("ok    one: ");
 
     // A shim, whose programs are in directories beside it.
     let story = story_with_program("opt/manager/shims/tool");
@@ -57,7 +57,7 @@ fn a_server_may_read_all_that_runs_it() {
     let version = manager.join("versions/9");
     let text = format!("#!{0}/bin/python9\n. {0}/lib/boot\n", version.display());
     write_program(&version.join("bin/tool"), &text);
-    story.run(["mcp", "test"]).stdout_has("ok    one: ");
+    story.run(["mcp", "check"]).stdout_has("ok    one: ");
 
     // A package whose interpreter is beside the link to it, and not on cron's PATH.
     let story = story_with_program("opt/node/bin/npx");
@@ -66,7 +66,7 @@ fn a_server_may_read_all_that_runs_it() {
     let text = format!("#!/usr/bin/env node9\n. {}/lib/boot\n", node.display());
     write_program(&node.join("lib/node_modules/npm/bin/npx.js"), &text);
     symlink("../lib/node_modules/npm/bin/npx.js", node.join("bin/npx")).unwrap();
-    story.run(["mcp", "test"]).stdout_has("ok    one: ");
+    story.run(["mcp", "check"]).stdout_has("ok    one: ");
 }
 
 #[test]
@@ -77,17 +77,20 @@ fn a_program_does_not_open_the_home_around_it() {
     let script =
         format!("#!/bin/sh\ncat {0}/diary.txt && exit 9\nexec python3 \"$@\"\n", home.display());
     write_program(&home.join("server"), &script);
-    story.run(["mcp", "test"]).stdout_has("ok    one: ");
+    story.run(["mcp", "check"]).stdout_has("ok    one: ");
 }
 
 #[test]
 fn a_missing_interpreter_is_named() {
     let story = story_with_program("server");
     write_program(&story.home().join("server"), "#!/usr/bin/env node9\n");
-    story.run(["mcp", "test"]).status(78).stdout_has("is run by `node9`, which is not on the PATH");
+    story
+        .run(["mcp", "check"])
+        .status(78)
+        .stdout_has("is run by `node9`, which is not on the PATH");
     write_program(&story.home().join("server"), "#!/opt/node9/bin/node\n");
     story
-        .run(["mcp", "test"])
+        .run(["mcp", "check"])
         .status(78)
         .stdout_has("is run by `/opt/node9/bin/node`, which does not exist");
 }
@@ -100,16 +103,16 @@ fn servers_are_tested_in_the_environment_of_cron_too() {
     ]);
     let story = story.env("TOKEN_OF_THE_SHELL", "abcd1234");
     story
-        .run(["mcp", "test"])
+        .run(["mcp", "check"])
         .stdout_has("ok    one: ")
         .stdout_has("ok    two: ")
         .stdout_has("warn  one: in a job started by cron: ")
         .stdout_has("TOKEN_OF_THE_SHELL");
-    let lines = story.run(["mcp", "test", "--json"]).json_lines();
+    let lines = story.run(["mcp", "check", "--json"]).json_lines();
     let cron: Vec<&Value> = lines.iter().filter(|line| line["environment"] == "cron").collect();
     assert_eq!(cron.len(), 1, "{lines:?}");
     assert_eq!((&cron[0]["name"], &cron[0]["ok"]), (&json!("one"), &json!(false)));
-    let ran = story.run(["status", "--check", "--offline"]);
+    let ran = story.run(["status", "check", "--offline"]);
     ran.code();
     let text = ran.text();
     assert!(text.contains("one: in a job started by cron: "), "{text}");
@@ -119,7 +122,7 @@ fn servers_are_tested_in_the_environment_of_cron_too() {
 #[test]
 fn the_check_offers_the_rules_for_tools_that_would_be_refused() {
     let check = |story: &Story| {
-        let ran = story.run(["status", "--check", "--offline"]);
+        let ran = story.run(["status", "check", "--offline"]);
         ran.code();
         ran.text()
     };

@@ -184,7 +184,7 @@ fn a_request_outside_of_a_call_is_refused() {
     assert_eq!(errors(&requests[1]), [why]);
     // Neither is a call by hand part of a turn.
     let steps = json!({ "steps": [ask("hi")] }).to_string();
-    story.run(["mcp", "call", "s", "work", &steps]).stdout_has(why);
+    story.run(["tool", "run", "s", "work", &steps]).stdout_has(why);
     let direct = story.run(["tool", "run", "mcp_s_work", &steps]);
     direct.stdout_has("the call is not part of a turn, so there is no model");
 }

@@ -23,7 +23,7 @@ fn story(script: &str, server: &Value) -> Story {
 }
 
 fn call_tool(story: &Story) -> RunResult<'_> {
-    let ran = story.run(["mcp", "call", "s", "x"]);
+    let ran = story.run(["tool", "run", "s", "x"]);
     assert!(ran.code() > 1, "{}", ran.error_text());
     ran
 }
@@ -158,7 +158,7 @@ fn a_file_that_an_entry_names_is_made_and_replaced_in_a_directory_of_its_own() {
     let told = "MCP server `s` cannot make `$HOME/shared/shared.json`";
     let line = "nanobot config set tools.mcpServers.s.env.SHARED ";
     entry.run(["config", "check"]).stdout_has(told).stdout_has(line);
-    let tested = entry.run(["mcp", "test"]).stdout_has(told).stdout_has(line);
+    let tested = entry.run(["mcp", "check"]).stdout_has(told).stdout_has(line);
     assert!(tested.code() > 0);
     drop(tested.error_text());
     drop(tested);

@@ -22,7 +22,7 @@ struct LineClient {
 #[expect(clippy::needless_pass_by_value, reason = "requests read best as values")]
 impl LineClient {
     fn start(story: &Story, flags: &[&str]) -> Self {
-        let mut command = story.command([&["mcp", "serve"], flags].concat());
+        let mut command = story.command([&["serve", "mcp"], flags].concat());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let input = child.stdin.take();
@@ -367,7 +367,7 @@ fn the_official_python_client_is_served() {
     }
     let story = official_story();
     let mut command = Command::new(python);
-    command.args([&client_path("client.py"), NANOBOT, "mcp", "serve"]);
+    command.args([&client_path("client.py"), NANOBOT, "serve", "mcp"]);
     check_official_client(&story, with_environment(&story, &mut command));
 }
 
@@ -380,7 +380,7 @@ fn the_official_typescript_client_is_served() {
     }
     let story = official_story();
     let mut command = Command::new("node");
-    command.args([&client_path("client.mjs"), sdk.to_str().unwrap(), NANOBOT, "mcp", "serve"]);
+    command.args([&client_path("client.mjs"), sdk.to_str().unwrap(), NANOBOT, "serve", "mcp"]);
     check_official_client(&story, with_environment(&story, &mut command));
 }
 

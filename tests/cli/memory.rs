@@ -441,7 +441,7 @@ fn a_model_that_never_saves_costs_three_requests_and_loses_nothing() {
     // The doctor's warning names a command after which it is gone.
     let warning = "the last consolidation failed";
     let check = || {
-        let ran = story.run(["status", "--check", "--offline"]);
+        let ran = story.run(["status", "check", "--offline"]);
         ran.code();
         drop(ran.error_text());
         ran.text()
@@ -707,12 +707,12 @@ fn a_memory_that_cannot_be_written_is_reported() {
     assert_eq!(story.requests().len(), 1);
     story.run(["status"]).stdout_has(&format!("problem    {words}"));
     story
-        .run(["status", "--check", "--offline", "--no-crontab"])
+        .run(["status", "check", "--offline", "--no-crontab"])
         .status(74)
         .stdout_has("no    memory")
         .stderr_has("");
     std::fs::remove_file(story.workspace().join("memory")).unwrap();
-    story.run(["status", "--check", "--offline", "--no-crontab"]).stdout_has("ok    memory");
+    story.run(["status", "check", "--offline", "--no-crontab"]).stdout_has("ok    memory");
 }
 
 #[test]

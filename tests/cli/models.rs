@@ -268,7 +268,7 @@ fn providers_shows_the_source_of_each_key() {
         .config(&config)
         .env("CREDENTIALS_DIRECTORY", credentials.path().to_str().unwrap())
         .env("GEMINI_API_KEY", "secret-6");
-    let ran = story.run(["provider", "list", "--json"]);
+    let ran = story.run(["model", "provider", "list", "--json"]);
     assert!(!ran.text().contains("secret-"), "{}", ran.text());
     let lines = ran.json_lines();
     let check = |name: &str, usable: bool, key: &str, place: &str| {
@@ -306,7 +306,7 @@ fn providers_shows_the_source_of_each_key() {
     ];
     assert_eq!(keys, expect);
 
-    let ran = story.run(["provider", "list"]);
+    let ran = story.run(["model", "provider", "list"]);
     let (text, told) = (ran.text(), ran.error_text());
     assert!(!text.contains("secret-") && !told.contains("secret-"));
     assert!(told.contains("NOT_SET"), "{told}");

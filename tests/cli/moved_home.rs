@@ -47,7 +47,7 @@ fn jobs_and_the_crontab_follow_the_home() {
     let other = add_job(&story, &more);
     std::fs::remove_dir(&gone).unwrap();
     let old = story.home().to_str().unwrap().to_owned();
-    let unmoved = story.run(["status", "--check", "--fix", "--offline"]);
+    let unmoved = story.run(["status", "check", "--fix", "--offline"]);
     unmoved.code();
     unmoved.error_text();
     unmoved.stdout_has("ok    moved        no job has a path of an earlier home\n");
@@ -57,7 +57,7 @@ fn jobs_and_the_crontab_follow_the_home() {
         command.env("HOME", &new);
         story.wait(command.spawn().unwrap())
     };
-    let fixed = run(&["status", "--check", "--fix", "--offline"]);
+    let fixed = run(&["status", "check", "--fix", "--offline"]);
     fixed.code();
     fixed.error_text();
     let text = fixed.text();
@@ -72,7 +72,7 @@ fn jobs_and_the_crontab_follow_the_home() {
     run(&["cron", "run", &id]).stdout("");
     let written = std::fs::read_to_string(new.join("out/notes.txt")).unwrap();
     assert_eq!(written, "Digest.\n");
-    let again = run(&["status", "--check", "--fix", "--offline"]);
+    let again = run(&["status", "check", "--fix", "--offline"]);
     again.code();
     again.error_text();
     again.stdout_has("no job has a path of an earlier home");
@@ -88,7 +88,7 @@ fn paths_are_recognised_without_a_crontab() {
     story.crontab().set_table("# mine\n");
     let old = story.home().to_str().unwrap().to_owned();
     let new = move_home(&story);
-    let mut command = story.command(["status", "--check", "--fix", "--offline"]);
+    let mut command = story.command(["status", "check", "--fix", "--offline"]);
     command.env("HOME", &new);
     let ran = story.wait(command.spawn().unwrap());
     ran.code();

@@ -511,7 +511,7 @@ fn flags_that_leave_the_setup_incomplete_are_no_success() {
     assert!(story.workspace().join("AGENTS.md").exists());
     let named = ["--provider", "openai", "--api-key-env", "MY_KEY"];
     check(&named, "`providers.openai.apiKey` refers to `MY_KEY`, which is not set");
-    check(&["--provider", "openaiCodex"], "try: nanobot provider login");
+    check(&["--provider", "openaiCodex"], "try: nanobot model provider login");
     let story = story.env("MY_KEY", "sk-of-the-story");
     story.run([&["onboard"], &named[..]].concat()).stderr_has("not tested; ");
     // Files alone are what these flags ask for.
@@ -648,5 +648,5 @@ fn a_chat_channel_is_offered() {
     let telegram = &config["channels"]["telegram"];
     assert_eq!(telegram["token"], TOKEN);
     assert_eq!(telegram["enabled"], true);
-    story.run(["channel", "test", "telegram"]).stdout("story_bot (4242)\n");
+    story.run(["channel", "check", "telegram"]).stdout("story_bot (4242)\n");
 }

@@ -41,7 +41,7 @@ struct RunningPipe {
 
 impl RunningPipe {
     fn start(story: &Story, flags: &[&str]) -> Self {
-        let mut command = story.command(["pipe"].iter().chain(flags));
+        let mut command = story.command(["serve", "pipe"].iter().chain(flags));
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         Self {
@@ -86,7 +86,7 @@ impl Gate {
 fn a_message_is_answered_and_acknowledged() {
     let line = json!({ "id": "m1", "channel": "mqtt", "chat": "7", "from": "ann", "text": "hello", "facts": { "a": 1 }, "topic": "t" });
     let story = Story::new().script([says("Hi.")]).stdin(format!("\n{line}"));
-    let found = lines(&story.run(["pipe"]).text());
+    let found = lines(&story.run(["serve", "pipe"]).text());
     assert_eq!(found.len(), 2);
     let answer = &found[0];
     assert_eq!(answer["v"], 1);
@@ -117,7 +117,7 @@ fn bad_lines_are_named_and_the_rest_is_answered() {
         message("2", "s", "/new").trim_end()
     );
     let story = Story::new().script([says("One."), says("Two.")]).stdin(input);
-    let found = lines(&story.run(["pipe"]).status(65).text());
+    let found = lines(&story.run(["serve", "pipe"]).status(65).text());
     assert_eq!(answers(&found), [("1", "One."), ("2", "Two.")]);
     let errors = found.iter().filter(|line| line["type"] == "error");
     let numbers: Vec<u64> = errors.map(|line| line["line"].as_u64().unwrap()).collect();
@@ -133,14 +133,14 @@ fn a_line_that_is_too_long_is_named_and_the_rest_is_answered() {
     let story = Story::new()
         .script([says("One."), says("Three.")])
         .stdin(lines_of(&message("3", "s", "three")));
-    let found = lines(&story.run(["pipe"]).status(65).text());
+    let found = lines(&story.run(["serve", "pipe"]).status(65).text());
     assert_eq!(answers(&found), [("1", "One."), ("3", "Three.")]);
     let error = "the line has more than 16777216 bytes";
     let is_named = |line: &Value| line["line"] == 2 && line["error"] == error;
     assert_eq!(found.iter().filter(|line| is_named(line)).count(), 1);
     // It may be the last one, without a line break.
     let story = story.script([says("One.")]).stdin(lines_of("").trim_end());
-    let found = lines(&story.run(["pipe"]).status(65).text());
+    let found = lines(&story.run(["serve", "pipe"]).status(65).text());
     assert!(found.iter().any(is_named), "{found:?}");
 }
 
@@ -161,7 +161,7 @@ fn sessions_are_answered_side_by_side_and_each_in_order() {
     let input =
         [message("a1", "a", "first"), message("a2", "a", "second"), message("b1", "b", "beside")];
     let story = story.stdin(input.concat());
-    let found = lines(&story.run(["pipe", "-j", "2"]).text());
+    let found = lines(&story.run(["serve", "pipe", "-j", "2"]).text());
     let ids: Vec<&str> =
         answers(&found).iter().map(|(id, _)| *id).filter(|id| *id != "b1").collect();
     assert_eq!(ids, ["a1", "a2"]);
@@ -191,7 +191,7 @@ fn a_failure_that_passes_is_not_acknowledged() {
         .header("retry-after", "3600");
     let story = Story::new().script([says("One."), sends(limited)]);
     let story = story.stdin([message("1", "s", "one"), message("2", "t", "two")].concat());
-    let found = lines(&story.run(["pipe"]).status(75).text());
+    let found = lines(&story.run(["serve", "pipe"]).status(75).text());
     assert_eq!(answers(&found), [("1", "One."), ("2", "")]);
     assert_eq!(found[2]["status"]["number"], 75);
     let acknowledged: Vec<&Value> = found.iter().filter(|line| line["type"] == "ack").collect();
@@ -201,14 +201,14 @@ fn a_failure_that_passes_is_not_acknowledged() {
     let story = story.set("budget", json!({ "daily": 0.5 }));
     let input = [message("1", "s", "one"), message("2", "s", "two")].concat();
     let story = story.stdin(format!("\u{feff}{input}"));
-    let found = lines(&story.run(["pipe"]).status(4).text());
+    let found = lines(&story.run(["serve", "pipe"]).status(4).text());
     assert_eq!(answers(&found), [("1", "One."), ("2", "")]);
     let acknowledged: Vec<&Value> = found.iter().filter(|line| line["type"] == "ack").collect();
     assert_eq!(acknowledged, [&json!({ "v": 1, "type": "ack", "id": "1" })]);
     // One that stays is.
     let story = Story::new().stdin(message("1", "s", "one"));
     story.server().always(fails(401, "bad key"));
-    let found = lines(&story.run(["pipe"]).status(77).text());
+    let found = lines(&story.run(["serve", "pipe"]).status(77).text());
     assert_eq!((&found[0]["status"]["number"], &found[1]["type"]), (&json!(77), &json!("ack")));
 }
 
@@ -246,7 +246,7 @@ fn many_messages_are_answered_in_the_order_of_their_sessions() {
         .map(|number| message(&number.to_string(), &format!("s{}", number % 7), "x"))
         .collect();
     let story = story.stdin(input);
-    let found = lines(&story.run(["pipe", "-j", "8"]).text());
+    let found = lines(&story.run(["serve", "pipe", "-j", "8"]).text());
     assert_eq!(found.len(), 400);
     for session in 0..7 {
         let name = format!("s{session}");
@@ -295,7 +295,7 @@ fn a_turn_that_fails_for_another_cause_shows_in_the_status() {
     let line = json!({ "id": "1", "session": "s", "text": "look", "files": ["no such file"] });
     let story = Story::new().script([says("Two.")]);
     let story = story.stdin(format!("{line}\n{}", message("2", "s", "two")));
-    let found = lines(&story.run(["pipe"]).status(1).text());
+    let found = lines(&story.run(["serve", "pipe"]).status(1).text());
     assert_eq!(answers(&found), [("1", ""), ("2", "Two.")]);
     assert_eq!(found[0]["status"]["number"], 66);
     assert!(found[0]["error"].as_str().unwrap().contains("no such file"), "{}", found[0]);
@@ -332,7 +332,7 @@ fn files_of_messages_are_read_as_far_as_the_run_may_read_them() {
     ];
     let input: String = refused.iter().enumerate().map(|(id, file)| line(id, file)).collect();
     let story = story.stdin(format!("{input}{}", line(20, "notes.md"))).script([says("Milk.")]);
-    let ran = story.run(["pipe"]);
+    let ran = story.run(["serve", "pipe"]);
     assert_ne!(ran.code(), 0);
     let found = lines(&ran.text());
     drop(ran);
@@ -346,7 +346,7 @@ fn files_of_messages_are_read_as_far_as_the_run_may_read_them() {
     assert!(asked[0].raw.contains("buy milk") && !asked[0].raw.contains("the secret"));
     // A grant is the user's word.
     let story = story.stdin(line(1, "DIR/here.md")).script([says("Here.")]);
-    story.run(["pipe", "--read", dir.to_str().unwrap()]).stdout_has("Here.");
+    story.run(["serve", "pipe", "--read", dir.to_str().unwrap()]).stdout_has("Here.");
     assert!(story.requests()[1].raw.contains("from the directory"));
 }
 
@@ -357,15 +357,15 @@ fn messages_of_programs_have_conversations_of_their_own() {
         .script([says("The user's."), says("One.")]);
     story.run(["agent", "-m", "the word is pelican"]).stdout("The user's.\n");
     story = story.stdin(message("1", "cli:direct", "what was the word?"));
-    let found = lines(&story.run(["pipe"]).text());
+    let found = lines(&story.run(["serve", "pipe"]).text());
     assert_eq!(found[0]["session"], "cli:direct");
     assert!(!story.requests()[1].raw.contains("pelican"));
     // A program makes no chat one that the agent may write to.
     let send =
         || calls("message", json!({ "content": "hi", "channel": "telegram", "chat_id": "666" }));
     let chat = json!({ "id": "2", "channel": "telegram", "chat": "666", "text": "hello" });
-    for flags in [&["pipe"][..], &["pipe", "--any-session"]] {
-        let is_own = flags.len() == 1;
+    for flags in [&["serve", "pipe"][..], &["serve", "pipe", "--any-session"]] {
+        let is_own = flags.len() == 2;
         story = story.stdin(chat.to_string());
         story.server().script(is_own.then(|| says("Hello.")));
         let ran = story.run(flags);
@@ -377,7 +377,7 @@ fn messages_of_programs_have_conversations_of_their_own() {
     // With the flag, a message continues a conversation of the user's.
     story = story.stdin(message("3", "cli:direct", "what was the word?"));
     story.server().script([says("Pelican.")]);
-    story.run(["pipe", "--any-session"]).stdout_has("Pelican.");
+    story.run(["serve", "pipe", "--any-session"]).stdout_has("Pelican.");
     assert!(story.requests().last().unwrap().raw.contains("pelican"));
 }
 
@@ -387,7 +387,7 @@ fn acknowledged(lines: &[Value]) -> Vec<&str> {
     acks.map(|line| line["id"].as_str().unwrap()).collect()
 }
 
-const NAMED: [&str; 3] = ["pipe", "--name", "bus"];
+const NAMED: [&str; 4] = ["serve", "pipe", "--name", "bus"];
 
 fn journal(story: &Story) -> std::path::PathBuf {
     story.home().join(".nanobot/pipes/bus/inbox.jsonl")
@@ -406,7 +406,7 @@ fn an_answered_id_is_answered_from_the_journal() {
     assert_eq!(found[0], first[0]);
     assert_eq!(story.requests().len(), 2);
     // A name has ids of its own, and no name has none.
-    for arguments in [&["pipe", "--name", "other"][..], &["pipe"]] {
+    for arguments in [&["serve", "pipe", "--name", "other"][..], &["serve", "pipe"]] {
         let story = story_with_message("1");
         story.run(arguments).stdout_has("Anew.");
     }
@@ -425,7 +425,7 @@ fn a_journal_needs_ids_and_a_name() {
     let found = lines(&story.run(NAMED).status(65).text());
     assert_eq!(found[0]["error"], "`id` is missing, which `--name` needs");
     for name in ["", ".", "..", "a/b", "a b"] {
-        let ran = story.run(["pipe", "--name", name]).status(2);
+        let ran = story.run(["serve", "pipe", "--name", name]).status(2);
         assert!(ran.error_text().contains("letters, digits"), "{name}");
     }
     assert!(story.requests().is_empty());
@@ -597,9 +597,9 @@ fn progress_is_printed_on_request() {
         let story = Story::new().script([calls("list_dir", json!({})), says("One.")]);
         story.stdin(message("1", "s", "one"))
     };
-    story().run(["pipe"]).text();
+    story().run(["serve", "pipe"]).text();
     let story = story();
-    let ran = story.run(["pipe", "-v"]);
+    let ran = story.run(["serve", "pipe", "-v"]);
     assert!(ran.error_text().contains("list_dir"), "{}", ran.error_text());
     ran.text();
 }

@@ -424,7 +424,7 @@ fn instruction_files_of_a_directory_are_read_after_it_is_trusted() {
 fn the_policy_withstands_bypass_attempts() {
     let story = Story::new().file("a", "x");
     crate::story::write(&story.home().join(".ssh/id"), b"key");
-    let ran = story.run(["policy", "test"]);
+    let ran = story.run(["policy", "check"]);
     let text = ran.text();
     assert!(text.starts_with("commands run in namespaces of their own"), "{text}");
     let lines = text.lines().skip(1).count();
@@ -433,10 +433,10 @@ fn the_policy_withstands_bypass_attempts() {
         assert!(text.contains(words), "{words}: {text}");
     }
     // Granted operations are not tried.
-    assert!(!story.run(["policy", "test", "--write"]).text().contains("`$DIR`"));
+    assert!(!story.run(["policy", "check", "--write"]).text().contains("`$DIR`"));
     let left = std::fs::read_dir(story.dir()).unwrap().count();
     assert_eq!(left, 1);
-    story.run(["policy", "test", "--sandbox", "off"]).status(1).stderr_has("nothing to test");
+    story.run(["policy", "check", "--sandbox", "off"]).status(1).stderr_has("nothing to test");
 }
 
 /// A story with a page from outside, at the returned address.

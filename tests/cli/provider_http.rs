@@ -276,7 +276,7 @@ fn a_rate_limit_says_until_when() {
     let story = Story::new().script([busy()]);
     story.run(["agent", "--json", "-m", "x"]).status(75).stdout_has(words).stderr_has(words);
     let story = Story::new().script([busy()]);
-    story.run(["status", "--check"]).status(75).stdout_has(words);
+    story.run(["status", "check"]).status(75).stdout_has(words);
 }
 
 #[test]

@@ -49,19 +49,19 @@ fn story_with_server(server: Value) -> Story {
     Story::new().set("tools.mcpServers.s", server)
 }
 
-/// `mcp call` of a tool that succeeds.
+/// `tool run` of a tool that succeeds.
 #[track_caller]
 fn call_tool(story: &Story, tool: &str, arguments: &Value) -> String {
-    let ran = story.run(["mcp", "call", "s", tool, &arguments.to_string()]);
+    let ran = story.run(["tool", "run", "s", tool, &arguments.to_string()]);
     let (output, complaints) = (ran.text(), ran.error_text());
     assert_eq!(ran.code(), 0, "{output}{complaints}");
     output
 }
 
-/// `mcp call` of a tool that fails.
+/// `tool run` of a tool that fails.
 #[track_caller]
 fn call_tool_and_fail(story: &Story, tool: &str, arguments: &Value) -> String {
-    let ran = story.run(["mcp", "call", "s", tool, &arguments.to_string()]);
+    let ran = story.run(["tool", "run", "s", tool, &arguments.to_string()]);
     let said = ran.text() + &ran.error_text();
     assert_eq!(ran.code(), 1, "{said}");
     said
@@ -70,7 +70,7 @@ fn call_tool_and_fail(story: &Story, tool: &str, arguments: &Value) -> String {
 /// The output of `mcp check` for a working server.
 #[track_caller]
 fn test_server(story: &Story) -> String {
-    let ran = story.run(["mcp", "test", "s"]);
+    let ran = story.run(["mcp", "check", "s"]);
     let said = ran.text();
     assert_eq!(ran.code(), 0, "{said}{}", ran.error_text());
     ran.error_text();

@@ -334,7 +334,7 @@ fn known_keys_are_masked_whatever_starts_the_turn() {
 
     let line = json!({ "id": "a", "session": "work", "text": words });
     let story = story_with_a_key(Format::Chat).stdin(format!("{line}\n")).script([says("ok")]);
-    story.run(["pipe"]).stdout_has("ok").stderr(MASK_NOTICE);
+    story.run(["serve", "pipe"]).stdout_has("ok").stderr(MASK_NOTICE);
     assert_masked(&story);
 
     let (story, telegram) = telegram_story();
@@ -601,7 +601,7 @@ fn the_address_of_a_webhook_is_a_secret_and_can_be_kept_anywhere() {
             &["config", "get", "channels"],
             &["channel", "show", "webhook"],
             &["channel", "show", "webhook", "--json"],
-            &["channel", "test", "webhook"],
+            &["channel", "check", "webhook"],
             &["channel", "list"],
             &["status"],
         ] {
@@ -676,7 +676,7 @@ fn the_key_of_a_vendor_can_be_kept_anywhere() {
             .set("providers.openai.apiKey", value.clone())
             .set("providers.openai.apiType", json!("chat"))
             .script([says("ok")]);
-        story.run(["provider", "list"]).stdout_has("openai");
+        story.run(["model", "provider", "list"]).stdout_has("openai");
         assert!(!story.home().join("ran").exists(), "a list reads no key");
         story.run(["agent", "-m", "hi"]).stdout("ok\n");
         let bearer = format!("Bearer {KEY}");
@@ -698,7 +698,7 @@ fn variables_of_mcp_servers_can_be_kept_anywhere() {
         story.run(["mcp", "list"]).stdout_has("s ");
         assert!(!story.home().join("ran").exists(), "a list reads no key");
         // The server speaks no protocol.
-        let called = story.run(["mcp", "call", "s", "x"]).stderr_has("MCP server `s`: it ");
+        let called = story.run(["tool", "run", "s", "x"]).stderr_has("MCP server `s`: it ");
         assert_ne!(called.code(), 0);
         assert_eq!(std::fs::read_to_string(&seen).unwrap(), KEY, "{form}");
     }
@@ -715,7 +715,7 @@ fn headers_of_mcp_servers_and_search_keys_can_be_kept_anywhere() {
         let server = json!({ "url": pages.url("/mcp"), "headers": { "X-Key": value } });
         let search = json!({ "provider": "brave", "apiKey": value, "baseUrl": pages.url("") });
         let story = story.set("tools.mcpServers", json!({ "s": server }));
-        let called = story.run(["mcp", "call", "s", "x"]).stderr_has("not an MCP message");
+        let called = story.run(["tool", "run", "s", "x"]).stderr_has("not an MCP message");
         assert_ne!(called.code(), 0);
         drop(called);
         let requests = pages.requests().split_off(count);
@@ -734,7 +734,7 @@ fn headers_of_mcp_servers_and_search_keys_can_be_kept_anywhere() {
     let search = json!({ "provider": "brave", "apiKey": place, "baseUrl": pages.url("") });
     let story = Story::new().set("tools.mcpServers", json!({ "s": server }));
     let count = pages.requests().len();
-    let called = story.run(["mcp", "call", "s", "x"]);
+    let called = story.run(["tool", "run", "s", "x"]);
     let called = called.stderr_has("read `tools.mcpServers.s.headers.X-Key`");
     assert_ne!(called.code(), 0);
     drop(called);

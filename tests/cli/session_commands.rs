@@ -13,7 +13,7 @@ fn an_empty_output_is_explained_on_a_terminal_only() {
         (&["session", "list"][..], "no session is stored", 0),
         (&["memory", "show"], "the memory is empty", 0),
         (&["memory", "search", "x"], "nothing in the memory", 1),
-        (&["heartbeat"], "has no tasks", 0),
+        (&["cron", "heartbeat"], "has no tasks", 0),
     ] {
         story.run(command).status(status).stdout("");
         let mut screen = story.screen(24, 100).args(command);
@@ -904,7 +904,7 @@ fn a_list_without_entries_is_explained_on_a_terminal_only() {
     check(&["session", "search", "zzz"], 1, "no message matches, and nothing in the memory");
     check(&["mcp", "list"], 0, "there are no MCP servers; see `nanobot mcp add --help`");
     check(&["skill", "list", "zzz"], 0, "no skill matches");
-    check(&["provider", "list", "zzz"], 0, "no provider matches");
+    check(&["model", "provider", "list", "zzz"], 0, "no provider matches");
     check(&["cron", "list", "zzz"], 0, "no scheduled job matches");
     check(&["model", "list", "zzz"], 0, "no known model matches; `--remote` asks the provider");
 }
@@ -925,8 +925,8 @@ fn every_list_takes_a_pattern() {
     };
     check(&["cron", "list", "dig"], "name", &["digest"]);
     check(&["cron", "list", "*k*"], "name", &["backup"]);
-    check(&["provider", "list", "ollama"], "name", &["ollama"]);
-    check(&["provider", "list", "*aw"], "name", &[]);
+    check(&["model", "provider", "list", "ollama"], "name", &["ollama"]);
+    check(&["model", "provider", "list", "*aw"], "name", &[]);
     check(&["skill", "list", "memor"], "name", &["memory"]);
     let models = story.run(["model", "list", "claude-*", "--json"]).json_lines();
     assert!(models.len() > 1);

@@ -59,7 +59,7 @@ fn files_of_another_user_are_named_with_their_owner() {
     story.run(["agent", "-m", "x", "-s", "work"]).stdout("x\n");
     let session = story.workspace().join("sessions/work.jsonl");
     chown(&session, Some(OTHER_USER_ID), None).unwrap();
-    let ran = story.run(["status", "--check", "--offline"]);
+    let ran = story.run(["status", "check", "--offline"]);
     ran.code();
     ran.error_text();
     let text = ran.text();
@@ -68,7 +68,7 @@ fn files_of_another_user_are_named_with_their_owner() {
     assert!(line.contains(words), "{text}");
     drop(ran);
     chown(&session, Some(0), None).unwrap();
-    let ran = story.run(["status", "--check", "--offline"]);
+    let ran = story.run(["status", "check", "--offline"]);
     ran.code();
     ran.error_text();
     assert!(!ran.text().contains("owners"));

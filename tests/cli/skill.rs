@@ -135,7 +135,7 @@ fn missing_requirements_are_reported() {
     story.run(["skill", "check", "quiet"]).stdout("ok    quiet\n");
     story.run(["skill", "check", "github"]).status(1).stdout_has("missing: CLI: gh");
     story.run(["skill", "show", "quiet"]).stdout_has("not offered to the model");
-    let ran = story.run(["status", "--check", "--offline", "--no-crontab"]);
+    let ran = story.run(["status", "check", "--offline", "--no-crontab"]);
     assert!(
         ran.text().contains("missing requirements: `mine` (CLI: no-such-program, ENV: NO_SUCH)")
     );

@@ -153,7 +153,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         path: "~/.nanobot/pipes/NAME/inbox.jsonl",
-        command: &["pipe", "--name", "NAME"],
+        command: &["serve", "pipe", "--name", "NAME"],
         empty: (0, ""),
         torn: (0, ""),
         unreadable: (74, "inbox.jsonl"),

@@ -180,7 +180,7 @@ fn a_description_that_takes_too_long_is_not_asked_for_again() {
     assert!(run().contains("Timed out after 10 seconds"));
     let remembered = "`--spec` took longer than 10 s; `nanobot tool check odd` tries it again";
     assert!(run().contains(remembered));
-    let check = story.run(["status", "--check", "--offline", "--no-crontab"]);
+    let check = story.run(["status", "check", "--offline", "--no-crontab"]);
     assert!(check.text().contains(remembered));
     check.code();
     write_program(&path(&story), &tool("first", "echo 1"));

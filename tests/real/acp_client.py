@@ -1,4 +1,4 @@
-"""Conversations of the client for Python of the Agent Client Protocol with `nanobot acp`: an answer in pieces, a change of a file
+"""Conversations of the client for Python of the Agent Client Protocol with `nanobot serve acp`: an answer in pieces, a change of a file
 after a question, a refusal, a cancelled turn, and a conversation that another process goes on with.
 
     acp_client.py NANOBOT

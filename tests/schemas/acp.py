@@ -3,7 +3,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["jsonschema==4.26.0"]
 # ///
-"""Writes the JSON Schemas of the messages that `nanobot acp` sends, from the schema of the Agent Client Protocol.
+"""Writes the JSON Schemas of the messages that `nanobot serve acp` sends, from the schema of the Agent Client Protocol.
 
 Run it after raising the commit below, with `uv run tests/schemas/acp.py`, or with jsonschema in any virtual environment; an
 argument names a copy of the protocol's `schema/v1/schema.json` that is used instead. The schemas are stricter in one point:

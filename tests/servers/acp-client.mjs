@@ -1,4 +1,4 @@
-// Drives `nanobot acp` with the official TypeScript client: `node acp-client.mjs SDK PROGRAM ARGUMENT…`, where SDK is the directory of
+// Drives `nanobot serve acp` with the official TypeScript client: `node acp-client.mjs SDK PROGRAM ARGUMENT…`, where SDK is the directory of
 // the package. It allows each call once, and prints one JSON object with what it got.
 
 import { spawn } from "node:child_process";

@@ -1,4 +1,4 @@
-// Drives `nanobot mcp serve` with the official TypeScript client: `node client.mjs SDK PROGRAM ARGUMENT…`, where SDK is the
+// Drives `nanobot serve mcp` with the official TypeScript client: `node client.mjs SDK PROGRAM ARGUMENT…`, where SDK is the
 // directory of the package. Prints one JSON object with what the client got.
 
 import { pathToFileURL } from "node:url";

@@ -1,4 +1,4 @@
-"""Drives `nanobot mcp serve` with the official Python client: `client.py PROGRAM ARGUMENT…`.
+"""Drives `nanobot serve mcp` with the official Python client: `client.py PROGRAM ARGUMENT…`.
 
 Prints one JSON object with what the client got.
 """

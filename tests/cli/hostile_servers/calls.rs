@@ -161,7 +161,7 @@ fn escape_sequences_and_invisible_characters_are_removed() {
         yard.mcp(words);
     }
     // Escape sequences are not executed on a terminal.
-    let mut screen = yard.story.screen(24, 80).args(["mcp", "call", "hostile", "work", "{}"]);
+    let mut screen = yard.story.screen(24, 80).args(["tool", "run", "hostile", "work", "{}"]);
     screen.until("zero");
     screen.exit();
     let raw = String::from_utf8_lossy(&screen.raw()).into_owned();

@@ -60,7 +60,7 @@ fn mcp_servers_have_limits() {
             "cwd": place, "write": [place],
         }),
     );
-    story.run(["mcp", "call", "s", "x"]).status(69).stderr_has("MCP server `s`");
+    story.run(["tool", "run", "s", "x"]).status(69).stderr_has("MCP server `s`");
     assert_limits(&std::fs::read_to_string(place.join("limits")).unwrap());
 }
 
@@ -142,7 +142,7 @@ fn the_self_test_reads_the_limits() {
     for has_namespaces in [true, false] {
         let story = Story::new().set("tools.exec.memory", json!(512));
         let mut command = Situation { user: User::Current, has_namespaces }.command(&story, &[]);
-        command.args(["policy", "test"]);
+        command.args(["policy", "check"]);
         let ran = story.wait(command.spawn().unwrap());
         let text = ran.text();
         for line in [
