@@ -126,6 +126,7 @@ mod push_servers;
 mod readme;
 mod real_servers;
 mod reasoning;
+mod recipes;
 mod recorded;
 mod repl;
 mod replay;
