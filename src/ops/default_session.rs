@@ -58,6 +58,27 @@ pub(crate) fn last_session_key(store: &SessionStore) -> Result<String> {
 
 /// True if a person at a terminal begins sessions with such a key, and not a job, a chat or another program.
 pub(crate) fn is_begun_by_a_person(key: &str) -> bool {
-    let (kind, _) = key.split_once(':').unwrap_or((key, ""));
-    !["pipe", "cron", "heartbeat", "acp", "mcp"].contains(&kind) && table::find(kind).is_none()
+    match key.split_once(':') {
+        // The Python program's heartbeat has a key without a kind.
+        None => key != "heartbeat",
+        Some((kind, _)) => {
+            let is_of_program = ["pipe", "bus", "cron", "heartbeat", "acp", "mcp"].contains(&kind);
+            !is_of_program && table::find(kind).is_none()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_begun_by_a_person;
+
+    #[test]
+    fn sessions_of_persons_are_known_by_their_keys() {
+        for key in ["cli:direct", "work", "email", "review:a.md", "cli:project-1234"] {
+            assert!(is_begun_by_a_person(key), "{key}");
+        }
+        for key in ["pipe:1", "bus:x", "cron:1", "heartbeat", "acp:1", "mcp:1", "telegram:7"] {
+            assert!(!is_begun_by_a_person(key), "{key}");
+        }
+    }
 }

@@ -349,6 +349,8 @@ fn a_run_in_a_part_of_a_working_tree_changes_that_part() {
             "git checkout -q -f both",
             "git switch away",
             "git stash",
+            "git stash -m wip",
+            "git --namespace x switch away",
             "git -c core.editor=true rebase both",
             "git merge both",
             "git cherry-pick away",

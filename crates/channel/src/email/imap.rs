@@ -423,7 +423,11 @@ fn to_parsable(raw: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn parse(raw: &[u8]) -> Option<Response<'_>> {
-    let parsed = Response::parse(raw).ok();
+    // `imap-proto` panics at a date that is NIL. We ask for no dates, but a server may send them. What follows the first line is a mail.
+    let first_line = raw.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let has_no_date =
+        memchr::memmem::find(&first_line.to_ascii_uppercase(), b"INTERNALDATE NIL").is_some();
+    let parsed = if has_no_date { None } else { Response::parse(raw).ok() };
     if parsed.is_none() {
         log::debug!(target: "channel", "email: the server sends an unknown response of {} bytes", raw.len());
     }
@@ -502,6 +506,12 @@ mod tests {
         assert_eq!(response_code(b"NO [inuse] busy").as_deref(), Some(&b"INUSE"[..]));
         assert_eq!(response_code(b"NO [X y] z").as_deref(), Some(&b"X"[..]));
         assert_eq!(response_code(b"NO z [y]"), None);
+    }
+
+    #[test]
+    fn a_date_without_a_value_is_an_unknown_response() {
+        assert!(parse(b"* 1 FETCH (UID 9 INTERNALDATE NIL)\r\n").is_none());
+        assert!(parse(b"* 1 FETCH (UID 9 BODY[] {18}\r\nINTERNALDATE NIL\r\n)\r\n").is_some());
     }
 
     #[test]

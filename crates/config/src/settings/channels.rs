@@ -282,21 +282,16 @@ impl ChannelConfig {
 
     /// A text that differs between configs with different secrets or addresses, for a digest. It holds the secrets.
     pub fn fingerprint_text(&self) -> String {
-        let mut text = String::new();
-        for (key, value) in &self.values {
-            match value {
-                ChannelValue::Secret(secret) => text.push_str(secret.identity()),
-                ChannelValue::Plain(Value::String(value)) => text.push_str(value),
-                ChannelValue::SecretMap(members) => {
-                    for (_, secret) in members {
-                        text.push_str(secret.identity());
-                    }
-                }
-                ChannelValue::Plain(_) => continue,
+        let identities = |value: &ChannelValue| match value {
+            ChannelValue::Plain(value) => value.clone(),
+            ChannelValue::Secret(secret) => secret.identity().into(),
+            ChannelValue::SecretMap(members) => {
+                let members = members.iter();
+                members.map(|(name, secret)| (name.clone(), secret.identity().to_owned())).collect()
             }
-            text.push_str(key);
-        }
-        text
+        };
+        let values = self.values.iter().map(|(key, value)| ((*key).to_owned(), identities(value)));
+        Value::Object(values.collect()).to_string()
     }
 
     fn plain(&self, key: &str) -> Option<&Value> {

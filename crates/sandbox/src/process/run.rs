@@ -175,10 +175,10 @@ pub fn check_hiding(hidden_paths: &HiddenPaths) -> Result<(), String> {
     let (result, stderr) =
         run_split_stderr_hiding(&spec, hidden_paths).map_err(|error| error.to_string())?;
     if result.status.is_some_and(|status| status.success()) || result.stop.is_some() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&stderr).trim().to_owned())
+        return Ok(());
     }
+    let reason = String::from_utf8_lossy(&stderr).trim().to_owned();
+    Err(if reason.is_empty() { "the check of it did not end by itself".into() } else { reason })
 }
 
 fn run_split(

@@ -13,7 +13,7 @@ changed_files() (
     while :; do
         case $1 in
             -C) cd -- "$2" || exit; shift 2 ;;
-            -c | --config-env) shift 2 ;;
+            -c | --config-env | --namespace | --attr-source | --super-prefix) shift 2 ;;
             --git-dir* | --work-tree* | --bare) exit ;;
             -*) shift ;;
             *) break ;;
@@ -24,6 +24,8 @@ changed_files() (
         *) exit ;;
     esac
     shift
+    # Options without a subcommand are those of `push`.
+    case $command$1 in stash-*) set -- push "$@" ;; esac
     [ "$("$git" rev-parse --show-toplevel 2> /dev/null)" = "$top" ] || exit
     names='' options=' ' paths=''
     for word do
