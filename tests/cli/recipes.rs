@@ -34,7 +34,7 @@ fn recipes_for_scripts_do_what_they_say() {
     let rows = vec![
         answers("three sentences", [says("Short.")], "Short.\n"),
         answers("into French", [says("Un rapport.")], ""),
-        answers("correct the spelling", [says("Tea at four.")], "> Tea at four.\n"),
+        answers("correct the spelling", [says("Tea at four.")], ""),
         answers("why does this fail", [says("`false` fails.")], "`false` fails.\n"),
         answers("group these by cause", [says("- disk")], ""),
         answers("what changes for a user", [says("a is 2.")], "a is 2.\n"),
@@ -56,7 +56,7 @@ fn recipes_for_scripts_do_what_they_say() {
             "Tea\t3\n",
         ),
         answers("the mood of", [says("Good."), says("Good.")], "Good.\nGood.\n"),
-        answers("a title", ["A"; 6].map(says), ""),
+        answers("a title", ["A"; 7].map(says), ""),
         answers("spam bool", [says(r#"{"spam": true}"#)], "spam\n"),
         prints("--save shorter", ""),
         answers("run shorter 5", [says("Shorter.")], "Shorter.\n"),
@@ -66,6 +66,7 @@ fn recipes_for_scripts_do_what_they_say() {
     let printed = run_page(&story, page, &[], rows);
     let read = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
     assert_eq!(read("rapport.txt"), "Un rapport.\n");
+    assert_eq!(read("fixed.txt"), "Tea at four.\n");
     assert_eq!(read("causes.md"), "- disk\n");
     assert_eq!(read("sum.awk"), "{ s += $3 } END { print s }\n");
     assert_eq!(read("date.re"), "[0-9]{4}-[0-9]{2}-[0-9]{2}\n");
