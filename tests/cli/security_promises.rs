@@ -543,6 +543,14 @@ const GUARANTEES: &[TestedPromise] = &[
             "addresses_are_encrypted_or_local",
         ],
     ),
+    (
+        "**The command of `--until` runs as a command of the run does**",
+        &[
+            "a_script_of_the_model_gets_no_key_and_leaves_nothing_outside",
+            "a_run_without_commands_is_refused_before_the_first_request",
+        ],
+    ),
+    ("Its output is content of a project", &["its_output_is_content_of_others"]),
     ("Known keys are masked in what is sent", &[]),
     ("`nanobot serve pipe` checks no sender", &["a_message_is_answered_and_acknowledged"]),
     (
