@@ -63,10 +63,11 @@ use nanobot_sandbox::process::isolated_parser::{NamedParser, become_parser};
 use ops::context::{Context, GlobalOptions, report_error};
 use std::ffi::OsString;
 
-/// Does the work of a helper process, if `argv[0]` or the environment asks for one. The program starts itself again for these: the program that signs
-/// commits for git, the supervisor of a command or of an MCP server, the process that makes namespaces for a supervisor, the
-/// process that hides paths from a program, the leader of the session of a command on the terminal, the proxy of commands, and the parser of an untrusted document. Returns `None` in an
-/// ordinary process. The parent learns of an error from the connection to the helper, or from its end.
+/// Does the work of a helper process, if `argv[0]` or the environment asks for one. The program starts itself again for these: the
+/// program that signs commits for git, the supervisor of a command or of an MCP server, the process that makes namespaces for a
+/// supervisor, the process that hides paths from a program, the leader of the session of a command on the terminal, the proxy of
+/// commands, and the parser of an untrusted document. Returns `None` in an ordinary process. The parent learns of an error from the
+/// connection to the helper, or from its end.
 pub fn run_helper_process() -> Option<Exit> {
     let has_succeeded = become_helper()
         .or_else(nanobot_tool::host_proxy::become_proxy)
