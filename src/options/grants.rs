@@ -16,7 +16,7 @@ pub struct Grants {
     /// default, plan (read-only), accept-edits, auto-approve (edits, and approves what would need approval; no web
     /// tools without `--net`), full (no sandbox), or a profile of your own in ~/.nanobot/profiles. `explore` is for
     /// sub-agents only (the tool `spawn`).
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", overrides_with = "profile")]
     pub profile: Option<String>,
     /// Allow writes in the working directory, or in PATH
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = ".",
@@ -61,13 +61,13 @@ pub struct Grants {
     #[arg(long, conflicts_with = "tools", hide_short_help = true)]
     pub no_tools: bool,
     /// Work in this directory
-    #[arg(short = 'C', long, aliases = ["cd", "cwd"], value_name = "DIR", hide_short_help = true, value_parser = path())]
+    #[arg(short = 'C', long, aliases = ["cd", "cwd"], value_name = "DIR", hide_short_help = true, value_parser = path(), overrides_with = "directory")]
     pub directory: Option<PathBuf>,
     /// When to run commands in the sandbox
     ///
     /// Without sandbox support in the kernel, `auto` denies commands and `strict` exits with status 126 at once; `off`
     /// runs commands without a sandbox.
-    #[arg(long, value_name = "WHEN", hide_short_help = true)]
+    #[arg(long, value_name = "WHEN", hide_short_help = true, overrides_with = "sandbox")]
     pub sandbox: Option<SandboxMode>,
 }
 

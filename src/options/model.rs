@@ -9,19 +9,25 @@ use nanobot_config::settings::FlagOverrides;
 #[command(next_help_heading = "Model")]
 pub struct ModelOptions {
     /// Model, or a preset of the config
-    #[arg(id = "model", long = "model", value_name = "NAME")]
+    #[arg(id = "model", long = "model", value_name = "NAME", overrides_with = "model")]
     pub name: Option<String>,
     /// Maximum number of tokens in one reply
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true, overrides_with = "max_tokens")]
     pub max_tokens: Option<u32>,
     /// Sampling temperature, 0 to 2
-    #[arg(long, alias = "temp", value_name = "N", value_parser = temperature, hide_short_help = true)]
+    #[arg(long, alias = "temp", value_name = "N", value_parser = temperature, hide_short_help = true, overrides_with = "temperature")]
     pub temperature: Option<f64>,
     /// Reasoning effort: low, medium, high, or another level that the model takes
-    #[arg(long, alias = "effort", value_name = "LEVEL", hide_short_help = true)]
+    #[arg(
+        long,
+        alias = "effort",
+        value_name = "LEVEL",
+        hide_short_help = true,
+        overrides_with = "reasoning_effort"
+    )]
     pub reasoning_effort: Option<String>,
     /// Verbosity of the answer: low, medium or high, where the model takes it
-    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
+    #[arg(long, value_name = "LEVEL", hide_short_help = true, overrides_with = "verbosity")]
     pub verbosity: Option<String>,
     /// Add a field to the request's body, such as `top_p=0.9`; may be repeated
     ///
@@ -31,10 +37,10 @@ pub struct ModelOptions {
           hide_short_help = true)]
     pub body_fields: Vec<BodyField>,
     /// Maximum number of requests to the model in a turn
-    #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true, overrides_with = "max_iterations")]
     pub max_iterations: Option<u32>,
     /// Cost limit of a turn, in US dollars
-    #[arg(long, alias = "max-budget-usd", value_name = "USD", value_parser = dollars)]
+    #[arg(long, alias = "max-budget-usd", value_name = "USD", value_parser = dollars, overrides_with = "max_cost")]
     pub max_cost: Option<f64>,
     /// Do not stream replies, for servers that cannot
     #[arg(long, hide_short_help = true)]

@@ -100,7 +100,8 @@ pub struct SessionChoice {
         short = 's',
         long = "session",
         value_name = "KEY",
-        help_heading = "Session"
+        help_heading = "Session",
+        overrides_with = "session"
     )]
     pub key: Option<String>,
     /// Start the session over
@@ -131,7 +132,7 @@ pub struct SessionChoice {
         default_value = "600",
         value_parser = clap::value_parser!(u64).map(Duration::from_secs),
         help_heading = "Session",
-        hide_short_help = true
+        hide_short_help = true, overrides_with = "wait"
     )]
     pub lock_timeout: Duration,
 }
@@ -236,11 +237,13 @@ pub enum OutputFormat {
 pub struct TurnLimits {
     /// Stop after N tokens in this turn, input and output together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Model",
-          hide_short_help = true)]
+          hide_short_help = true, overrides_with = "max_total_tokens"
+    )]
     pub max_total_tokens: Option<u64>,
     /// Maximum number of read-only tools, and of sub-agents, that run in parallel
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_PARALLEL, value_parser = clap::value_parser!(u32).range(1..=64),
-          help_heading = "Permissions", hide_short_help = true)]
+          help_heading = "Permissions", hide_short_help = true, overrides_with = "max_parallel"
+    )]
     pub max_parallel: u32,
     /// Connect to loopback addresses only
     #[arg(long, help_heading = "Permissions", hide_short_help = true)]
@@ -251,7 +254,7 @@ pub struct TurnLimits {
     /// End the turn after TIME
     ///
     /// Seconds, or a duration such as `90s`, `5m`, `1h30m`. Ends the processes it started as well.
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Permissions")]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Permissions", overrides_with = "timeout")]
     pub timeout: Option<Duration>,
 }
 

@@ -203,6 +203,8 @@ fn names_are_completed_from_files() {
     check(&["onboard", "--provider", "an"], &["anthropic"]);
     check(&["model", "provider", "login", ""], &["openaiCodex", "githubCopilot"]);
     check(&["model", "provider", "show", "an"], &["anthropic"]);
+    check(&["help", ""], &["values", "agent", "scripting", "privacy"]);
+    check(&["help", "pri"], &["privacy"]);
     // After old names, which are not offered.
     check(&["provider", "login", ""], &["openaiCodex", "githubCopilot"]);
     check(

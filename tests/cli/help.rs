@@ -383,6 +383,21 @@ fn every_command_follows_the_grammar() {
 }
 
 /// Scripts, crontabs and the configs of other programs have the old names.
+/// An alias of a shell may have a flag that its user gives again.
+#[test]
+fn the_last_of_a_repeated_flag_counts() {
+    let story = Story::new();
+    let flags =
+        ["--model", "a", "--max-cost", "1", "--timeout", "9s", "-s", "x", "--profile", "plan"];
+    let again =
+        ["--model", "b", "--max-cost", "2", "--timeout", "8s", "-s", "y", "--profile", "default"];
+    let line = ["agent"].iter().chain(&flags).chain(&again);
+    let body = story.run(line.chain(&["--dry-run", "-m", "hello"])).json();
+    assert_eq!(body["model"], "b");
+    let twice = story.run(["agent", "-m", "one", "-m", "two"]).status(2);
+    twice.stderr_has("cannot be used multiple times");
+}
+
 #[test]
 fn short_and_old_names_stand_for_commands() {
     let story = Story::bare();

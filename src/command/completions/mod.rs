@@ -6,6 +6,7 @@
 //! message would appear in the middle of the typed line.
 
 use crate::cli::completions::{CompletionShell, CompletionsArgs};
+use crate::cli::topics::TOPICS;
 use crate::command::parse;
 use crate::ops::completion_names::NameSource;
 use crate::ops::context::{Context, GlobalOptions};
@@ -80,6 +81,11 @@ fn complete_line(
     if line.current().is_empty() && !candidates.iter().all(is_flag) {
         candidates.retain(|candidate| !is_flag(candidate));
     }
+    if let [_, help] = typed
+        && help == "help"
+    {
+        candidates.extend(topic_candidates(line.current()));
+    }
     let word_type = match values.word_type() {
         WordType::Values => "values",
         WordType::Files => "files",
@@ -88,6 +94,12 @@ fn complete_line(
     let rows = candidates.iter().filter_map(|candidate| format_candidate(shell, &line, candidate));
     let rows: String = rows.take(MAX_VALUES).collect();
     Some(format!("{word_type}\n{rows}"))
+}
+
+/// The topics whose names begin with `prefix`.
+fn topic_candidates(prefix: &str) -> impl Iterator<Item = CompletionCandidate> {
+    let topics = TOPICS.iter().filter(move |topic| topic.name.starts_with(prefix));
+    topics.map(|topic| CompletionCandidate::new(topic.name).help(Some(topic.summary.into())))
 }
 
 fn is_flag(candidate: &CompletionCandidate) -> bool {
