@@ -33,7 +33,7 @@ pub(super) fn result_text(parts: &[MessagePart]) -> Cow<'_, str> {
 }
 
 /// A request body under construction: a JSON object whose fields stay in the order in which they are written. The
-/// user's extra fields replace fields of the same name.
+/// user's extra fields replace fields of the same name, except the last one.
 pub struct BodyWriter<'a> {
     json: Vec<u8>,
     extra: &'a Map<String, Value>,
@@ -73,18 +73,16 @@ impl<'a> BodyWriter<'a> {
     }
 
     /// Writes the remaining extra fields and the last field, and returns the body. The last field is the one that grows
-    /// during a conversation: the fields before it stay the same, so that providers' prompt caches hit.
+    /// during a conversation: the fields before it stay the same, so that providers' prompt caches hit. It holds the
+    /// messages, so an extra field of its name is not sent.
     pub fn finish(mut self, name: &'static str, value: impl Serialize) -> Vec<u8> {
+        self.names.push(name);
         for (other, extra) in self.extra {
-            if other == name {
-                self.write(name, &value);
-            } else if !self.names.contains(&other.as_str()) {
+            if !self.names.contains(&other.as_str()) {
                 self.write(other, extra);
             }
         }
-        if !self.extra.contains_key(name) {
-            self.write(name, value);
-        }
+        self.write(name, value);
         self.json.push(b'}');
         self.json
     }
@@ -143,7 +141,7 @@ mod tests {
         check(json!({ "x": 2, "b": null, "a": 3 }), r#"{"a":3,"b":null,"x":2,"last":[true]}"#);
         check(
             json!({ "x": 2, "last": "not sent", "y": {} }),
-            r#"{"a":1,"b":"é\n","x":2,"last":[true],"y":{}}"#,
+            r#"{"a":1,"b":"é\n","x":2,"y":{},"last":[true]}"#,
         );
     }
 }
