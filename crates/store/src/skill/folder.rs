@@ -120,13 +120,13 @@ impl SkillFolder {
         Ok(())
     }
 
-    /// Returns the bytes of all files.
+    /// Returns the bytes of all files; `u64::MAX` if their sum is larger, as it can be with sparse files.
     pub fn total_bytes(&self) -> u64 {
         let sizes = self.entries.iter().map(|entry| match entry.entry_type {
             EntryType::File { size, .. } => size,
             _ => 0,
         });
-        sizes.sum()
+        sizes.fold(0, u64::saturating_add)
     }
 
     /// Lists the reasons why the folder cannot be installed unchanged; empty if it can.
@@ -199,5 +199,29 @@ fn link_problem(root: &Path, path: &Path, target: &Path) -> Option<&'static str>
         Ok(resolved) if resolved.starts_with(root) => None,
         Ok(_) => Some("is outside the skill's directory"),
         Err(_) => Some("does not exist"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EntryType, FolderEntry, MAX_TOTAL_BYTES, SkillFolder};
+    use std::path::PathBuf;
+
+    #[test]
+    fn the_total_size_has_a_limit() {
+        let check = |sizes: &[u64], expect: usize| {
+            let entry = |(index, size): (usize, &u64)| FolderEntry {
+                path: index.to_string().into(),
+                entry_type: EntryType::File { size: *size, is_executable: false },
+            };
+            let entries = sizes.iter().enumerate().map(entry).collect();
+            let folder = SkillFolder { root: PathBuf::new(), entries, skipped: Vec::new() };
+            assert_eq!(folder.problems().len(), expect, "{sizes:?}");
+        };
+        check(&[], 0);
+        check(&[MAX_TOTAL_BYTES - 1, 1], 0);
+        check(&[MAX_TOTAL_BYTES, 1], 1);
+        // Sparse files of the largest size: the plain sum would be 98.
+        check(&[100, i64::MAX as u64, i64::MAX as u64], 1);
     }
 }
