@@ -206,7 +206,7 @@ fn unusable_images_are_rejected() {
     check(png_header(9999, 9999, 16), "`a.png` is an image that cannot be read");
     let mut large = encode_image(RgbImage::new(9, 9), ImageFormat::Png);
     large.resize(33 << 20, 0);
-    check(large, "longer than 32 MiB");
+    check(large, "longer than 32.0 MB");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Standard input: its type, whether to read it, and decoding its bytes as text. Also reads files that the user names.
 
+use crate::durable_file::format_size;
 use crate::signal::{self, Deadline};
 use crate::terminal::eprint_on_terminal;
 use anyhow::{Context, Result};
@@ -223,7 +224,7 @@ pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
         };
         bytes.extend_from_slice(&chunk[..count]);
         if bytes.len() > limit {
-            let cause = format!("`{name}` is longer than {} MiB", limit >> 20);
+            let cause = format!("`{name}` is longer than {}", format_size(limit as u64));
             return Err(fail(Exit::BadInput, cause));
         }
         if count == 0 {
@@ -311,7 +312,8 @@ pub fn read_stdin_value() -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::decode;
+    use super::{decode, read_file};
+    use std::io::Write;
 
     #[test]
     fn text_in_its_encodings() {
@@ -331,6 +333,15 @@ mod tests {
         check(b"caf\xe9!", "caf\u{fffd}!", true);
         check(b"\xff\xfeh\x00i", "h\u{fffd}", true);
         assert!(decode(b"\x7fELF\0".to_vec(), "input").is_err());
+    }
+
+    #[test]
+    fn a_file_above_the_limit_is_an_error_that_names_the_limit() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&vec![b'x'; (16 << 10) + 1]).unwrap();
+        let error = read_file(file.path(), "key", 16 << 10).unwrap_err();
+        assert_eq!(error.to_string(), "`key` is longer than 16.0 KB");
+        assert_eq!(read_file(file.path(), "key", (16 << 10) + 1).unwrap().len(), (16 << 10) + 1);
     }
 
     #[test]
