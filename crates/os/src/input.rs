@@ -265,17 +265,21 @@ pub struct Decoded {
 /// names the input in messages.
 ///
 /// # Errors
-/// Status 65 if the bytes contain NUL, and so are not text.
+/// Status 65 if the decoded bytes contain NUL, and so are not text.
 pub fn decode(bytes: Vec<u8>, subject: &str) -> Result<Decoded> {
+    let binary = || fail(Exit::BadInput, format!("{subject} is binary, not text"));
     if let Some((encoding, mark_bytes)) = encoding_rs::Encoding::for_bom(&bytes) {
         let (text, has_errors) = encoding.decode_without_bom_handling(&bytes[mark_bytes..]);
+        if text.contains('\0') {
+            return Err(binary());
+        }
         let notice = has_errors.then(|| {
             format!("{subject} is not valid {}; invalid sequences were replaced", encoding.name())
         });
         return Ok(Decoded { text: text.into_owned(), notice });
     }
     if bytes.contains(&0) {
-        return Err(fail(Exit::BadInput, format!("{subject} is binary, not text")));
+        return Err(binary());
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Decoded { text, notice: None }),
@@ -332,7 +336,16 @@ mod tests {
         check(b"\xfe\xff\x00h\x00i", "hi", false);
         check(b"caf\xe9!", "caf\u{fffd}!", true);
         check(b"\xff\xfeh\x00i", "h\u{fffd}", true);
-        assert!(decode(b"\x7fELF\0".to_vec(), "input").is_err());
+        let binaries: [&[u8]; 4] = [
+            b"\x7fELF\0",
+            b"\xef\xbb\xbfa\0b",
+            b"\xfe\xff\0a\0\0",
+            // UTF-32, whose byte order mark begins with that of UTF-16.
+            b"\xff\xfe\0\0a\0\0\0",
+        ];
+        for bytes in binaries {
+            assert!(decode(bytes.to_vec(), "input").is_err(), "{bytes:?}");
+        }
     }
 
     #[test]
