@@ -3,7 +3,7 @@
 use crate::cron::add_job;
 use crate::requirements::require;
 use crate::screen::Key;
-use crate::server::{calls, says};
+use crate::server::{calls, fails, says};
 use crate::situation::{Situation, User, available_users};
 use crate::story::{RunResult, Story, write, write_program};
 use serde_json::{Value, json};
@@ -273,6 +273,24 @@ fn a_hook_forbids_or_instructs_a_compaction() {
     assert_eq!(story.requests().len(), 1);
     story.server().script([]);
     story.run(["agent", "-m", "y", "--new"]).stdout("The summary.\n");
+}
+
+#[test]
+fn a_forbidden_compaction_drops_no_messages() {
+    let long = "word ".repeat(400);
+    let story = with_hook(
+        "echo 'not now' >&2; exit 2",
+        |hook| json!({ "pre_compact": [{ "command": hook, "name": "h" }] }),
+    )
+    .script([says(&long), fails(400, "maximum context length exceeded"), says("Fine.")]);
+    story.run(["agent", "-m", "x"]).stdout_has("word");
+    story
+        .run(["agent", "-m", "y"])
+        .status(65)
+        .stderr_has("could not be compacted: hook `h`: not now");
+    assert_eq!(story.requests().len(), 2);
+    story.run(["agent", "-m", "z"]).stdout("Fine.\n");
+    assert!(story.requests()[2].raw.contains("word word"));
 }
 
 #[test]

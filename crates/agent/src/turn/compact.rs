@@ -1,11 +1,12 @@
 //! Compaction when a conversation no longer fits: first old tool results are shortened, which costs nothing; then a
-//! summary by the model replaces the messages. A failure leaves the conversation unchanged.
+//! summary by the model replaces the messages. Without a summary the messages stay, unless the server rejects the request
+//! as too long: then they are left out, if no hook forbids it.
 
 use super::Turn;
 use super::agent::Agent;
 use super::ending::Ending;
 use anyhow::Result;
-use nanobot_base::error::{Exit, exit_for, outside_turn};
+use nanobot_base::error::{Exit, exit_for, fail, outside_turn};
 use nanobot_base::event::{Event, EventSink};
 use nanobot_base::message::token_estimate;
 use nanobot_base::message::{FinishReason, Message, MessagePart, Reply, UserMessage};
@@ -20,6 +21,9 @@ const MAX_HALVINGS: u32 = 6;
 /// Replaces the summary when none could be made.
 const NO_SUMMARY: &str = "No summary of the earlier answers and tool results could be made. Look up again what is needed.";
 
+/// The beginning of the error of a compaction that the user asked for.
+const NOT_COMPACTED: &str = "the session was not compacted";
+
 /// The measures taken so far to make one request fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ShrinkStage {
@@ -29,11 +33,15 @@ pub(super) enum ShrinkStage {
     Summarized,
 }
 
-/// Context size before and after a compaction, in tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CompactionResult {
-    before: u64,
-    after: u64,
+/// The outcome of a compaction that has not failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CompactionOutcome {
+    /// Context size before and after it, in tokens.
+    Compacted { before: u64, after: u64 },
+    /// There are no messages that a summary could replace.
+    NothingToCompact,
+    /// A hook forbids it, for this reason.
+    Forbidden(String),
 }
 
 /// Compacts a conversation now, regardless of its size. The answer describes the result.
@@ -46,12 +54,16 @@ pub fn compact_now(
     let mut turn = Turn::new(agent, session, sink);
     let compaction = turn
         .compact(instructions, 0, None)
-        .map_err(|error| outside_turn(error.into_failure(), "the session was not compacted"));
+        .map_err(|error| outside_turn(error.into_failure(), NOT_COMPACTED));
     let (text, error) = match compaction {
-        Ok(None) => ("Nothing to compact.".to_owned(), None),
-        Ok(Some(CompactionResult { before, after })) => {
+        Ok(CompactionOutcome::NothingToCompact) => ("Nothing to compact.".to_owned(), None),
+        Ok(CompactionOutcome::Compacted { before, after }) => {
             turn.stats.context_tokens = after;
             (format!("Compacted: {before} → {after} tokens."), None)
+        }
+        Ok(CompactionOutcome::Forbidden(cause)) => {
+            let error = outside_turn(fail(Exit::Failed, cause), NOT_COMPACTED);
+            (String::new(), Some(error))
         }
         Err(error) => (String::new(), Some(error)),
     };
@@ -87,8 +99,8 @@ impl Turn<'_, '_, '_> {
         self.overhead_tokens + self.session.estimated_tokens()
     }
 
-    /// Reduces a context that has reached `threshold` tokens. If that fails, the turn continues unchanged, since the
-    /// model may accept it anyway.
+    /// Reduces a context that has reached `threshold` tokens. If that fails, the turn goes on with all messages, since the
+    /// model may accept them anyway.
     pub(super) fn reduce_context(&mut self, threshold: u64) -> Result<()> {
         if self.compaction_exhausted {
             return Ok(());
@@ -107,22 +119,24 @@ impl Turn<'_, '_, '_> {
         Ok(())
     }
 
-    /// Reports the result of a compaction. True if the context is shorter now. A failure does not end the turn, unless the
+    /// Reports the outcome of a compaction. True if the context is shorter now. A failure does not end the turn, unless the
     /// run is being stopped or its budget is spent.
     fn report_compaction(
         &mut self,
-        result: Result<Option<CompactionResult>, ProviderError>,
+        result: Result<CompactionOutcome, ProviderError>,
     ) -> Result<bool> {
+        let failed =
+            |cause: String| (false, format!("the session could not be compacted: {cause}"));
         let (is_compacted, notice) = match result {
-            // There were no messages that a summary could replace.
-            Ok(None) => return Ok(false),
+            Ok(CompactionOutcome::NothingToCompact) => return Ok(false),
             Err(error @ (ProviderError::Aborted(_) | ProviderError::BudgetExceeded(_))) => {
                 return Err(error.into_failure());
             }
-            Ok(Some(CompactionResult { before, after })) => {
+            Ok(CompactionOutcome::Compacted { before, after }) => {
                 (true, format!("the session was compacted: {before} → {after} tokens"))
             }
-            Err(error) => (false, format!("the session could not be compacted: {error}")),
+            Ok(CompactionOutcome::Forbidden(cause)) => failed(cause),
+            Err(error) => failed(error.to_string()),
         };
         (self.sink)(Event::Notice(&notice))?;
         Ok(is_compacted)
@@ -142,7 +156,15 @@ impl Turn<'_, '_, '_> {
         if *stage == ShrinkStage::ResultsTruncated {
             *stage = ShrinkStage::Summarized;
             let compaction = self.compact(None, self.session.estimated_tokens() / 4, None);
-            if self.report_compaction(compaction)? || self.omit_old_messages()? {
+            let is_forbidden = matches!(compaction, Ok(CompactionOutcome::Forbidden(_)));
+            if self.report_compaction(compaction)? {
+                return Ok(true);
+            }
+            // What must not be summarized must not be dropped either.
+            if is_forbidden {
+                return Ok(false);
+            }
+            if self.omit_old_messages()? {
                 return Ok(true);
             }
         }
@@ -194,24 +216,24 @@ impl Turn<'_, '_, '_> {
     }
 
     /// Replaces all but the end of the turn by a summary; that end is kept if it has at most `max_tail_tokens` tokens.
-    /// `None` if there is nothing to summarize.
     pub(super) fn compact(
         &mut self,
         instructions: Option<&str>,
         max_tail_tokens: u64,
         threshold: Option<u64>,
-    ) -> Result<Option<CompactionResult>, ProviderError> {
+    ) -> Result<CompactionOutcome, ProviderError> {
         let Some((old, keep)) = self.replaceable_messages(max_tail_tokens) else {
-            return Ok(None);
+            return Ok(CompactionOutcome::NothingToCompact);
         };
         let before = self.context_tokens();
         let mut instructions = instructions.map(str::to_owned);
         // A compaction that the user asked for keeps no tail.
         let is_automatic = max_tail_tokens > 0;
         if let Some(hooks) = self.agent.hooks {
-            let added = hooks
-                .before_compaction(is_automatic, instructions.as_deref())
-                .map_err(|cause| ProviderError::new(FailureKind::Refused, cause))?;
+            let added = match hooks.before_compaction(is_automatic, instructions.as_deref()) {
+                Ok(added) => added,
+                Err(cause) => return Ok(CompactionOutcome::Forbidden(cause)),
+            };
             let parts: Vec<String> = instructions.into_iter().chain(added).collect();
             instructions = (!parts.is_empty()).then(|| parts.join("\n"));
         }
@@ -234,7 +256,7 @@ impl Turn<'_, '_, '_> {
             duration: started.elapsed(),
         };
         (self.sink)(end).map_err(ProviderError::Aborted)?;
-        result.map(|()| Some(CompactionResult { before, after }))
+        result.map(|()| CompactionOutcome::Compacted { before, after })
     }
 
     /// The messages that a summary may replace, and the number of those after them. `None` without a reply among them: there
