@@ -311,6 +311,45 @@ fn a_rejected_request_without_a_summary_goes_out_without_the_old_answers() {
     assert!(last.contains("My cat is Mia.") && last.contains("Who?") && !last.contains("Noted."));
 }
 
+/// The newer half of the conversation has results alone, without their calls: there is nothing to summarize in it.
+#[test]
+fn a_summary_of_nothing_does_not_replace_the_conversation() {
+    let too_long = || fails(400, "maximum context length exceeded");
+    let story = Story::new().file("notes", "lorem ipsum\n".repeat(80)).script([
+        calls("read_file", json!({ "path": "notes" })),
+        too_long(),
+        too_long(),
+        says("Mia."),
+    ]);
+    let ran = story.run(["agent", "-m", "read it"]).stdout("Mia.\n");
+    let text = ran.error_text();
+    assert!(text.contains("even the most recent messages are too long to summarize"), "{text}");
+    let requests = story.requests();
+    assert_eq!(
+        requests.len(),
+        4,
+        "the call, the rejected request, one for a summary, the shorter one"
+    );
+    let last = message_texts(&requests[3])[1..].concat();
+    assert!(last.contains("read it") && last.contains("No summary of the earlier"), "{last}");
+}
+
+#[test]
+fn no_request_for_a_summary_is_repeated() {
+    let story = Story::new().script([says("Noted.")]);
+    story.run(["agent", "-m", "My cat is Mia."]).stdout("Noted.\n");
+    story.server().always(fails(400, "maximum context length exceeded"));
+    story
+        .run(["session", "compact", "cli:direct"])
+        .status(65)
+        .stderr_has("even the most recent messages are too long to summarize");
+    // Both messages, then the answer alone.
+    let requests = story.requests();
+    assert_eq!(requests.len(), 3);
+    let last = message_texts(&requests[2])[1..].concat();
+    assert!(last.contains("Noted.") && !last.contains("My cat is Mia."), "{last}");
+}
+
 /// There is no turn to resume, and `--new` would discard the messages that must be preserved.
 #[test]
 fn a_failed_compact_command_suggests_neither_resume_nor_new() {

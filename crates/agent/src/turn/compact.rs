@@ -15,8 +15,11 @@ use nanobot_store::history::compaction::{CompactedHistory, MAX_USER_TOKENS};
 use nanobot_store::session::{Session, SessionStats};
 use std::time::Instant;
 
-/// Maximum number of times that messages too long to summarize are halved.
-const MAX_HALVINGS: u32 = 6;
+/// Maximum number of requests for one summary. Each has half of the messages of the previous one, which were too long.
+const MAX_SUMMARY_REQUESTS: u32 = 6;
+
+/// Replaces the messages that are left out of the request for a summary.
+const OMISSION_NOTE: &str = "[nanobot] Earlier messages are omitted because they do not fit.";
 
 /// Replaces the summary when none could be made.
 const NO_SUMMARY: &str = "No summary of the earlier answers and tool results could be made. Look up again what is needed.";
@@ -297,22 +300,20 @@ impl Turn<'_, '_, '_> {
     ) -> Result<String, ProviderError> {
         self.summary_count += 1;
         let id = format!("{}-s{}", self.session.turn(), self.summary_count);
-        let mut messages = messages.to_vec();
-        for _ in 0..MAX_HALVINGS {
-            messages.push(Message::User(UserMessage {
-                parts: vec![MessagePart::Text(summary_prompt(
-                    self.agent.summary_instructions,
-                    instructions,
-                ))],
-                injected: true,
-                ..UserMessage::default()
-            }));
-            match self.request_summary(&messages, &id) {
-                Err(ProviderError::Failed { kind: FailureKind::ContextExceeded, .. })
-                    if messages.len() > 2 =>
-                {
-                    messages.pop();
-                    messages = newer_half(messages);
+        let prompt =
+            injected_message(summary_prompt(self.agent.summary_instructions, instructions));
+        let mut note = None;
+        let mut remaining = messages;
+        for _ in 0..MAX_SUMMARY_REQUESTS {
+            let request = [note.as_slice(), remaining, std::slice::from_ref(&prompt)];
+            match self.request_summary(&request.concat(), &id) {
+                Err(ProviderError::Failed { kind: FailureKind::ContextExceeded, .. }) => {
+                    note = Some(injected_message(OMISSION_NOTE.to_owned()));
+                    remaining = newer_half(remaining);
+                    // A summary of the note alone would be of nothing.
+                    if remaining.is_empty() {
+                        break;
+                    }
                 }
                 Ok(reply) if reply.text.trim().is_empty() => {
                     let cause = "the model returned an empty summary";
@@ -394,25 +395,25 @@ fn split_index(messages: &[Message], max_tail_tokens: u64) -> usize {
     candidates.filter(|at| *at > 0 || is_open).find(fits).unwrap_or(messages.len())
 }
 
-/// The newer half of `messages`, starting at a message that may follow our note about the omission.
-fn newer_half(mut messages: Vec<Message>) -> Vec<Message> {
-    let half = messages.len().div_ceil(2);
-    let rest = messages.split_off(half).into_iter();
-    let rest = rest.skip_while(|message| matches!(message, Message::Tool(_)));
-    let note = Message::User(UserMessage {
-        parts: vec![MessagePart::Text(
-            "[nanobot] Earlier messages are omitted because they do not fit.".into(),
-        )],
+/// The newer half of `messages`, less the tool results at its start, whose calls are not in it. May be empty.
+fn newer_half(messages: &[Message]) -> &[Message] {
+    let half = &messages[messages.len().div_ceil(2)..];
+    let is_result = |message: &Message| matches!(message, Message::Tool(_));
+    let start = half.iter().position(|message| !is_result(message));
+    &half[start.unwrap_or(half.len())..]
+}
+
+fn injected_message(text: String) -> Message {
+    Message::User(UserMessage {
+        parts: vec![MessagePart::Text(text)],
         injected: true,
         ..UserMessage::default()
-    });
-    [note].into_iter().chain(rest).collect()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::{newer_half, split_index};
-    use nanobot_base::message::token_estimate;
     use nanobot_base::message::{
         Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult, UserMessage,
     };
@@ -466,14 +467,21 @@ mod tests {
     }
 
     #[test]
-    fn newer_half_starts_with_a_note() {
-        let half = newer_half(conversation("ucrcrcr"));
-        assert!(matches!(&half[0], Message::User(user) if user.injected));
-        assert!(matches!(half[1], Message::Assistant(_)));
-        assert!(
-            token_estimate::for_messages(&half)
-                < token_estimate::for_messages(&conversation("ucrcrcr"))
-        );
-        assert_eq!(newer_half(conversation("ur")).len(), 1);
+    fn newer_half_starts_with_no_result() {
+        let check = |letters: &str, expect: usize| {
+            let messages = conversation(letters);
+            let half = newer_half(&messages);
+            assert_eq!(half.len(), expect, "{letters}");
+            assert!(messages.ends_with(half), "{letters}");
+            assert!(!matches!(half.first(), Some(Message::Tool(_))), "{letters}");
+        };
+        check("uauaua", 3);
+        check("uau", 1);
+        check("ucrcrcr", 2);
+        check("ua", 1);
+        // Nothing is left: another request would be the same, or have no messages.
+        check("a", 0);
+        check("ucr", 0);
+        check("ucrrrrrrrrrr", 0);
     }
 }
