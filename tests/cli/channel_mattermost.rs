@@ -202,15 +202,23 @@ fn attachments_go_both_ways() {
 #[test]
 fn posts_that_the_server_left_out_are_paged_back() {
     let server = MattermostServer::start();
-    server.write("direct", ANN, "before");
+    let read = server.write("direct", ANN, "before");
     let channel = connect(&server);
     let mut reader = Reader::after_first_look(&*channel);
-    let written: Vec<String> = (0..1330).map(|number| number.to_string()).collect();
-    for text in &written {
-        server.write("direct", ANN, text);
-    }
+    let mut written: Vec<String> = (0..1330).map(|number| number.to_string()).collect();
+    // Replies in two pages to a post that was read.
+    let is_reply = |number: usize| matches!(number, 500 | 1000 | 1010);
+    let write = |(number, text): (usize, &String)| {
+        let root = if is_reply(number) { &*read } else { "" };
+        server.add(json!({ "channel_id": "direct", "user_id": ANN, "message": text,
+            "root_id": root }))
+    };
+    let ids: Vec<String> = written.iter().enumerate().map(write).collect();
+    server.delete(&ids[700]);
+    written.remove(700);
     assert_eq!(texts(&mut reader), written);
-    assert_eq!(server.paths("before=").len(), 2);
+    let pages = server.paths("per_page=200");
+    assert_eq!(pages.len(), 7, "{pages:?}");
     assert_eq!(texts(&mut reader), [""; 0]);
 }
 

@@ -6,7 +6,7 @@ use crate::call_schemas::{CallCheck, CallGuard};
 use crate::server::{Request, Response, Server};
 use crate::socket_server::Sockets;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 pub(crate) const BOT: &str = "botid";
@@ -105,6 +105,14 @@ impl MattermostServer {
         let post = state.posts.last_mut().unwrap();
         let time = post["create_at"].as_u64().unwrap() - 3;
         post["create_at"] = json!(time);
+    }
+
+    /// Deletes a post: of later lists, only those of updates have it.
+    pub(crate) fn delete(&self, id: &str) {
+        let mut state = self.state.lock().unwrap();
+        let time = state.posts.last().unwrap()["create_at"].clone();
+        let post = state.posts.iter_mut().find(|post| post["id"] == id).unwrap();
+        (post["update_at"], post["delete_at"]) = (time.clone(), time);
     }
 
     /// Adds a file; returns its description for a post.
@@ -227,6 +235,28 @@ fn list<'p>(posts: impl DoubleEndedIterator<Item = &'p Value>) -> Value {
     json!({ "order": order, "posts": all })
 }
 
+fn is_visible(post: &&Value) -> bool {
+    post["delete_at"] == 0
+}
+
+/// The id of the first post of the thread of a post.
+fn root_of(post: &Value) -> &Value {
+    let root = &post["root_id"];
+    if root.as_str().unwrap_or_default().is_empty() { &post["id"] } else { root }
+}
+
+/// A list of posts of a channel, with the other posts of their threads outside of its order.
+fn list_with_threads(posts: &[&Value], channel: &[&Value]) -> Value {
+    let mut page = list(posts.iter().copied());
+    let roots: BTreeSet<&str> = posts.iter().map(|post| root_of(post).as_str().unwrap()).collect();
+    for post in channel.iter().filter(|post| is_visible(post)) {
+        if roots.contains(root_of(post).as_str().unwrap()) {
+            page["posts"][post["id"].as_str().unwrap()] = (*post).clone();
+        }
+    }
+    page
+}
+
 fn respond(state: &mut State, request: &Request) -> Response {
     if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
         return error(401, "Invalid or expired session, please login again.");
@@ -260,23 +290,21 @@ fn respond(state: &mut State, request: &Request) -> Response {
         ["channels", "direct"] => return error(404, "Unable to find the user."),
         ["channels", channel, "posts"] if state.channels.contains_key(*channel) => {
             let channel: Vec<&Value> = state.in_channel(channel).collect();
-            let page = match (query("since"), query("before")) {
-                (Some(since), _) => {
+            let all = channel.iter().copied();
+            let (posts, count): (Vec<&Value>, usize) = match query("since") {
+                Some(since) => {
                     let since: u64 = since.parse().unwrap();
-                    let newer = channel
-                        .into_iter()
-                        .filter(|post| post["update_at"].as_u64().unwrap() > since);
-                    newer.rev().take(MAX_SINCE).collect::<Vec<_>>()
+                    let is_newer = |post: &&Value| post["update_at"].as_u64().unwrap() > since;
+                    (all.filter(is_newer).collect(), MAX_SINCE)
                 }
-                (_, Some(before)) => {
-                    let count: usize = query("per_page").unwrap().parse().unwrap();
-                    let older = channel.into_iter().take_while(|post| post["id"] != before);
-                    let older: Vec<&Value> = older.collect();
-                    older.into_iter().rev().take(count).collect()
+                None => {
+                    let count = query("per_page").map_or(60, |count| count.parse().unwrap());
+                    let end = query("before");
+                    let older = all.take_while(|post| end.is_none_or(|end| post["id"] != end));
+                    (older.filter(is_visible).collect(), count)
                 }
-                _ => channel.into_iter().rev().take(60).collect(),
             };
-            list(page.into_iter().rev())
+            list_with_threads(&posts[posts.len().saturating_sub(count)..], &channel)
         }
         ["channels", _, "posts"] => {
             return error(403, "You do not have the appropriate permissions.");

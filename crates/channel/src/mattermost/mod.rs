@@ -30,7 +30,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Posts of one response to `since` (`GetPostsSince` of the server): a response with that many may lack older ones.
+/// Posts of one response to `since`, with deleted ones (`GetPostsSince` of the server). A response with that many may lack
+/// others, and which ones is not defined.
 const MAX_POSTS_SINCE: usize = 1000;
 /// Posts of a page of a channel's history; the server's maximum.
 const PAGE_POSTS: usize = 200;
@@ -268,21 +269,27 @@ impl Mattermost {
         }
     }
 
+    /// The posts of a channel that were created after `since`, in order.
     fn posts_since(&self, channel: &str, since: u64) -> ChannelResult<Vec<Value>> {
         let path = format!("/api/v4/channels/{}/posts", percent_encode(channel));
-        let first = self.client.get(&format!("{path}?since={since}"))?;
-        let mut posts = post::in_order(&first);
         let is_new = |post: &Value| post::created_at(post) > since;
-        let mut is_full = posts.len() >= MAX_POSTS_SINCE;
-        posts.retain(is_new);
-        while is_full && let Some(oldest) = posts.first() {
-            let oldest = percent_encode(oldest["id"].as_str().unwrap_or_default());
-            let page = format!("{path}?before={oldest}&per_page={PAGE_POSTS}");
-            let mut older = post::in_order(&self.client.get(&page)?);
-            is_full = older.first().is_some_and(is_new);
-            older.retain(is_new);
-            posts.splice(..0, older);
+        let mut posts = post::listed(&self.client.get(&format!("{path}?since={since}"))?);
+        if posts.len() >= MAX_POSTS_SINCE {
+            posts.clear();
+            let mut page_path = format!("{path}?per_page={PAGE_POSTS}");
+            loop {
+                let page = post::listed(&self.client.get(&page_path)?);
+                let oldest = page.last().filter(|post| is_new(post));
+                let oldest = oldest.and_then(|post| Some(percent_encode(post["id"].as_str()?)));
+                posts.extend(page);
+                let Some(oldest) = oldest else {
+                    break;
+                };
+                page_path = format!("{path}?before={oldest}&per_page={PAGE_POSTS}");
+            }
         }
+        posts.retain(|post| is_new(post) && post::is_visible(post));
+        post::sort(&mut posts);
         Ok(posts)
     }
 

@@ -20,13 +20,29 @@ pub(super) struct PostReader<'r> {
 pub(super) fn in_order(list: &Value) -> Vec<Value> {
     let posts = list["posts"].as_object().into_iter().flatten();
     let posts = posts.map(|(_, post)| post);
-    let is_visible = |post: &&Value| post["delete_at"].as_u64().unwrap_or_default() == 0;
-    let mut posts: Vec<Value> = posts.filter(is_visible).cloned().collect();
+    let mut posts: Vec<Value> = posts.filter(|post| is_visible(post)).cloned().collect();
+    sort(&mut posts);
+    posts
+}
+
+/// The posts that were asked for, with deleted ones, in the order of the list: the newest first. Others of their threads, which the server
+/// adds to a list, are left out.
+pub(super) fn listed(list: &Value) -> Vec<Value> {
+    let ids = list["order"].as_array().into_iter().flatten();
+    ids.filter_map(|id| list["posts"].get(id.as_str()?)).cloned().collect()
+}
+
+/// Sorts posts by their creation.
+pub(super) fn sort(posts: &mut [Value]) {
     posts.sort_by_key(|post| {
         let id = post["id"].as_str().unwrap_or_default();
         (created_at(post), id.to_owned())
     });
-    posts
+}
+
+/// True if the post was not deleted.
+pub(super) fn is_visible(post: &Value) -> bool {
+    post["delete_at"].as_u64().unwrap_or_default() == 0
 }
 
 /// The time of a post, in milliseconds since 1970.
