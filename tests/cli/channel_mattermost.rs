@@ -284,3 +284,18 @@ fn a_part_is_sent_to_a_channel() {
     let sent = connect(&server).send(&to_chat("direct"), &text_part("x"), "k");
     assert_eq!(sent.unwrap(), "post0");
 }
+
+#[test]
+fn a_part_that_was_sent_is_found() {
+    let server = MattermostServer::start();
+    let channel = connect(&server);
+    for recipient in ["town", "@ann", ANN] {
+        let destination = to_chat(recipient);
+        let sent = channel.send(&destination, &text_part("x"), recipient).unwrap();
+        assert_eq!(channel.find_sent(&destination, recipient).unwrap(), Some(sent));
+        assert_eq!(channel.find_sent(&destination, "other").unwrap(), None);
+    }
+    for unknown in ["nobody", "@nobody"] {
+        assert_eq!(channel.find_sent(&to_chat(unknown), "k").unwrap(), None);
+    }
+}

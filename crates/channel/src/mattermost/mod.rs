@@ -183,38 +183,19 @@ impl Channel for Mattermost {
     }
 
     fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
-        let chat = &destination.chat;
-        let post_id = match chat.id.strip_prefix('@') {
-            Some(name) => {
-                let path = format!("/api/v4/users/username/{}", percent_encode(name));
-                let user = self.client.text_of(&self.client.get(&path)?["id"])?;
-                self.create_post(&self.direct_channel(&user)?, None, part, key)
-            }
-            None => self.create_post(&chat.id, chat.thread.as_deref(), part, key),
-        };
-        match post_id {
-            // A recipient may be a user's id.
-            Err(ChannelError::RecipientRefused(cause) | ChannelError::Undeliverable(cause))
-                if chat.thread.is_none() && destination.reply_facts.is_null() =>
-            {
-                match self.direct_channel(&chat.id) {
-                    Ok(channel) => self.create_post(&channel, None, part, key),
-                    Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
-                        Err(ChannelError::Undeliverable(cause))
-                    }
-                    Err(error) => Err(error),
-                }
-            }
-            other => other,
-        }
+        let thread = destination.chat.thread.as_deref();
+        self.with_channel_of(destination, |channel| self.create_post(channel, thread, part, key))
     }
 
     fn find_sent(&self, destination: &Destination, key: &str) -> ChannelResult<Option<String>> {
-        let channel = percent_encode(&destination.chat.id);
-        let path = format!("/api/v4/channels/{channel}/posts?per_page={PAGE_POSTS}");
-        let posts = match self.client.get(&path) {
+        let recent_posts = self.with_channel_of(destination, |channel| {
+            let channel = percent_encode(channel);
+            let path = format!("/api/v4/channels/{channel}/posts?per_page={PAGE_POSTS}");
+            self.client.get(&path)
+        });
+        let posts = match recent_posts {
             Ok(list) => post::in_order(&list),
-            // The recipient may be a user. Otherwise, the attempt to send reports the cause.
+            // The attempt to send reports the cause.
             Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
                 return Ok(None);
             }
@@ -335,6 +316,36 @@ impl Mattermost {
         let thread = post::in_order(&self.client.get(&path)?);
         message.quotes = reader.thread_context(&thread, &message.id, max_posts);
         Ok(())
+    }
+
+    /// Runs `action` with the id of the channel of a destination. A recipient may also be a user, by id or as `@name`: then
+    /// it is our direct channel with the user.
+    fn with_channel_of<T>(
+        &self,
+        destination: &Destination,
+        action: impl Fn(&str) -> ChannelResult<T>,
+    ) -> ChannelResult<T> {
+        let chat = &destination.chat;
+        if let Some(name) = chat.id.strip_prefix('@') {
+            let path = format!("/api/v4/users/username/{}", percent_encode(name));
+            let user = self.client.text_of(&self.client.get(&path)?["id"])?;
+            return action(&self.direct_channel(&user)?);
+        }
+        match action(&chat.id) {
+            // Ids of users look like those of channels.
+            Err(ChannelError::RecipientRefused(cause) | ChannelError::Undeliverable(cause))
+                if chat.thread.is_none() && destination.reply_facts.is_null() =>
+            {
+                match self.direct_channel(&chat.id) {
+                    Ok(channel) => action(&channel),
+                    Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
+                        Err(ChannelError::Undeliverable(cause))
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            result => result,
+        }
     }
 
     /// The id of our direct channel with a user.
