@@ -78,9 +78,10 @@ fn a_message_that_is_too_old_after_an_outage_is_given_up() {
     story.run(["channel", "poll"]).status(75).error_text();
     // A day later.
     let story = story.env("NANOBOT_TEST_TIME", "2026-01-03T03:04:06Z");
-    story.run(["channel", "poll"]).status(1);
-    let expect = "I could not answer this message: all attempts failed until it was too old.";
-    assert_eq!(telegram.sent(), [expect]);
+    let reason = "all attempts failed until it was too old";
+    let report = format!("a message in telegram:7 was not answered: {reason}");
+    story.run(["channel", "poll"]).status(1).stderr_has(&report);
+    assert_eq!(telegram.sent(), [format!("I could not answer this message: {reason}.")]);
     assert_eq!(story.requests().len(), 4);
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent().len(), 1);
@@ -97,9 +98,26 @@ fn a_message_that_kills_each_poll_is_given_up() {
         story.server().wait_for_requests(attempt);
         kill(poll);
     }
-    story.run(["channel", "poll"]).status(1);
+    let report = "a message in telegram:7 was not answered: several attempts failed";
+    story.run(["channel", "poll"]).status(1).stderr_has(report);
     assert_eq!(telegram.sent(), ["I could not answer this message: several attempts failed."]);
     assert_eq!(story.requests().len(), 2);
+}
+
+#[test]
+fn a_turn_that_takes_too_long_is_reported() {
+    let (story, telegram) = telegram_story();
+    // The time may be over before the request.
+    let (_sender, stream) = Response::streaming();
+    story.server().always(sends(stream));
+    let story = story.env("NANOBOT_TEST_CHAT_TIMEOUT", "2");
+    telegram.message(ANN, "hi");
+    let reason = "it took longer than 10 minutes";
+    let report = format!("a message in telegram:7 was not answered: {reason}");
+    story.run(["channel", "poll"]).status(1).stderr_has(&report);
+    assert_eq!(telegram.sent(), [format!("I could not answer this message: {reason}.")]);
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent().len(), 1);
 }
 
 /// The answer of a poll that was killed before the journal had it.

@@ -20,6 +20,8 @@ pub const ZONE: TestHook = TestHook::new("NANOBOT_TEST_ZONE");
 pub const CRON_DAEMON: TestHook = TestHook::new("NANOBOT_TEST_DAEMON");
 /// `yes` or `no`: whether cron can mail what jobs print.
 pub const MAILER: TestHook = TestHook::new("NANOBOT_TEST_MAILER");
+/// The time limit of a turn in a chat, in seconds.
+pub const CHAT_TIMEOUT: TestHook = TestHook::new("NANOBOT_TEST_CHAT_TIMEOUT");
 /// Any value makes a turn panic.
 pub const PANIC: TestHook = TestHook::new("NANOBOT_TEST_DEFECT");
 /// The base URL of every login server, as `http://127.0.0.1:8000`; only loopback is accepted.

@@ -29,9 +29,11 @@ use nanobot_channel::{InboundMessage, RateLimit};
 use nanobot_model::ledger::{CallPurpose, Ledger};
 use nanobot_os::cancel::{self, CancelToken};
 use nanobot_os::digest::digest;
+use nanobot_os::env::Env;
 use nanobot_os::file_lock::FileLock;
 use nanobot_os::secret::random_hex;
 use nanobot_os::sync::IgnorePoison;
+use nanobot_os::test_hooks;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -169,9 +171,7 @@ fn answer_messages(
             EarlierTurn::NotStored => {}
         }
         if let Some(reason) = reason_to_give_up(run, channel, first) {
-            run.add_status(Exit::Failed);
-            let origin = Some(Origin::User);
-            return send_answer(run, channel, turn_run.turn, &entries, &apology(reason), origin);
+            return turn_run.give_up(reason, Some(Origin::User));
         }
     }
     turn_run.record_begin()?;
@@ -327,6 +327,16 @@ fn apology(reason: &str) -> String {
     format!("I could not answer this message: {reason}.")
 }
 
+/// The time limit of a turn, which a test may shorten.
+fn turn_timeout(env: &Env) -> Duration {
+    let seconds = test_hooks::CHAT_TIMEOUT.get(env).and_then(|text| text.parse().ok());
+    seconds.map_or(TURN_TIMEOUT, Duration::from_secs)
+}
+
+fn timeout_reason() -> String {
+    format!("it took longer than {} minutes", TURN_TIMEOUT.as_secs() / 60)
+}
+
 /// The reason why a turn failed, for a person who cannot see the log.
 fn reason_for_sender(exit: Exit) -> &'static str {
     match exit {
@@ -464,7 +474,8 @@ impl ChatTurnRun<'_> {
             return;
         };
         let destination = last.message.destination();
-        if !chat_progress::show(self.channel, &destination, self.turn, texts, TURN_TIMEOUT) {
+        let timeout = turn_timeout(&self.run.ctx.env);
+        if !chat_progress::show(self.channel, &destination, self.turn, texts, timeout) {
             self.has_timed_out.store(true, Ordering::SeqCst);
             self.work.token.cancel();
         }
@@ -501,8 +512,7 @@ impl ChatTurnRun<'_> {
         let answer = if is_answer && !text.is_empty() {
             text.to_owned()
         } else if self.has_timed_out.load(Ordering::SeqCst) {
-            self.run.add_status(Exit::Failed);
-            apology(&format!("it took longer than {} minutes", TURN_TIMEOUT.as_secs() / 60))
+            return self.give_up(&timeout_reason(), origin);
         } else if is_cancelled || exit.is_temporary() {
             // The next poll tries again.
             return self.record_end_without_answer();
@@ -510,6 +520,13 @@ impl ChatTurnRun<'_> {
             apology(reason_for_sender(exit))
         };
         send_answer(self.run, self.channel, self.turn, self.entries, &answer, origin)
+    }
+
+    /// Answers the messages with the reason why there is no further attempt, and reports it to the owner.
+    fn give_up(&self, reason: &str, origin: Option<Origin>) -> Result<()> {
+        let cause = format!("a message in {} was not answered: {reason}", self.work.session);
+        self.run.report(self.channel.open.name(), fail(Exit::Failed, cause));
+        send_answer(self.run, self.channel, self.turn, self.entries, &apology(reason), origin)
     }
 
     fn report_failure(&self, ending: &Ending, exit: Exit) {
