@@ -1,9 +1,11 @@
 //! `channel`: voice messages, transcribed by a service or by a command.
 
-use crate::channel::telegram_story;
+use crate::channel::{send_signal, telegram_story};
 use crate::server::{Response, Server, calls, says, sends};
 use crate::story::Story;
 use crate::telegram_server::TelegramServer;
+use crate::wait::until_exists;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// Ann, who may write to us.
@@ -133,6 +135,23 @@ fn a_command_transcribes_and_its_text_is_kept() {
     // It is the same file of the service.
     let runs = std::fs::read_to_string(story.home().join("runs")).unwrap();
     assert_eq!(runs, "once\n");
+}
+
+#[test]
+fn a_transcription_can_be_stopped() {
+    let (story, telegram) = telegram_story();
+    let command = "touch \"$HOME/started\"; sleep 600";
+    let story = story.set("transcription.command", json!(command)).script([says("Hello.")]);
+    telegram.add(voice(ANN, &json!({})));
+    let poll = story.start(&mut story.command(["channel", "poll", "--follow"]));
+    until_exists(&story.home().join("started"));
+    telegram.message(ANN, "/stop");
+    telegram.wait_for_calls("sendMessage", 1);
+    telegram.message(ANN, "hi");
+    telegram.wait_for_calls("sendMessage", 2);
+    send_signal(&poll, Signal::TERM);
+    assert_eq!(story.wait(poll).signal(), Some(15));
+    assert_eq!(telegram.sent(), ["Stopped 1 task.", "Hello."]);
 }
 
 #[test]

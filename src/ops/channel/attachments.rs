@@ -11,6 +11,7 @@ use nanobot_channel::{AttachmentKind, InboundMessage, RemoteFile};
 use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
 use nanobot_os::secret::random_hex;
+use nanobot_os::signal;
 use nanobot_tool::attach::{self, AttachmentOrigin};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,9 @@ pub(crate) struct Attachments {
 
 /// Downloads the attachments of a message, and transcribes recordings. An attachment that cannot be downloaded becomes a
 /// note.
+///
+/// # Errors
+/// The run was stopped, or a file cannot be written.
 pub(crate) fn download(
     channel: &OpenChannel,
     message: &InboundMessage,
@@ -85,6 +89,7 @@ pub(crate) fn download(
                     .push(UserText::label(format!("[attachment: {name} - too large]")));
             }
             Err(error) => {
+                signal::check()?;
                 log::warn!(target: "channel", "{}: an attachment was not downloaded: {error:#}", channel.name());
                 attachments
                     .notes

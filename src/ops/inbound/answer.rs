@@ -17,6 +17,7 @@ use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
 use crate::options::grants::Grants;
 use crate::options::turn::{SessionChoice, TurnInput, TurnOptions};
 use anyhow::{Context as _, Result};
+use nanobot_agent::report::EventObserver;
 use nanobot_agent::turn::ending::Ending;
 use nanobot_base::error::{Exit, Stop, exit_for, fail};
 use nanobot_base::message::Origin;
@@ -177,6 +178,9 @@ fn answer_messages(
     turn_run.record_begin()?;
     let (ctx, outcome) = match turn_run.execute(resumes) {
         Ok(result) => result,
+        Err(_) if turn_run.has_timed_out.load(Ordering::SeqCst) => {
+            return turn_run.give_up(&timeout_reason(), Some(Origin::User));
+        }
         Err(error) => {
             turn_run.record_end_without_answer()?;
             return Err(error);
@@ -388,11 +392,35 @@ impl ChatTurnRun<'_> {
     /// Runs the turn, with the typing indicator. Returns the context in which its post-turn work runs.
     fn execute(&self, resumes: bool) -> Result<(Context, TurnOutcome)> {
         let ctx = Context { quiet: true, ..self.run.ctx.beside_others() };
+        let progress_token = CancelToken::new().context("start a turn")?;
+        let (text_sender, text_receiver) = mpsc::channel();
+        let observer = chat_progress::observer(&self.channel.open.files, text_sender);
+        let outcome = std::thread::scope(|scope| {
+            let token = Some(progress_token.clone());
+            scope.spawn(move || {
+                cancel::scope(token, || self.show_progress_until_timeout(&text_receiver));
+            });
+            let outcome = cancel::scope(Some(self.work.token.clone()), || {
+                self.download_and_run(&ctx, resumes, observer)
+            });
+            progress_token.cancel();
+            outcome
+        });
+        Ok((ctx, outcome?))
+    }
+
+    /// Downloads the attachments, and runs the turn.
+    fn download_and_run(
+        &self,
+        ctx: &Context,
+        resumes: bool,
+        observer: EventObserver,
+    ) -> Result<TurnOutcome> {
         let name = self.channel.open.name();
         let first_message = self.entries.first().map(|entry| &entry.message);
         let sender = first_message.map(|message| format!("{name}:{}", message.from.id));
         let transcriber = Transcriber {
-            ctx: &ctx,
+            ctx,
             settings: &self.run.settings,
             transcription: &self.channel.open.files.settings.transcription,
             purpose: CallPurpose {
@@ -451,21 +479,7 @@ impl ChatTurnRun<'_> {
             chat_prompt: &prompt,
             attached: Vec::new(),
         };
-        let progress_token = CancelToken::new().context("start a turn")?;
-        let (text_sender, text_receiver) = mpsc::channel();
-        let observer = chat_progress::observer(&self.channel.open.files, text_sender);
-        let outcome = std::thread::scope(|scope| {
-            let token = Some(progress_token.clone());
-            scope.spawn(move || {
-                cancel::scope(token, || self.show_progress_until_timeout(&text_receiver));
-            });
-            let outcome = cancel::scope(Some(self.work.token.clone()), || {
-                agent_turn::run_chat_turn(&ctx, &options, chat, Some(observer))
-            });
-            progress_token.cancel();
-            outcome
-        });
-        Ok((ctx, outcome))
+        Ok(agent_turn::run_chat_turn(ctx, &options, chat, Some(observer)))
     }
 
     /// Shows the progress of the turn in the chat until it has ended, or until [`TURN_TIMEOUT`] is over, and then cancels it.
