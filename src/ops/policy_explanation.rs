@@ -97,7 +97,7 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
     if let Some(access) = file_access(name) {
         let mut roots = Vec::new();
         for file in files_of_call(name, call) {
-            match policy.file_scope.decide(file.path, access) {
+            match policy.file_scope.decide(&file.path, access) {
                 Ok(scoped_path) => roots.push(scoped_path.root),
                 Err(refusal) => return PolicyDecision::Deny(refusal),
             }

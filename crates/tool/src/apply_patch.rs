@@ -100,7 +100,7 @@ fn plan_patches<'a>(
 ) -> Result<Vec<PlannedPatch<'a>>, ToolError> {
     // Check before reading: if a file is read-only, the model should get that error.
     for file in files_of_call(APPLY_PATCH, arguments) {
-        files.file_scope.decide(file.path, FileAccess::Write)?;
+        files.file_scope.decide(&file.path, FileAccess::Write)?;
     }
     patches.iter().map(|patch| PlannedPatch::new(files, patch)).collect()
 }

@@ -6,8 +6,9 @@ use super::walk::{self, MAX_ENTRIES, WalkOptions};
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use globset::{GlobBuilder, GlobMatcher};
 use nanobot_base::message::{ToolSpec, without_blanks};
+use nanobot_config::policy::call_files::split_glob;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -57,13 +58,11 @@ impl Tool for Glob {
 
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let arguments = call.arguments;
-        let pattern = arguments["pattern"].as_str().unwrap_or_default();
-        let (base, rest) = split_base(pattern);
-        let raw_path = Path::new(arguments["path"].as_str().unwrap_or(".")).join(base);
-        let matcher = build_matcher(rest)?;
-        let dir = self.files.directory(&raw_path.to_string_lossy())?;
+        let (raw_path, pattern) = split_glob(arguments);
+        let matcher = build_matcher(pattern)?;
+        let dir = self.files.directory(&raw_path)?;
         let includes_all = arguments["all"] == true;
-        let names_hidden = names_hidden_files(rest);
+        let names_hidden = names_hidden_files(pattern);
         let search = |hidden: bool| {
             let options =
                 WalkOptions { hidden, ignored: includes_all || names_hidden, types: None };
@@ -140,16 +139,6 @@ pub(super) fn page(
     Ok(text)
 }
 
-/// Splits a pattern into the directory that it begins with, and the rest.
-fn split_base(pattern: &str) -> (&str, &str) {
-    let base_end = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
-    match pattern[..base_end].rfind('/') {
-        None => ("", pattern),
-        Some(0) => ("/", &pattern[1..]),
-        Some(slash) => (&pattern[..slash], &pattern[slash + 1..]),
-    }
-}
-
 /// True if the pattern itself names hidden files.
 pub(super) fn names_hidden_files(pattern: &str) -> bool {
     ["/.", "{.", ",."].iter().any(|start| pattern.contains(start)) || pattern.starts_with('.')
@@ -174,7 +163,7 @@ pub(super) fn build_matcher(pattern: &str) -> Result<GlobMatcher, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Glob, build_matcher, split_base};
+    use super::{Glob, build_matcher};
     use crate::{files::tests::files, run_alone};
     use nanobot_base::message::plain_text;
     use serde_json::{Value, json};
@@ -198,21 +187,6 @@ mod tests {
         check("Makefile", "sub/Makefile", true);
         check("", "anything/at/all", true);
         assert!(build_matcher("[").unwrap_err().contains("is not a valid pattern"));
-    }
-
-    #[test]
-    fn patterns_begin_with_a_directory() {
-        let check = |pattern: &str, base: &str, rest: &str| {
-            assert_eq!(split_base(pattern), (base, rest), "{pattern}");
-        };
-        check("*.rs", "", "*.rs");
-        check("src/**/*.rs", "src", "**/*.rs");
-        check("src/deep/a.rs", "src/deep", "a.rs");
-        check("/etc/*.conf", "/etc", "*.conf");
-        check("/*", "/", "*");
-        check("../*", "..", "*");
-        check("~/x/*", "~/x", "*");
-        check("a.rs", "", "a.rs");
     }
 
     #[test]

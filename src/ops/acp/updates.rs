@@ -113,7 +113,7 @@ impl TurnUpdates {
     fn paths(&self, call: &ToolCall) -> Vec<PathBuf> {
         let arguments = call.arguments_object();
         let files = files_of_call(&call.name, &arguments);
-        files.iter().map(|file| self.session.directory.join(file.path)).collect()
+        files.iter().map(|file| self.session.directory.join(&*file.path)).collect()
     }
 
     fn send(&self, update: &Value) {

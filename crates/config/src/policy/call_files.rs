@@ -4,12 +4,14 @@ use super::file_scope::FileAccess;
 use super::tool_names::{APPLY_PATCH, READ_TOOLS, WRITE_TOOLS};
 use nanobot_base::patch::{self, FilePatch};
 use serde_json::Value;
+use std::borrow::Cow;
+use std::path::Path;
 
-/// A file that a call is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A file or directory that a call is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallFile<'a> {
     /// The path as the model wrote it.
-    pub path: &'a str,
+    pub path: Cow<'a, str>,
     /// The tool that does the same to this file alone. The user's decisions about that tool apply too.
     pub tool: &'a str,
 }
@@ -32,13 +34,37 @@ pub fn files_of_call<'a>(tool: &'a str, arguments: &'a Value) -> Vec<CallFile<'a
         return file_patches.iter().flat_map(files_of_file_patch).collect();
     }
     match file_access(tool) {
-        Some(_) => vec![CallFile { path: text("path").unwrap_or("."), tool }],
+        Some(_) if tool == "glob" => vec![CallFile { path: split_glob(arguments).0, tool }],
+        Some(_) => vec![CallFile { path: text("path").unwrap_or(".").into(), tool }],
         None => Vec::new(),
     }
 }
 
+/// Splits the arguments of `glob` into the directory that it searches, and the pattern of the paths in that directory. The pattern
+/// that the model wrote may begin with a directory, also with an absolute one.
+pub fn split_glob(arguments: &Value) -> (Cow<'_, str>, &str) {
+    let (base, pattern) = split_base(arguments["pattern"].as_str().unwrap_or_default());
+    let directory = match (arguments["path"].as_str(), base) {
+        (None, "") => ".".into(),
+        (None, base) => base.into(),
+        (Some(path), "") => path.into(),
+        (Some(path), base) => Path::new(path).join(base).to_string_lossy().into_owned().into(),
+    };
+    (directory, pattern)
+}
+
+/// Splits a pattern into the directory that it begins with, and the rest.
+fn split_base(pattern: &str) -> (&str, &str) {
+    let base_end = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
+    match pattern[..base_end].rfind('/') {
+        None => ("", pattern),
+        Some(0) => ("/", &pattern[1..]),
+        Some(slash) => (&pattern[..slash], &pattern[slash + 1..]),
+    }
+}
+
 fn files_of_file_patch<'a>(file_patch: &FilePatch<'a>) -> Vec<CallFile<'a>> {
-    let file = |path, tool| CallFile { path, tool };
+    let file = |path: &'a str, tool| CallFile { path: path.into(), tool };
     match *file_patch {
         FilePatch::Add { path, .. } => vec![file(path, "write_file")],
         FilePatch::Delete { path } => vec![file(path, "delete_file")],
@@ -51,7 +77,7 @@ fn files_of_file_patch<'a>(file_patch: &FilePatch<'a>) -> Vec<CallFile<'a>> {
 
 #[cfg(test)]
 mod tests {
-    use super::files_of_call;
+    use super::{files_of_call, split_base};
     use serde_json::{Value, json};
 
     #[test]
@@ -64,6 +90,14 @@ mod tests {
         };
         check("read_file", json!({ "path": "a" }), "read_file a");
         check("list_dir", json!({}), "list_dir .");
+        check("glob", json!({ "pattern": "*.rs" }), "glob .");
+        check("glob", json!({ "pattern": "*.rs", "path": "a" }), "glob a");
+        check("glob", json!({ "pattern": "src/*.rs" }), "glob src");
+        check("glob", json!({ "pattern": "src/*.rs", "path": "a" }), "glob a/src");
+        check("glob", json!({ "pattern": "~/src/*.rs" }), "glob ~/src");
+        check("glob", json!({ "pattern": "/etc/*" }), "glob /etc");
+        check("glob", json!({ "pattern": "/etc/*", "path": "a" }), "glob /etc");
+        check("grep", json!({ "pattern": "/etc/*", "path": "a" }), "grep a");
         check("exec", json!({ "command": "ls", "path": "a" }), "");
         let patch =
             |body: &str| json!({ "patch": format!("*** Begin Patch\n{body}*** End Patch") });
@@ -76,5 +110,20 @@ mod tests {
         );
         check("apply_patch", patch(""), "");
         check("apply_patch", json!({ "path": "a" }), "");
+    }
+
+    #[test]
+    fn patterns_begin_with_a_directory() {
+        let check = |pattern: &str, base: &str, rest: &str| {
+            assert_eq!(split_base(pattern), (base, rest), "{pattern}");
+        };
+        check("*.rs", "", "*.rs");
+        check("src/**/*.rs", "src", "**/*.rs");
+        check("src/deep/a.rs", "src/deep", "a.rs");
+        check("/etc/*.conf", "/etc", "*.conf");
+        check("/*", "/", "*");
+        check("../*", "..", "*");
+        check("~/x/*", "~/x", "*");
+        check("a.rs", "", "a.rs");
     }
 }

@@ -90,8 +90,8 @@ impl Policy {
         let without_rules = FileScope { allowed: Vec::new(), ..self.file_scope.clone() };
         let mut decision = None;
         for file in files_of_call(tool, arguments) {
-            let allowed = self.file_scope.decide(file.path, FileAccess::Write);
-            let refused = without_rules.decide(file.path, FileAccess::Write);
+            let allowed = self.file_scope.decide(&file.path, FileAccess::Write);
+            let refused = without_rules.decide(&file.path, FileAccess::Write);
             let (Ok(resolved_path), Err(refusal)) = (allowed, refused) else {
                 continue;
             };
@@ -160,7 +160,7 @@ impl Policy {
 
     /// The subject of rules about a file of a call of `tool`.
     fn file_subject<'a>(&self, tool: &'a str, file: &CallFile<'a>) -> RuleSubject<'a> {
-        let path = self.file_scope.absolute(file.path);
+        let path = self.file_scope.absolute(&file.path);
         let mut forms = vec![path.to_string_lossy().into_owned()];
         if let Ok(relative) = path.strip_prefix(&self.file_scope.directory) {
             forms.push(relative.to_string_lossy().into_owned());
@@ -229,6 +229,10 @@ mod tests {
         check(&approval_terms, "write_file", write("b"), "allow");
         check(&approval_terms, "write_file", write("n/a"), "allow");
         check(&approval_terms, "write_file", write("c"), "ask");
+        let glob_terms = ["glob=ask", "allow glob(docs)"];
+        check(&glob_terms, "glob", json!({ "pattern": "docs/*" }), "allow");
+        check(&glob_terms, "glob", json!({ "pattern": "*" }), "ask");
+        check(&glob_terms, "glob", json!({ "pattern": "/etc/*", "path": "docs" }), "ask");
         check(&["only read_file"], "exec", run("ls"), "absent");
         let write = |input: &str| json!({ "id": "sh-1", "input": input });
         let read = || json!({ "id": "sh-1" });

@@ -139,7 +139,7 @@ impl ProvenanceState {
         for call in &reply.tool_calls {
             let files = files_of_call(&call.name, &call.arguments).into_iter();
             let written = files.filter(|file| ["write_file", "edit_file"].contains(&file.tool));
-            self.written_files.extend(written.map(|file| context.resolve(file.path)));
+            self.written_files.extend(written.map(|file| context.resolve(&file.path)));
             let pending_call =
                 PendingCall { name: call.name.clone(), arguments: call.arguments.clone() };
             self.pending_calls.insert(call.id.clone(), pending_call);
@@ -187,7 +187,7 @@ impl ProvenanceState {
                 let mut is_others_text = true;
                 for file in files_of_call(name, &call.arguments) {
                     let path = file.path;
-                    let real_path = context.resolve(path);
+                    let real_path = context.resolve(&path);
                     if name == "read_file" && !failed {
                         let hosts = context.hosts_of_skill(&real_path).iter();
                         self.skill_hosts.extend(hosts.map(|host| (*host).to_owned()));
