@@ -371,6 +371,7 @@ fn run_steps(
     if !options.recording.is_dry_run_or_replay() {
         create_workspace(ctx, options, &request)?;
     }
+    conversation::check_message(options, &request)?;
     let mut session = conversation::open(ctx, options, &request, &sessions, reporter)?;
     reporter.envelope.session = session.key().to_owned();
     log_session(&session);
@@ -388,7 +389,7 @@ fn run_steps(
     if source.job().is_some_and(|job| job.last_turn_only) {
         session.drop_earlier_turns()?;
     }
-    conversation::check_request(options, &request, &session)?;
+    conversation::check_session(options, &request, &session)?;
     conversation::announce(options, &source, &request, &session, reporter);
     conversation::restore_images(ctx, options, &request.settings, &mut session);
 

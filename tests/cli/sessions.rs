@@ -129,6 +129,19 @@ fn fork_copies_the_session_first() {
 }
 
 #[test]
+fn a_run_without_a_message_changes_no_session() {
+    let story = Story::new().script([says("1"), says("2")]);
+    story.run(["agent", "-m", "one"]).stdout("1\n");
+    let before = story.session("cli_direct.jsonl");
+    for flags in [&["--new"][..], &["--fork", "cli:direct", "-s", "copy"]] {
+        story.run([&["agent"], flags].concat()).status(66).stderr_has("no message");
+    }
+    assert_eq!(story.session("cli_direct.jsonl"), before);
+    story.run(["agent", "-m", "two", "--fork", "cli:direct", "-s", "copy"]).stdout("2\n");
+    assert_eq!(story.requests()[1].messages().len(), 4);
+}
+
+#[test]
 fn an_interrupted_turn_is_resumed() {
     let story = Story::new().file("a", "x").script([
         calls("read_file", json!({ "path": "a" })),

@@ -19,6 +19,30 @@ const MAX_RESTORED_BYTES: usize = 10 << 20;
 /// Characters of a message that a notice quotes.
 const MAX_QUOTED_CHARS: usize = 40;
 
+/// Checks that there is a message if the turn needs one, before a session is created, changed or waited for.
+///
+/// # Errors
+/// The turn has nothing to send: status 66. It is resumed, and has a message: status 2.
+pub(crate) fn check_message(options: &TurnOptions, request: &TurnRequest) -> Result<()> {
+    let shows_context =
+        matches!(options.recording.dry_run, Some(DryRunForm::Table | DryRunForm::TableJson));
+    if request.parts.is_empty() && !options.session.resume && !shows_context {
+        return Err(fail_with_hint(
+            Exit::NoInput,
+            "no message",
+            "`nanobot agent -m \"…\"`, or text on standard input",
+        ));
+    }
+    if options.session.resume && !request.parts.is_empty() {
+        return Err(fail_with_hint(
+            Exit::Usage,
+            "`--resume` continues a turn, and takes no message",
+            "`-s KEY --resume` without a message; `nanobot session list` lists the keys",
+        ));
+    }
+    Ok(())
+}
+
 /// Opens the session for the turn, with the messages that were sent to its chat meanwhile. Waits for its lock.
 pub(crate) fn open(
     ctx: &Context,
@@ -130,8 +154,8 @@ pub(crate) fn restore_images(
 /// Checks that the turn can begin in this session.
 ///
 /// # Errors
-/// The turn has nothing to send, or cannot begin in this session: status 2 or 66.
-pub(crate) fn check_request(
+/// It cannot: status 2 or 66.
+pub(crate) fn check_session(
     options: &TurnOptions,
     request: &TurnRequest,
     session: &Session,
@@ -141,22 +165,6 @@ pub(crate) fn check_request(
             Exit::Usage,
             "the last turn was interrupted and must be resumed or discarded before compaction",
             "`nanobot agent --resume`, or `--new`",
-        ));
-    }
-    let shows_context =
-        matches!(options.recording.dry_run, Some(DryRunForm::Table | DryRunForm::TableJson));
-    if request.parts.is_empty() && !options.session.resume && !shows_context {
-        return Err(fail_with_hint(
-            Exit::NoInput,
-            "no message",
-            "`nanobot agent -m \"…\"`, or text on standard input",
-        ));
-    }
-    if options.session.resume && !request.parts.is_empty() {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            "`--resume` continues a turn, and takes no message",
-            "`-s KEY --resume` without a message; `nanobot session list` lists the keys",
         ));
     }
     if options.session.resume && !session.is_interrupted() {
