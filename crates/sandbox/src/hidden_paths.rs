@@ -1,9 +1,11 @@
 //! The file system that a program outside of the sandbox sees: all of the system's, except for the paths that a run may change. An empty
 //! file system covers these, so that the program executes no file that the run wrote there.
 
-use super::mounts::{MountTree, clone_mounts, mount_cover, open_path, remount_read_only, unescape};
+use super::mounts::{
+    MountTree, clone_mounts, is_out_of_reach, mount_cover, open_path, remount_read_only, unescape,
+};
 use super::namespaces;
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, FileType, StatxFlags};
 use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -30,12 +32,11 @@ impl HiddenPaths {
         // Changes of the system's mounts arrive here. Mounts made here do not show outside.
         let propagation = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
         mount_change("/", propagation)?;
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
-        let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
+        let mounts = parse_mounts(&std::fs::read_to_string("/proc/self/mountinfo")?)?;
         // Parents come first. Visible paths are copied before a cover hides them.
         let mut steps: BTreeMap<PathBuf, HidingStep> = BTreeMap::new();
         for path in &self.covered {
-            let other_paths = other_paths(path, &mounts).into_iter();
+            let other_paths = other_paths(path, &mounts, &mount_id)?.into_iter();
             let other_paths = other_paths.filter(OtherPath::shows_part).map(|other| other.path);
             steps.extend(other_paths.map(|other_path| (other_path, HidingStep::Cover)));
             steps.insert(path.clone(), HidingStep::Cover);
@@ -91,6 +92,7 @@ const KERNEL_FILE_SYSTEMS: [&str; 7] =
 
 /// A mount of proc_pid_mountinfo(5).
 struct Mount {
+    id: u64,
     device: String,
     /// The directory of the file system that is mounted.
     root: PathBuf,
@@ -100,12 +102,36 @@ struct Mount {
 
 impl Mount {
     fn parse(line: &str) -> Option<Self> {
-        let mut fields = line.split(' ').skip(2);
-        let device = fields.next()?.to_owned();
+        let mut fields = line.split(' ');
+        let id = fields.next()?.parse().ok()?;
+        let device = fields.nth(1)?.to_owned();
         let root = unescape(fields.next()?)?;
         let point = unescape(fields.next()?)?;
         let kind = fields.skip_while(|field| *field != "-").nth(1)?;
-        Some(Self { device, root, point, is_of_kernel: KERNEL_FILE_SYSTEMS.contains(&kind) })
+        Some(Self { id, device, root, point, is_of_kernel: KERNEL_FILE_SYSTEMS.contains(&kind) })
+    }
+}
+
+/// Parses the text of proc_pid_mountinfo(5).
+///
+/// # Errors
+/// A line has another form. Without it, files in that mount could stay visible.
+fn parse_mounts(text: &str) -> io::Result<Vec<Mount>> {
+    let parse = |line| {
+        let mount = Mount::parse(line);
+        mount.ok_or_else(|| io::Error::other(format!("the mount `{line}` is not understood")))
+    };
+    text.lines().map(parse).collect()
+}
+
+/// The id of the mount that `path` leads to.
+fn mount_id(path: &Path) -> io::Result<u64> {
+    let (fd, _) = open_path(path)?;
+    let status = rustix::fs::statx(&fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    if StatxFlags::from_bits_retain(status.stx_mask).contains(StatxFlags::MNT_ID) {
+        Ok(status.stx_mnt_id)
+    } else {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -128,29 +154,44 @@ impl OtherPath {
     }
 }
 
-/// The other paths by which mounts show `path`, and the mounts within it.
-fn other_paths(path: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
+/// The other paths by which mounts show `path`, and the mounts within it. `mount_id` returns the id of the mount that a path leads to,
+/// which mount points alone do not tell: a later mount hides those beneath its mount point.
+///
+/// # Errors
+/// It is unknown which mount `path` leads to.
+fn other_paths(
+    path: &Path,
+    mounts: &[Mount],
+    mount_id: &dyn Fn(&Path) -> io::Result<u64>,
+) -> io::Result<Vec<OtherPath>> {
+    let id = match mount_id(path) {
+        // If it exists, covering it fails too, unless the cover of another path hides it.
+        Err(error) if is_out_of_reach(&error) => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut paths = paths_of_same_files(path, id, mounts)?;
     let is_within = |mount: &&Mount| mount.point.starts_with(path) && mount.point != path;
-    let inner_mounts = mounts.iter().filter(|mount| !mount.is_of_kernel).filter(is_within);
-    let parts = std::iter::once(path).chain(inner_mounts.map(|mount| mount.point.as_path()));
-    let mut paths: Vec<_> = parts.flat_map(|part| paths_of_same_files(part, mounts)).collect();
+    for mount in mounts.iter().filter(|mount| !mount.is_of_kernel).filter(is_within) {
+        // A mount that this process cannot open is closed to the run as well.
+        if let Ok(id) = mount_id(&mount.point) {
+            paths.extend(paths_of_same_files(&mount.point, id, mounts)?);
+        }
+    }
     // The cover of `path` hides its entries.
     paths.retain(|other| !other.path.starts_with(path));
-    paths
+    Ok(paths)
 }
 
-/// The other paths by which mounts of the same file system show `path`.
-fn paths_of_same_files(path: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
-    let outer_mounts = mounts.iter().filter(|mount| path.starts_with(&mount.point));
-    // If several mounts are at one point, the last one is visible.
-    let Some(own) = outer_mounts.max_by_key(|mount| mount.point.components().count()) else {
-        return Vec::new();
-    };
+/// The other paths by which mounts of the same file system show `path`, which leads to the mount `id`.
+fn paths_of_same_files(path: &Path, id: u64, mounts: &[Mount]) -> io::Result<Vec<OtherPath>> {
     let join = |start: &Path, rest: &Path| {
         if rest.as_os_str().is_empty() { start.to_owned() } else { start.join(rest) }
     };
-    let Ok(relative) = path.strip_prefix(&own.point) else {
-        return Vec::new();
+    let own = mounts.iter().find(|mount| mount.id == id);
+    let Some((own, relative)) =
+        own.and_then(|own| Some((own, path.strip_prefix(&own.point).ok()?)))
+    else {
+        return Err(io::Error::other(format!("the mount of `{}` is unknown", path.display())));
     };
     let path_in_device = join(&own.root, relative);
     let others = mounts.iter().filter(|mount| mount.device == own.device);
@@ -161,17 +202,18 @@ fn paths_of_same_files(path: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
         let rest = mount.root.strip_prefix(&path_in_device).ok()?;
         Some(OtherPath { path: mount.point.clone(), part: join(path, rest) })
     });
-    paths.filter(|other| other.path != *path).collect()
+    Ok(paths.filter(|other| other.path != *path).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Mount, other_paths};
+    use super::{mount_id, other_paths, parse_mounts};
+    use std::io;
     use std::path::Path;
 
     #[test]
     fn a_place_has_a_path_in_each_mount_that_shows_it() {
-        let mounts: Vec<Mount> = [
+        let mounts = [
             "1 0 8:1 / / rw - ext4 /dev/a rw",
             "2 1 8:2 /@home /home rw - btrfs /dev/b rw",
             "3 1 8:2 / /data rw - btrfs /dev/b rw",
@@ -183,12 +225,20 @@ mod tests {
             "9 1 8:3 /in /other/part rw - ext4 /dev/c rw",
             "10 1 0:1 / /other/proc rw - proc proc rw",
             "11 1 0:1 / /proc rw - proc proc rw",
-        ]
-        .into_iter()
-        .filter_map(Mount::parse)
-        .collect();
+            // Hidden by the mount at `/over`, which shows the same as `/under`.
+            "12 1 0:2 / /over/in rw - tmpfs none rw",
+            "13 1 0:3 / /under rw - tmpfs none rw",
+            "14 1 0:3 / /over rw - tmpfs none rw",
+        ];
+        let mounts = parse_mounts(&mounts.join("\n")).unwrap();
+        let id = |path: &Path| -> io::Result<u64> {
+            let visible_mounts = mounts.iter().filter(|mount| mount.id != 12);
+            let outer_mounts = visible_mounts.filter(|mount| path.starts_with(&mount.point));
+            let own = outer_mounts.max_by_key(|mount| mount.point.components().count());
+            own.map(|own| own.id).ok_or_else(|| io::ErrorKind::NotFound.into())
+        };
         let check = |place: &str, expect: &[(&str, &str)]| {
-            let found = other_paths(Path::new(place), &mounts);
+            let found = other_paths(Path::new(place), &mounts, &id).unwrap();
             let found: Vec<_> = found
                 .iter()
                 .map(|it| (it.path.to_str().unwrap(), it.part.to_str().unwrap()))
@@ -217,5 +267,33 @@ mod tests {
         );
         check("/media", &[("/other/disk", "/media/disk"), ("/other/part", "/media/disk/in")]);
         check("/etc", &[]);
+        check("/over/in", &[("/under/in", "/over/in")]);
+        let fails = |id: &dyn Fn(&Path) -> io::Result<u64>| {
+            assert!(other_paths(Path::new("/etc"), &mounts, id).is_err());
+        };
+        fails(&|_| Ok(99));
+        // No mount of `/etc`.
+        fails(&|_| Ok(2));
+        fails(&|_| Err(io::ErrorKind::Unsupported.into()));
+        let missing = |_: &Path| -> io::Result<u64> { Err(io::ErrorKind::NotFound.into()) };
+        assert!(other_paths(Path::new("/data"), &mounts, &missing).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_mount_of_a_path_is_that_of_the_kernel() {
+        let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mounts = parse_mounts(&text).unwrap();
+        let id = mount_id(Path::new("/proc/version")).unwrap();
+        let mount = mounts.iter().find(|mount| mount.id == id).unwrap();
+        assert_eq!(mount.point, Path::new("/proc"));
+    }
+
+    #[test]
+    fn a_line_of_another_form_is_an_error() {
+        let line = "1 0 8:1 / / rw - ext4 /dev/a rw";
+        assert!(parse_mounts(line).is_ok());
+        for other in ["", "x 0 8:1 / / rw - ext4 /dev/a rw", "1 0 8:1 / /\\0 rw - ext4 /dev/a rw"] {
+            assert!(parse_mounts(&format!("{line}\n{other}\n")).is_err(), "{other}");
+        }
     }
 }

@@ -559,7 +559,7 @@ fn with_existing(
 }
 
 /// True for the errors of paths that lead nowhere, or through a directory that the user may not enter.
-fn is_out_of_reach(error: &io::Error) -> bool {
+pub(super) fn is_out_of_reach(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
