@@ -261,9 +261,10 @@ impl ChannelConfig {
         members.iter().map(|(name, secret)| Ok((name.clone(), secret.resolve()?.clone()))).collect()
     }
 
-    /// True if the value of a key is secret.
+    /// True if values of a key are secret, whether it is set or not.
     pub fn is_secret(&self, key: &str) -> bool {
-        matches!(self.values.get(key), Some(ChannelValue::Secret(_)))
+        let path: Vec<&str> = ["channels", self.name].into_iter().chain(key.split('.')).collect();
+        KeyNode::kind_at(&path).is_some_and(KeyType::is_secret)
     }
 
     /// All keys with their values; a secret that is set is `***`.
@@ -299,5 +300,32 @@ impl ChannelConfig {
             ChannelValue::Plain(value) => Some(value),
             ChannelValue::Secret(_) | ChannelValue::SecretMap(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ChannelConfig;
+    use crate::settings::Config;
+    use crate::settings::layers::LayeredConfig;
+    use nanobot_os::env::Env;
+    use std::path::Path;
+
+    #[test]
+    fn a_key_without_a_value_is_secret_by_its_type() {
+        let config = Config::parse(Path::new("c.json"), "{}").unwrap();
+        let env = Env::default();
+        let layers = LayeredConfig::new(&config, &env);
+        let check = |channel: &'static str, key: &str, expect: bool| {
+            let channel = ChannelConfig::read(&layers, channel).unwrap();
+            assert_eq!(channel.is_secret(key), expect, "{key}");
+        };
+        check("telegram", "token", true);
+        check("telegram", "proxy", true);
+        check("program", "env", true);
+        check("program", "env.NAME", true);
+        check("telegram", "enabled", false);
+        check("telegram", "unknown", false);
+        check("discord", "proxyUsername", false);
     }
 }
