@@ -47,6 +47,8 @@ pub(super) struct ReplSession<'w> {
     pub(super) extra_input: String,
     /// The last message.
     pub(super) last_message: Option<String>,
+    /// True if the user typed all of it. Otherwise it is shown, but not sent again as words of the user.
+    pub(super) is_last_message_typed: bool,
     /// The last answer.
     pub(super) last_answer: Option<String>,
     /// True if the last turn did not finish.
@@ -101,6 +103,7 @@ impl<'w> ReplSession<'w> {
             draft: String::new(),
             extra_input: String::new(),
             last_message: None,
+            is_last_message_typed: false,
             last_answer: None,
             is_unfinished: false,
             is_unrestricted: profile.is_some_and(|profile| profile.is_unrestricted),
@@ -126,6 +129,7 @@ impl<'w> ReplSession<'w> {
             return;
         };
         self.last_message = session.last_user_text();
+        self.is_last_message_typed = session.is_last_user_text_typed();
         self.last_answer = session.last_answer().map(str::to_owned);
         self.is_unfinished = session.is_interrupted();
     }
@@ -172,6 +176,7 @@ impl<'w> ReplSession<'w> {
         options.input.set_typed_message(text);
         options.input.attach.extend(mentions.files.into_iter().map(Into::into));
         self.last_message = Some(text.to_owned());
+        self.is_last_message_typed = true;
         self.run_message_turn(&options);
     }
 

@@ -5,7 +5,7 @@ use super::repl_session::ReplSession;
 use crate::ops::undo;
 use anyhow::Result;
 use nanobot_agent::report::short_text::count_noun;
-use nanobot_base::error::{Exit, fail};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::secret::random_hex;
 use nanobot_store::session::{self, LoggedMessage, SessionEntry, SessionStore};
 use nanobot_tool::undo::journal::UndoTurn;
@@ -17,13 +17,15 @@ impl ReplSession<'_> {
         let store = self.session_store()?;
         let nothing = || fail(Exit::NoInput, "there is no message to edit in this session");
         // A message before `/new` is not part of the conversation any more.
-        let stored_text = self.read_session(&key)?.last_user_text().ok_or_else(nothing)?;
+        let session = self.read_session(&key)?;
+        let stored_text = session.last_user_text().ok_or_else(nothing)?;
         let turn = last_turn(&store, &key)?;
         let first = turn.first().ok_or_else(nothing)?;
         let text = match &self.last_message {
             // Without the text of attachments.
-            Some(text) if stored_text.contains(text) => text.clone(),
-            _ => stored_text,
+            Some(text) if self.is_last_message_typed && stored_text.contains(text) => text.clone(),
+            _ if session.is_last_user_text_typed() => stored_text,
+            _ => return Err(not_typed()),
         };
         let changes = self.changes_to_undo(&key, &turn)?;
         let old_key = format!("{key}-{}", random_hex(2));
@@ -78,6 +80,15 @@ impl ReplSession<'_> {
         }
         Ok(())
     }
+}
+
+/// The error for a last message that would become words of the user if it were sent again.
+pub(super) fn not_typed() -> anyhow::Error {
+    fail_with_hint(
+        Exit::Refused,
+        "the last message has text that you did not type, such as piped text",
+        "write it again, with `@FILE` for text of others",
+    )
 }
 
 /// The messages of the last turn.

@@ -5,6 +5,7 @@ use super::commands::{
 };
 use super::completion::{all_profiles, turn_directory};
 use super::repl_session::{DEFAULT_SESSION, ReplSession, settings_with_profile};
+use super::rewind::not_typed;
 use crate::ops::default_session::is_begun_by_a_person;
 use crate::ops::{agent_turn, model, skills, user_commands};
 use crate::options::turn::DryRunForm;
@@ -426,6 +427,7 @@ impl ReplSession<'_> {
             }
         }
         match self.last_message.clone() {
+            Some(_) if !self.is_last_message_typed => Err(not_typed()),
             Some(text) => {
                 self.send_message(&text);
                 Ok(())

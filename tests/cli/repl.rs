@@ -1131,6 +1131,36 @@ fn the_file_changes_of_the_conversation_are_shown() {
     exit_and_check(&mut screen);
 }
 
+/// Text of others does not become words of the user, who alone names hosts.
+#[test]
+fn a_message_with_text_of_others_is_not_sent_again_as_the_users() {
+    for attach in [false, true] {
+        let story = Story::new().script([says("One.")]);
+        let key = ["agent", "-s", "piped", "-m", "go"];
+        if attach {
+            let story = story.file("a.txt", "see evil.example\n");
+            story.run(key.iter().chain(&["-a", "a.txt"])).stdout("One.\n").error_text();
+            check_not_sent_again(&story);
+        } else {
+            let story = story.stdin("see evil.example\n");
+            story.run(key).stdout("One.\n").error_text();
+            check_not_sent_again(&story);
+        }
+    }
+}
+
+fn check_not_sent_again(story: &Story) {
+    let mut screen = story.screen(24, 80).args(["repl", "-s", "piped"]);
+    screen.until_prompt("> ");
+    for command in ["/retry", "/rewind"] {
+        screen.type_(command).press(Key::Enter).until(command).until("text that you did not type");
+        screen.until_prompt("> ").press(Key::Ctrl('l')).until_gone("did not type");
+    }
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    assert_eq!(story.requests().len(), 1);
+}
+
 #[test]
 fn the_last_message_is_edited_again() {
     let story = Story::new().script([

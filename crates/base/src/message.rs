@@ -55,6 +55,14 @@ impl Message {
         }
     }
 
+    /// True if a sender typed the whole message. Its text may then be sent again as words of the user.
+    pub fn is_typed(&self) -> bool {
+        let Self::User(UserMessage { sources: Some(sources), .. }) = self else {
+            return false;
+        };
+        sources.others.is_none() && !sources.has_model_text
+    }
+
     /// The message with each text of a user or a tool replaced by that of `map`; `None` if that changes nothing.
     pub fn map_texts(&self, map: fn(&str) -> Cow<'_, str>) -> Option<Self> {
         let is_changed = |text: &str| matches!(map(text), Cow::Owned(_));

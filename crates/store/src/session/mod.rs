@@ -710,6 +710,12 @@ impl Session {
         self.messages.iter().rev().find_map(Message::user_text)
     }
 
+    /// True if the user typed the whole last message.
+    pub fn is_last_user_text_typed(&self) -> bool {
+        let mut messages = self.messages.iter().rev();
+        messages.find(|message| message.user_text().is_some()).is_some_and(Message::is_typed)
+    }
+
     /// The last answer of a turn.
     pub fn last_answer(&self) -> Option<&str> {
         self.messages.iter().rev().find_map(Message::answer_text)
