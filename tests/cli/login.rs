@@ -11,8 +11,10 @@ use nanobot_net::http::{Http, HttpTimeouts, Network};
 use nanobot_os::clock::Clock;
 use nanobot_os::env::Env;
 use nanobot_os::file_lock::FileLock;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -441,14 +443,18 @@ fn concurrent_renewals_send_one_request() {
         command.env("NANOBOT_TEST_LOGIN_BASE", base_url(&story));
         command.stdout(Stdio::null()).spawn().unwrap()
     };
-    let mut children: Vec<Child> = (0..3).map(|_| start()).collect();
-    // By now all of them have read the old token and wait for the lock.
-    for child in &mut children {
-        until("it waits for the lock", || {
-            assert_eq!(child.try_wait().unwrap(), None, "it ended");
-            has_open(child, &lock)
+    // Each has read the old token before the lock is free.
+    let start_reader = || {
+        let reads = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
+        let login = auth_dir(&story).join("openai-codex.json");
+        inotify::add_watch(&reads, &login, WatchFlags::CLOSE_NOWRITE).unwrap();
+        let child = start();
+        until("it has read the token", || {
+            inotify::Reader::new(&reads, &mut [MaybeUninit::uninit(); 512]).next().is_ok()
         });
-    }
+        child
+    };
+    let children: Vec<Child> = (0..3).map(|_| start_reader()).collect();
     assert!(story.requests().is_empty());
     drop(held);
     for child in children {
@@ -456,13 +462,6 @@ fn concurrent_renewals_send_one_request() {
     }
     assert_eq!(story.requests().len(), 1);
     assert_eq!(stored_login(&story, "openai-codex")["token"], "token-new-1");
-}
-
-fn has_open(child: &Child, path: &Path) -> bool {
-    let open = std::fs::read_dir(format!("/proc/{}/fd", child.id()));
-    open.unwrap()
-        .flatten()
-        .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|target| target == path))
 }
 
 #[test]
