@@ -613,8 +613,8 @@ mod tests {
         check("---\nmodle: x\n---\nHi", &[], Err("did you mean `model`?"));
         check("---\nmodel: x\n", &[], Err(""));
         check("---\nmodel: x\n---\n", &[], Err("no message"));
-        let words = "---\ninputs: [n, y, no]\n---\n$n $y $no";
-        check(words, &["1", "y=2", "no=3"], Ok("1 2 3"));
+        let booleans = "---\ninputs: [n, y, no]\n---\n$n $y $no";
+        check(booleans, &["1", "y=2", "no=3"], Ok("1 2 3"));
         let by_name = "---\ninputs:\n  n: a number\n  on: {default: off}\n---\n$n $on";
         check(by_name, &["1"], Ok("1 off"));
         check("---\ninputs: ['a b']\n---\nx", &[], Err("a name has letters"));

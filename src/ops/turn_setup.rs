@@ -127,7 +127,7 @@ pub(crate) fn build(
     let files = Arc::new(open_files(ctx, input, &policy, &provenance, &instructions)?);
     let mut notes = input.workspace.read_notes()?;
     if is_bare {
-        // What is not sent raises no origin and needs no notice.
+        // Notes that are not sent raise no origin, and need no notice.
         notes.memory = None;
     }
     let memory_version = raise_by_memory(ctx, input.workspace, &notes, &provenance)?;

@@ -73,7 +73,7 @@ impl ReplSession<'_> {
         let RunScope { profile, policy } = scope;
         let grants = &self.options.grants;
         let flags = describe_grants(grants, settings.tools.allow.len());
-        // What the profile alone may do is not true any more.
+        // The flags change what the default profile describes.
         let description = if profile.name == DEFAULT_NAME && can_write(&policy) {
             "may change the working directory"
         } else if profile.name == DEFAULT_NAME && !grants.write.is_empty() {

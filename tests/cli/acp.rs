@@ -297,12 +297,12 @@ fn an_editor_gets_no_key() {
     let story = Story::new().script([calls("exec", command), says("Done.")]);
     let mut editor = Editor::start(&story, &[]);
     let session = editor.open();
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     let (updates, _) = editor.prompt(&session, "say it", &mut |params| {
-        asked.push(params.clone());
+        requests.push(params.clone());
         Some("once")
     });
-    let received = json!([updates, asked]).to_string();
+    let received = json!([updates, requests]).to_string();
     assert!(received.contains("echo ***") && !received.contains("key-of-the-story"), "{received}");
     assert_eq!(editor.close(), "");
 }

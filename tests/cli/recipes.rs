@@ -74,7 +74,7 @@ fn recipes_for_scripts_do_what_they_say() {
     assert_eq!(read("test_add.py"), "from add import add\n");
     assert_eq!(read("message.txt"), "add: a comment\n");
     assert_eq!(read("report.txt.md"), "A\n");
-    // What the model may use is what the lines name.
+    // The model is offered only the tools that a line names.
     for request in story.requests() {
         let tools = request.body["tools"].as_array().map_or(0, Vec::len);
         let names_tools = request.raw.contains("where is the price");

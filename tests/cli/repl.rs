@@ -598,7 +598,7 @@ fn the_whole_output_of_a_call_is_shown_on_request() {
     screen.press(Key::Ctrl('o')).until("no such tool call").until_prompt("> ");
     send_line(&mut screen, "go").until("Done.").until_prompt("> ");
     assert!(!screen.text().contains("line 40\n"), "{}", screen.text());
-    // What is being typed stays.
+    // The line that is being typed stays.
     screen.type_to("ask", "> ask").press(Key::Ctrl('o')).until("paged: line 40\n");
     screen.until_prompt("> ask");
     let text = screen.text_with_scrollback();
@@ -784,7 +784,7 @@ fn a_command_of_the_user_has_the_terminal() {
     send_line(&mut screen, "!test -t 0 && test -t 2 && stty size").until("24 80\n>");
     send_line(&mut screen, "!printf '\\033[31mcol%s\\033[0m' our").until("colour\n>");
     assert!(memchr::memmem::find(&screen.raw(), b"\x1b[31mcol").is_some());
-    // What is typed to a program, or drawn on the whole screen, is not for the model.
+    // Neither input of a program nor a full-screen display is sent to the model.
     send_line(&mut screen, "!echo na''me?; read x; echo \"so $x\"").until("\nname?");
     send_line(&mut screen, "Ada").until("so Ada\n").until("not sent: it was typed to)");
     screen.until_prompt("> ");
@@ -857,8 +857,12 @@ fn a_message_that_failed_is_not_sent_twice() {
     screen.until("(interrupted").until_prompt("> ");
     recall(&mut screen);
     screen.until("Whole.").until_prompt("> ");
-    let asked = user_messages(&story);
-    assert_eq!(asked.iter().filter(|message| message.contains("tell me")).count(), 1, "{asked:?}");
+    let messages = user_messages(&story);
+    assert_eq!(
+        messages.iter().filter(|message| message.contains("tell me")).count(),
+        1,
+        "{messages:?}"
+    );
     exit_and_check(&mut screen);
 }
 
@@ -1125,7 +1129,7 @@ fn the_file_changes_of_the_conversation_are_shown() {
         .until_prompt("> ");
     assert!(screen.styled().contains("«green:+three»"), "{}", screen.styled());
     send_line(&mut screen, "/diff some").until("`/diff` has no subcommand `some`");
-    // What was undone is not a change any more.
+    // A change that was undone is not shown.
     send_line(&mut screen, "/undo").until("restored a.md").until_prompt("> ");
     send_line(&mut screen, "/diff all").until("@@ -1 +1,2 @@\n one\n+two\n").until_prompt("> ");
     exit_and_check(&mut screen);

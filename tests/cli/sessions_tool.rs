@@ -160,7 +160,7 @@ fn the_repl_asks_before_other_conversations_are_read() {
     screen.until_prompt("> ");
     assert_eq!(screen.text_with_scrollback().matches(question).count(), 2);
     assert!(story.requests().pop().unwrap().last_content().contains("My cat is Mia."));
-    // What the conversation can do is in its lists.
+    // The lists of the conversation have the tool.
     screen.type_("/tools").press(Key::Enter).until("\nsessions     Other conversations");
     screen.until_prompt("> ").type_("/context").press(Key::Enter).until("cron, sessions,");
     screen.until_prompt("> ").press(Key::Ctrl('d'));

@@ -243,7 +243,7 @@ fn budgets_count_all_rounds() {
     assert_eq!(result["rounds"].as_array().unwrap().len(), 2);
     let hint = ran.error_text();
     assert!(hint.contains("`--resume --until false` continues"), "{hint}");
-    // What it continues has the output of the second round.
+    // The continued conversation has the output of the second round.
     story.server().script([writes("done", "x"), says("Three.")]);
     story.run(["agent", "--write", "--resume", "--until", "test -f done"]).stdout("Three.\n");
     assert_eq!(failures_sent(&story).len(), 2);

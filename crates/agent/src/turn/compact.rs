@@ -163,7 +163,7 @@ impl Turn<'_, '_, '_> {
             if self.report_compaction(compaction)? {
                 return Ok(true);
             }
-            // What must not be summarized must not be dropped either.
+            // Messages that must not be summarized must not be dropped either.
             if is_forbidden {
                 return Ok(false);
             }

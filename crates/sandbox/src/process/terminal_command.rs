@@ -178,7 +178,7 @@ impl TerminalSession {
                     if status.stopped_signal().is_none() {
                         break status;
                     }
-                    // What it wrote before it stopped is still shown.
+                    // The output from before the stop is still shown.
                     read_output(controller, modes, recording, &mut block)?;
                     suspend(modes).context("stop for the shell")?;
                     modes.copy_size_to(controller).context("set the window's size")?;
