@@ -1283,6 +1283,14 @@ fn short_option_c_is_the_expression_in_add_and_the_config_elsewhere() {
 }
 
 #[test]
+fn stories_have_a_crontab_of_their_own() {
+    let story = Story::new().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let added = story.run(["cron", "add", "-m", "x", "-e", "1h"]);
+    added.stdout_has("✓").error_text();
+    assert!(story.crontab().table().unwrap().contains("cron run"));
+}
+
+#[test]
 fn the_crontab_uses_the_invoked_program_path() {
     let story = Story::new();
     let link = story.dir().join("bin/nanobot");

@@ -992,8 +992,7 @@ pub(crate) fn run_as_user(story: &Story, command: &str) -> String {
 /// Plays a scene; returns what went wrong.
 fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
     let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
-    // The toolchain of the tests may be in the user's home. The story's own programs come first: its crontab is not the
-    // machine's.
+    // The toolchain of the tests may be in the user's home.
     let cargo = Path::new(env!("CARGO")).parent().expect("it is a file").display();
     let path = format!("{}:{cargo}", story.path());
     let story = story.env("PATH", &path);

@@ -152,7 +152,14 @@ impl Story {
     }
 
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
-        self.env.push((name.into(), value.into()));
+        let own = self.temp.path().join("programs");
+        let own = own.to_str().expect("it is text");
+        // Whatever a story looks for, it finds its own crontab and not the machine's.
+        let value = match name {
+            "PATH" if !value.contains(own) => format!("{own}:{value}"),
+            _ => value.to_owned(),
+        };
+        self.env.push((name.into(), value));
         self
     }
 
