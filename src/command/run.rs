@@ -20,6 +20,7 @@ pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
         (Some((file, program_arguments)), _) => {
             return run_file(ctx, file, program_arguments, turn);
         }
+        (None, Some(_)) if turn.worktree.is_some() => Err(named_prompts::no_field("--worktree")),
         (None, Some(name)) => named_prompts::save(ctx, name, &agent::turn_options(turn)),
         (None, None) => print_list(ctx, turn.output.json),
     };

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::prompt_program::MAX_FILE_BYTES;
 use super::user_commands::is_command_name;
-use crate::options::turn::TurnOptions;
+use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, OutputFormat, TurnLimits, TurnOptions};
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::durable_file;
@@ -98,7 +98,7 @@ pub(crate) fn save(ctx: &Context, name: &str, options: &TurnOptions) -> Result<(
         }
     };
     if let Some(flag) = flag_without_field(options) {
-        return Err(fail(Exit::Usage, format!("a prompt file has no field for `{flag}`")));
+        return Err(no_field(flag));
     }
     let path = file_path(ctx, name);
     if path.exists() {
@@ -127,7 +127,13 @@ pub(crate) fn save(ctx: &Context, name: &str, options: &TurnOptions) -> Result<(
     Ok(())
 }
 
-/// The first flag of the command line that a prompt file has no field for.
+/// The error for a flag that a prompt file has no field for.
+pub(crate) fn no_field(flag: &str) -> anyhow::Error {
+    fail(Exit::Usage, format!("a prompt file has no field for `{flag}`"))
+}
+
+/// The first flag of the command line that a prompt file has no field for. `--bare` and `--ephemeral` need none: a prompt file is sent
+/// alone.
 fn flag_without_field(options: &TurnOptions) -> Option<&'static str> {
     let TurnOptions {
         input,
@@ -152,7 +158,11 @@ fn flag_without_field(options: &TurnOptions) -> Option<&'static str> {
         (session.resume, "--resume"),
         (session.last, "--continue"),
         (session.fork.is_some(), "--fork"),
+        (session.lock_timeout != DEFAULT_LOCK_TIMEOUT, "--wait"),
         (output.json, "--json"),
+        (output.output_format != OutputFormat::Text, "--output-format"),
+        (output.markdown, "--markdown"),
+        (output.no_markdown, "--no-markdown"),
         (output.extract.is_some(), "--extract"),
         (output.verbose, "--verbose"),
         (prompt.append_system.is_some(), "--append-system"),
@@ -164,6 +174,7 @@ fn flag_without_field(options: &TurnOptions) -> Option<&'static str> {
         (grants.sandbox.is_some(), "--sandbox"),
         (limits.offline, "--offline"),
         (limits.strict, "--strict"),
+        (limits.max_parallel != TurnLimits::default().max_parallel, "--max-parallel"),
         (until.command.is_some(), "--until"),
         (recording.dry_run.is_some(), "--dry-run"),
         (recording.record.is_some(), "--record"),

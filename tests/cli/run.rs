@@ -119,6 +119,46 @@ fn a_prompt_has_a_name() {
     story.run(["run"]).status(2).error_text();
 }
 
+/// Each flag is a field of the saved prompt or is refused: none is dropped.
+#[test]
+fn a_saved_prompt_has_all_flags_of_its_line() {
+    let story = Story::new().file("f", "x");
+    let help = story.run(["run", "--help"]).text();
+    let flag = regex::Regex::new(r"(?m)^ +(?:-\w, )?--([a-z-]+)(?:[ =\[]+<([^>]+)>)?").unwrap();
+    let of_all_commands = ["help", "version", "config", "workspace", "color", "quiet", "plain"];
+    let without_effect = ["save", "list", "prompt-file", "message", "bare", "ephemeral"];
+    let mut count = 0;
+    for found in flag.captures_iter(&help) {
+        let name = &found[1];
+        if of_all_commands.contains(&name) || without_effect.contains(&name) {
+            continue;
+        }
+        let value = match found.get(2).map(|value| value.as_str()) {
+            None => "",
+            Some("N" | "SECONDS" | "USD") => "=1",
+            Some("TIME") => "=9s",
+            Some("LEVEL") => "=low",
+            Some("KEY=VALUE") => "=a=1",
+            Some("WHEN") => "=off",
+            Some("FORMAT" | "FORM") => "=json",
+            Some("HOSTS") => "=a.example",
+            Some("PATH" | "DIR" | "FILE" | "FILE|URL" | "SCHEMA") => "=f",
+            Some(_) => "=grep",
+        };
+        let (saved, flag) = (format!("n{count}"), format!("--{name}{value}"));
+        let ran = story.run(["run", "--save", &saved, "-m", "x", &flag]);
+        let (code, error) = (ran.code(), ran.error_text());
+        let path = story.home().join(format!(".nanobot/prompts/{saved}.md"));
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            if code == 0 { text.starts_with("---\n") } else { code == 2 },
+            "{flag}: {code} {error}"
+        );
+        count += 1;
+    }
+    assert!(count > 40, "{count}: {help}");
+}
+
 /// The content of the folder counts as the user's: no run may read or change it.
 #[test]
 fn no_run_changes_the_prompts() {
