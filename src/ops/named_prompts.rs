@@ -1,12 +1,14 @@
 //! The user's prompts: `~/.nanobot/prompts/NAME.md` is the prompt file that `nanobot run NAME` runs. No run can change the folder.
 
 use super::context::Context;
+use super::permissions::absolute;
 use super::prompt_program::MAX_FILE_BYTES;
 use super::user_commands::is_command_name;
 use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, OutputFormat, TurnLimits, TurnOptions};
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::durable_file;
+use nanobot_os::home::expand_argument;
 use nanobot_os::input;
 use nanobot_os::terminal::sanitize;
 use nanobot_store::skill;
@@ -183,6 +185,29 @@ fn flag_without_field(options: &TurnOptions) -> Option<&'static str> {
     flags.into_iter().find_map(|(is_given, flag)| is_given.then_some(flag))
 }
 
+/// The value of `--system` in a prompt file, where a path is relative to the file and not to the current directory.
+fn system_value(text: &str) -> String {
+    match text.strip_prefix('@') {
+        Some(file) => format!("@{}", absolute_text(file)),
+        None => text.to_owned(),
+    }
+}
+
+/// The value of `--skill` in a prompt file.
+fn skill_value(name: &str) -> String {
+    if name.contains('/') { absolute_text(name) } else { name.to_owned() }
+}
+
+/// The value of `--schema` in a prompt file.
+fn schema_value(text: &str) -> String {
+    if Path::new(text).is_file() { absolute_text(text) } else { text.to_owned() }
+}
+
+fn absolute_text(path: &str) -> String {
+    let path = expand_argument(Path::new(path)).unwrap_or_else(|_| path.into());
+    absolute(&path).display().to_string()
+}
+
 /// The front matter that says what the flags say.
 fn front_matter(options: &TurnOptions) -> Map<String, Value> {
     let TurnOptions { prompt, model, grants, limits, schema, .. } = options;
@@ -195,6 +220,7 @@ fn front_matter(options: &TurnOptions) -> Map<String, Value> {
     let net =
         grants.net.as_ref().map(|hosts| if hosts.is_empty() { json!(true) } else { json!(hosts) });
     let list = |values: Vec<Value>| (!values.is_empty()).then_some(Value::Array(values));
+    let texts = |texts: &[String]| list(texts.iter().map(|text| json!(text)).collect());
     let paths = |paths: &[PathBuf]| list(paths.iter().map(|path| json!(path)).collect());
     let fields = [
         ("model", model.name.as_ref().map(|name| json!(name))),
@@ -205,11 +231,12 @@ fn front_matter(options: &TurnOptions) -> Map<String, Value> {
         ("max-iterations", model.max_iterations.map(|count| json!(count))),
         ("max-total-tokens", limits.max_total_tokens.map(|tokens| json!(tokens))),
         ("timeout", limits.timeout.map(|timeout| json!(timeout.as_secs().max(1)))),
-        ("schema", schema.as_ref().map(|schema| json!(schema))),
-        ("system", prompt.system.as_ref().map(|system| json!(system))),
+        ("schema", schema.as_ref().map(|schema| json!(schema_value(schema)))),
+        ("system", prompt.system.as_ref().map(|system| json!(system_value(system)))),
+        ("skill", texts(&prompt.skills.iter().map(|name| skill_value(name)).collect::<Vec<_>>())),
         ("profile", grants.profile.as_ref().map(|profile| json!(profile))),
         ("tools", tools),
-        ("allow", list(grants.allow.iter().map(|rule| json!(rule)).collect())),
+        ("allow", texts(&grants.allow)),
         ("deny", list(denied.into_iter().map(|rule| json!(rule)).collect())),
         ("read", paths(&grants.read)),
         ("write", paths(&grants.write)),

@@ -15,6 +15,7 @@ use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::tool_names::SESSIONS;
 use nanobot_config::settings::keys::nearest;
 use nanobot_os::durable_file;
+use nanobot_os::home::expand_argument;
 use nanobot_os::input;
 use nanobot_os::terminal::sanitize;
 use nanobot_store::skill;
@@ -47,7 +48,7 @@ const NARROWING_FIELDS: [&str; 14] = [
 /// The fields that widen permissions.
 const WIDENING_FIELDS: [&str; 5] = ["allow", "net", "profile", "read", "write"];
 /// The fields that change what is sent beside the message, and so are the user's alone.
-const PROMPT_FIELDS: [&str; 2] = ["notes", "system"];
+const PROMPT_FIELDS: [&str; 3] = ["notes", "skill", "system"];
 
 /// A prompt file.
 pub(crate) struct PromptProgram {
@@ -310,6 +311,17 @@ impl PromptProgram {
                 };
                 set_if_none(&mut options.prompt.system, system);
             }
+            "skill" => {
+                let names = as_texts(value)?.into_iter();
+                // A directory is relative to this file.
+                options.prompt.skills.extend(names.map(|name| {
+                    if name.contains('/') {
+                        self.path_beside(&name).display().to_string()
+                    } else {
+                        name
+                    }
+                }));
+            }
             "schema" if options.schema.is_none() => {
                 options.schema = Some(self.schema(ctx, value)?);
             }
@@ -365,7 +377,8 @@ impl PromptProgram {
 
     /// The path that `text` names from the directory of this file.
     fn path_beside(&self, text: &str) -> PathBuf {
-        self.directory().join(text)
+        let path = expand_argument(Path::new(text)).unwrap_or_else(|_| text.into());
+        self.directory().join(path)
     }
 
     /// True if `file`, with links resolved, is in the directory of this file, and not in a hidden directory within it.

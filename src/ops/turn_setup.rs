@@ -33,7 +33,7 @@ use nanobot_sandbox as sandbox;
 use nanobot_store::history::head_and_tail::head_and_tail;
 use nanobot_store::memory::Memory;
 use nanobot_store::memory::request::CHARS_PER_TOKEN;
-use nanobot_store::skill::{self, SearchPaths, Skill, SkillSource, WrittenSkills};
+use nanobot_store::skill::{self, FoundSkills, SearchPaths, Skill, SkillSource, WrittenSkills};
 use nanobot_store::trust::{self, DirectoryInstructions, TrustList};
 use nanobot_store::workspace::{Workspace, WorkspaceNotes};
 use nanobot_tool::ask_user::AskUser;
@@ -52,6 +52,7 @@ use std::sync::Arc;
 use toolset::{CronToolParts, all_tools, can_write, hook_runner};
 
 pub(crate) mod interactive_approval;
+pub(crate) mod loaded_skills;
 pub(crate) mod mcp_tools;
 pub(crate) mod programs;
 pub(crate) mod setup_input;
@@ -95,6 +96,11 @@ pub(crate) fn build(
         permissions::build_policy(ctx, input.grants, settings, input.profile, &workspace)?;
     let is_bare = input.prompt.is_bare;
     let mut instructions = project_instructions(ctx, &workspace.path, &mut policy)?;
+    let has_skills = !is_bare || !input.prompt.skills.is_empty();
+    let found_skills =
+        if has_skills { find_skills(ctx, input, &instructions) } else { FoundSkills::default() };
+    let loaded_skills = loaded_skills::load(ctx, input, &found_skills, notice)?;
+    loaded_skills::trust_pinned(ctx, &loaded_skills, &mut policy)?;
     if is_bare {
         // The policy protects these files all the same.
         instructions = DirectoryInstructions::default();
@@ -133,13 +139,20 @@ pub(crate) fn build(
     let memory_version = raise_by_memory(ctx, input.workspace, &notes, &provenance)?;
     shorten_memory(settings, &mut notes, notice);
     notes.bootstrap.extend(instructions.texts());
-    let skills = if is_bare { Vec::new() } else { find_skills(ctx, input, &instructions, notice) };
+    loaded_skills::observe(&loaded_skills, &provenance);
+    let skills = if is_bare {
+        Vec::new()
+    } else {
+        found_skills.notices().iter().for_each(|text| notice(text));
+        found_skills.skills
+    };
     let hosts = settings.web.config_hosts.iter().cloned();
+    let own_hosts = hosts_of_skills(ctx, skills.iter().chain(&loaded_skills))?;
     let hooks = hooks_of_run(ctx, input, &policy, &files, &provenance)?;
     let shared = SharedState {
         provenance,
         files,
-        hosts: hosts.chain(hosts_of_skills(ctx, &skills)?).collect(),
+        hosts: hosts.chain(own_hosts).collect(),
         offline: input.offline,
         mcp_tools,
         explicitly_named_tools: input.explicitly_named_tools(),
@@ -154,7 +167,7 @@ pub(crate) fn build(
     } else {
         skill::render_list(&skills, settings.skills.budget_tokens).text
     };
-    let sections = if is_bare {
+    let mut sections = if is_bare {
         let own_text = input.prompt.own_text.as_deref();
         prompt::bare_sections(own_text, !toolbox.specs().is_empty())
     } else {
@@ -164,6 +177,7 @@ pub(crate) fn build(
         };
         prompt_sections(input, &policy, &toolbox, &notes, &skills, &skill_list, own_text.as_deref())
     };
+    sections.extend(loaded_section(&loaded_skills, &skills));
     Ok(TurnSetup {
         toolbox,
         policy,
@@ -182,17 +196,23 @@ fn find_skills(
     ctx: &Context,
     input: &SetupInput<'_>,
     instructions: &DirectoryInstructions,
-    notice: &mut dyn FnMut(&str),
-) -> Vec<Skill> {
-    let found_skills = skill::find_skills(SearchPaths {
+) -> FoundSkills {
+    skill::find_skills(SearchPaths {
         workspace: &input.workspace.root,
         trusted_dirs: &instructions.skills,
         ignored_files: &instructions.ignored,
         disabled: &input.settings.skills.disabled,
         env: &ctx.env,
-    });
-    found_skills.notices().iter().for_each(|text| notice(text));
-    found_skills.skills
+    })
+}
+
+/// The section of the skills that flags load. A skill of the run that is always active is in the prompt already.
+fn loaded_section(loaded_skills: &[Skill], skills: &[Skill]) -> Option<PromptSection> {
+    let is_active = |loaded: &Skill| {
+        skills.iter().any(|skill| skill.is_active() && skill.location == loaded.location)
+    };
+    let bodies = skill::join_bodies(loaded_skills.iter().filter(|skill| !is_active(skill)));
+    (!bodies.is_empty()).then(|| prompt::loaded_skills_section(&bodies))
 }
 
 /// The programs that are tools of this run.
@@ -424,7 +444,10 @@ fn raise_by_memory(
 
 /// The hosts that the user's own skills link to. Built-in skills, those of a project and those that a run wrote after
 /// content by others are not the user's choice, and a skill that is not offered allows nothing.
-fn hosts_of_skills(ctx: &Context, skills: &[Skill]) -> Result<Vec<String>> {
+fn hosts_of_skills<'a>(
+    ctx: &Context,
+    skills: impl Iterator<Item = &'a Skill>,
+) -> Result<Vec<String>> {
     let written_skills = WrittenSkills::new(ctx.paths.written_skills());
     let mut skill_hosts = Vec::new();
     for skill in skills {

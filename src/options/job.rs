@@ -3,7 +3,7 @@
 
 use super::grants::Grants;
 use super::value::{dollars, time, time_or_zero};
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use nanobot_cron::job::{CrashPolicy, NotifyPolicy};
 use nanobot_cron::schedule::CatchUpPolicy;
 use std::time::Duration;
@@ -88,6 +88,17 @@ pub struct JobFlags {
     /// runs as you: outside the sandbox, in your home directory, with the full environment.
     #[arg(long, value_name = "CMD")]
     pub when: Option<String>,
+    /// Load a skill at the start of a run; may be repeated
+    ///
+    /// As `nanobot agent --skill`. For an existing job the skills take the place of the earlier ones; an empty text removes them.
+    #[arg(
+        id = "skill",
+        long = "skill",
+        value_name = "NAME|DIR",
+        action = ArgAction::Append,
+        hide_short_help = true
+    )]
+    pub skills: Vec<String>,
     /// Continue until this command succeeds
     ///
     /// As `nanobot agent --until`: it runs after each answer, as a command of the run. If it succeeds before the first request, the run

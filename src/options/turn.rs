@@ -169,6 +169,19 @@ pub struct PromptOptions {
         hide_short_help = true
     )]
     pub append_system: Option<String>,
+    /// Load a skill at the start, as if the model had read it; may be repeated
+    ///
+    /// The name of a skill (`nanobot skill list`), or with a slash a directory that has a SKILL.md. Text of such a directory counts as
+    /// that of a project's file, unless `nanobot trust` has pinned its SKILL.md.
+    #[arg(
+        id = "skill",
+        long = "skill",
+        value_name = "NAME|DIR",
+        help_heading = "Prompt",
+        action = ArgAction::Append,
+        hide_short_help = true
+    )]
+    pub skills: Vec<String>,
 }
 
 /// Output of a turn

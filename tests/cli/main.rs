@@ -109,6 +109,7 @@ mod models;
 mod moved_home;
 mod narrow;
 mod onboard;
+mod one_run;
 mod oracle;
 mod page_commands;
 mod picture;

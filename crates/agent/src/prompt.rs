@@ -128,6 +128,19 @@ pub fn bare_sections(own_text: Option<&str>, has_tools: bool) -> Vec<PromptSecti
     }]
 }
 
+/// Builds the section of the skills that the user loads for a run, given their bodies.
+pub fn loaded_skills_section(bodies: &str) -> PromptSection {
+    PromptSection {
+        name: "loaded skills".to_owned(),
+        reason: "the skills of `--skill`",
+        text: format!(
+            "# Loaded Skills\n\nThe user has chosen these skills for the task. They need not be read again.\n\n{}",
+            bodies.trim_end()
+        ),
+        continues_previous: false,
+    }
+}
+
 /// Builds the section of a text that the user adds to the system prompt.
 pub fn added_section(text: &str) -> PromptSection {
     PromptSection {

@@ -81,6 +81,9 @@ pub struct JobOptions {
     pub config: Option<PathBuf>,
     /// A command that decides whether there is anything to do.
     pub when: Option<String>,
+    /// Names and directories of the skills that a run has from the start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<String>,
     /// A command that decides when the task is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,

@@ -38,7 +38,7 @@ fn argument_kind(path: &[String], arg: &Arg) -> Option<ArgumentKind> {
         ("tool", "run", "tool") => NameKind::ServerTools,
         ("tool", _, "name") => NameKind::Tools,
         ("skill", "new", "name") => return None,
-        ("skill", _, "name") => NameKind::Skills,
+        ("skill", _, "name") | (_, _, "skill") => NameKind::Skills,
         ("provider", "show", "name") => NameKind::Providers,
         ("provider", _, "name") => NameKind::Logins,
         ("mcp", _, "server" | "servers") => NameKind::Servers,

@@ -160,6 +160,7 @@ fn read_prompt_options(ctx: &Context, options: &PromptOptions) -> Result<PromptR
         is_bare: options.bare,
         own_text: options.system.as_ref().map(read).transpose()?,
         added_text: options.append_system.as_ref().map(read).transpose()?,
+        skills: options.skills.clone(),
     })
 }
 

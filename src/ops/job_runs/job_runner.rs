@@ -21,7 +21,8 @@ use crate::ops::jobs::workspace_jobs;
 use crate::ops::turn_setup::containment_of_job;
 use crate::options::model::ModelOptions;
 use crate::options::turn::{
-    DEFAULT_MAX_ROUNDS, RecordingOptions, TurnInput, TurnLimits, TurnOptions, UntilOptions,
+    DEFAULT_MAX_ROUNDS, PromptOptions, RecordingOptions, TurnInput, TurnLimits, TurnOptions,
+    UntilOptions,
 };
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -508,6 +509,7 @@ impl JobRunner<'_> {
                 ..ModelOptions::default()
             },
             grants,
+            prompt: PromptOptions { skills: options.skills.clone(), ..PromptOptions::default() },
             until: UntilOptions {
                 command: options.until.clone(),
                 max_rounds: options.max_rounds.unwrap_or(DEFAULT_MAX_ROUNDS),

@@ -5,6 +5,8 @@ use crate::ops::context::Context;
 use crate::ops::jobs::job_grants::{has_any_flag, to_stored};
 use crate::ops::jobs::resolved_job::{ResolvedJob, resolve};
 use crate::ops::permissions;
+use crate::ops::skills;
+use crate::ops::turn_setup::loaded_skills;
 use crate::options::grants::Grants;
 use crate::options::job::{JobFlags, JobSettings};
 use anyhow::Result;
@@ -41,6 +43,7 @@ pub(crate) fn apply_flags(
         session,
         model,
         when,
+        skills,
         until,
         max_rounds,
         timeout,
@@ -75,6 +78,9 @@ pub(crate) fn apply_flags(
     }
     set_text(&mut options.model, model);
     set_text(&mut options.when, when);
+    if !skills.is_empty() {
+        options.skills = skill_values(ctx, skills)?;
+    }
     set_text(&mut options.until, until);
     options.max_rounds = max_rounds.or(options.max_rounds);
     if options.until.is_none() && options.max_rounds.take().is_some() && max_rounds.is_some() {
@@ -109,6 +115,25 @@ pub(crate) fn apply_flags(
     let resolved = apply_grants(ctx, &mut options, grants)?;
     job.options = Some(options);
     Ok(resolved)
+}
+
+/// The skills of a job: `names` without empty texts, directories as absolute paths.
+///
+/// # Errors
+/// There is no such skill now.
+fn skill_values(ctx: &Context, names: &[String]) -> Result<Vec<String>> {
+    let settings = ctx.settings()?;
+    let found_skills = skills::find(ctx, &settings, &settings.workspace)?;
+    let names = names.iter().filter(|name| !name.trim().is_empty());
+    let value = |name: &String| {
+        let skill = loaded_skills::read(ctx, &found_skills, name)?;
+        Ok(if loaded_skills::is_path(name) {
+            skill.location.parent().unwrap_or(&skill.location).display().to_string()
+        } else {
+            name.clone()
+        })
+    };
+    names.map(value).collect()
 }
 
 /// Applies the flags for notification, retries and delays.

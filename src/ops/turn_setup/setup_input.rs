@@ -22,6 +22,8 @@ pub(crate) struct PromptRequest {
     pub(crate) own_text: Option<String>,
     /// Follows all else.
     pub(crate) added_text: Option<String>,
+    /// Names and directories of the skills that are loaded at the start.
+    pub(crate) skills: Vec<String>,
 }
 
 /// The input for building the tools and the prompt of a turn.

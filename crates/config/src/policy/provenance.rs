@@ -18,9 +18,12 @@
 use super::Refusal;
 use super::net::Net;
 use nanobot_base::message::addresses::{comparison_key, contains_host};
-use nanobot_base::message::{Message, Origin};
+use nanobot_base::message::{
+    Message, MessagePart, Origin, Reply, ResultSource, ToolCall, ToolResult,
+};
 use nanobot_base::shell_quote::quote;
 use nanobot_os::sync::IgnorePoison;
+use serde_json::json;
 use state::{
     MAX_REQUESTS_PER_DOMAIN, MAX_REQUESTS_PER_RUN, MAX_SKILL_REQUEST_BYTES, ProvenanceState,
 };
@@ -112,6 +115,23 @@ impl ProvenanceTracker {
     /// Processes one message.
     pub fn observe(&self, message: &Message) {
         self.lock_state().observe(message, &self.context);
+    }
+
+    /// Processes the text of a file that the model has from the start, as if it had read the file.
+    pub fn observe_file(&self, path: &str, text: &str) {
+        let call = ToolCall {
+            id: path.to_owned(),
+            name: "read_file".to_owned(),
+            arguments: json!({ "path": path }),
+        };
+        self.observe(&Message::Assistant(Reply { tool_calls: vec![call], ..Reply::default() }));
+        self.observe(&Message::Tool(ToolResult {
+            call_id: path.to_owned(),
+            name: "read_file".to_owned(),
+            parts: vec![MessagePart::Text(text.to_owned())],
+            failed: false,
+            source: ResultSource::Unspecified,
+        }));
     }
 
     /// Records that the conversation now holds content of `origin`, named by the phrase `content`.

@@ -24,10 +24,11 @@ pub use parse::{
 };
 pub use requirements::{RequirementChecker, SkillRequirements, is_on_path};
 pub use skill_files::MAX_TEXT_BYTES;
-pub use summary::{ListDetail, SkillList, active_bodies, render_list};
+pub use summary::{ListDetail, SkillList, active_bodies, join_bodies, render_list};
 pub use template::skill_template;
 pub use written_skills::WrittenSkills;
 
+use anyhow::{Context as _, Result};
 use nanobot_os::env::Env;
 use std::path::{Component, Path, PathBuf};
 
@@ -122,6 +123,25 @@ pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
         }
     }
     found_skills
+}
+
+/// Reads the skill in `folder`, which has the name of the folder. `None` if there is no SKILL.md.
+///
+/// # Errors
+/// The SKILL.md cannot be read, is larger than [`MAX_TEXT_BYTES`], or is a link that leads out of the folder.
+pub fn read_skill(folder: &Path, env: &Env) -> Result<Option<Skill>> {
+    let location = folder.join("SKILL.md");
+    let source = SkillSource::Directory(folder.to_owned());
+    let read = skill_files::read_text(&location, folder, &source);
+    let Some((text, warning)) = read.with_context(|| format!("read `{}`", location.display()))?
+    else {
+        return Ok(None);
+    };
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let mut skill = parse(&name, &text, &RequirementChecker::new(env));
+    (skill.location, skill.source) = (location, source);
+    skill.warnings.extend(warning);
+    Ok(Some(skill))
 }
 
 /// Returns the name of the skill whose SKILL.md is at `path`, given the location of each skill. No I/O: the statistics of a session are the

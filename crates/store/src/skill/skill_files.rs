@@ -70,7 +70,7 @@ pub(super) fn read_all(
 }
 
 /// Reads a SKILL.md in the folder of skills `dir`, with a warning about the file; `None` if there is none.
-fn read_text(
+pub(super) fn read_text(
     path: &Path,
     dir: &Path,
     source: &SkillSource,

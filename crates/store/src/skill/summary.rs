@@ -220,8 +220,12 @@ fn truncate_words(text: &str, max_chars: usize) -> Cow<'_, str> {
 
 /// Returns the bodies of the skills that are always on and available.
 pub fn active_bodies(skills: &[Skill]) -> String {
-    let active = skills.iter().filter(|skill| skill.is_active());
-    active
+    join_bodies(skills.iter().filter(|skill| skill.is_active()))
+}
+
+/// Returns the bodies of `skills`, each below its name.
+pub fn join_bodies<'a>(skills: impl Iterator<Item = &'a Skill>) -> String {
+    skills
         .map(|skill| format!("### Skill: {}\n\n{}", skill.name, skill.body))
         .collect::<Vec<_>>()
         .join("\n\n---\n\n")

@@ -1,0 +1,175 @@
+//! Flags that give one run something: skills from the start, servers, fallback models, a title.
+
+use crate::cron::{add_job, run_cron};
+use crate::server::{calls, says};
+use crate::story::Story;
+use crate::web::{PageServer, page_response};
+use serde_json::json;
+
+/// The system prompt of the last request.
+fn system_prompt(story: &Story) -> String {
+    let requests = story.requests();
+    requests.last().unwrap().messages()[0]["content"].as_str().unwrap().to_owned()
+}
+
+/// The origin of the session `key`, as `policy explain` prints it.
+fn origin(story: &Story, key: &str) -> String {
+    let text = story.run(["policy", "explain", "--session", key]).text();
+    let line = text.lines().find(|line| line.starts_with("origin")).unwrap_or_default();
+    line.trim_start_matches("origin").trim().to_owned()
+}
+
+const TEA: &str = "---\nname: tea\ndescription: How tea is made\n---\nBrew for four minutes.\n";
+
+#[test]
+fn a_skill_is_loaded_at_the_start() {
+    let story = Story::new()
+        .workspace_file("skills/tea/SKILL.md", TEA)
+        .file("rude/SKILL.md", "Swear.\n")
+        .file("tea/SKILL.md", "Use cold water.\n");
+    let system = |arguments: &[&str]| {
+        story.server().script([says("Yes.")]);
+        story.run(["agent", "-m", "x"].iter().chain(arguments)).stdout("Yes.\n").stderr("");
+        system_prompt(&story)
+    };
+    assert!(!system(&[]).contains("four minutes"));
+    // The user's own skill; a directory of that name does not take its place.
+    let prompt = system(&["--skill", "tea", "-s", "own"]);
+    assert!(prompt.contains("### Skill: tea\n\nBrew for four minutes."), "{prompt}");
+    assert!(!prompt.contains("cold water"), "{prompt}");
+    assert!(origin(&story, "own").starts_with("user"), "{}", origin(&story, "own"));
+    // A built-in one, and several.
+    let prompt = system(&["--skill", "weather", "--skill=tea", "--skill=tea", "--no-tools"]);
+    assert!(prompt.contains("### Skill: weather"), "{prompt}");
+    assert_eq!(prompt.matches("four minutes").count(), 1, "{prompt}");
+    // Text of the project, as if the model had read it there.
+    let prompt = system(&["--skill", "./rude", "-s", "theirs"]);
+    assert!(prompt.contains("### Skill: rude\n\nSwear."), "{prompt}");
+    assert!(origin(&story, "theirs").starts_with("project"), "{}", origin(&story, "theirs"));
+    story.run(["trust", "rude/SKILL.md"]).stdout_has("now trusted").error_text();
+    system(&["--skill", "./rude", "-s", "pinned"]);
+    assert!(origin(&story, "pinned").starts_with("user"), "{}", origin(&story, "pinned"));
+    // A change takes it back.
+    let story = story.file("rude/SKILL.md", "Swear loudly.\n");
+    story.server().script([says("Yes.")]);
+    story.run(["agent", "-m", "x", "--skill", "rude/", "-s", "changed"]).stdout("Yes.\n");
+    assert!(origin(&story, "changed").starts_with("project"), "{}", origin(&story, "changed"));
+}
+
+/// A bare run has the skills that its line names, and no others.
+#[test]
+fn a_bare_run_has_the_skills_of_its_line() {
+    let sent = |has_notes: bool| {
+        let mut story = Story::new().file("tone/SKILL.md", "Be formal.\n");
+        if has_notes {
+            story = story
+                .workspace_file("skills/tea/SKILL.md", TEA)
+                .workspace_file("skills/odd/SKILL.md", "---\nalways: true\n---\nSing.\n");
+        }
+        story.server().script([says("Hi.")]);
+        story.run(["agent", "--bare", "--skill", "./tone", "-m", "x"]).stdout("Hi.\n").stderr("");
+        story.requests()[0].raw.clone()
+    };
+    let raw = sent(true);
+    assert_eq!(raw, sent(false));
+    assert!(raw.contains("Be formal.") && !raw.contains("/tmp"), "{raw}");
+
+    let story = Story::new().workspace_file("skills/tea/SKILL.md", TEA);
+    story.server().script([says("Hi.")]);
+    story.run(["agent", "--bare", "--skill", "tea", "-m", "x"]).stdout("Hi.\n").stderr("");
+    assert!(system_prompt(&story).ends_with("### Skill: tea\n\nBrew for four minutes."));
+}
+
+#[test]
+fn a_skill_that_cannot_be_loaded_is_an_error() {
+    let story = Story::new()
+        .workspace_file("skills/tea/SKILL.md", TEA)
+        .workspace_file(
+            "skills/needy/SKILL.md",
+            "---\nmetadata: {nanobot: {requires: {bins: no-such-program}}}\n---\nRun it.\n",
+        )
+        .file("local/SKILL.md", "Swear.\n")
+        .file("empty/notes.md", "")
+        .file("big/SKILL.md", "x".repeat(2 << 20))
+        .file("secret.md", "hunter2");
+    std::fs::create_dir(story.dir().join("link")).unwrap();
+    std::os::unix::fs::symlink("../secret.md", story.dir().join("link/SKILL.md")).unwrap();
+    let check = |name: &str, status: i32, cause: &str| {
+        story.run(["agent", "-m", "x", "--skill", name]).status(status).stderr(cause);
+    };
+    check("tee", 66, "nanobot: there is no skill `tee`\n  try: nanobot skill show tea\n");
+    check(
+        "local",
+        66,
+        "nanobot: there is no skill `local`\n  try: `--skill ./local` for the directory\n",
+    );
+    check("./gone", 66, "nanobot: there is no directory `./gone`\n");
+    check("./empty", 66, "nanobot: `./empty` has no SKILL.md\n");
+    check("./secret.md", 66, "nanobot: `./secret.md` is not a directory\n");
+    let failed = |name: &str, cause: &str| {
+        let ran = story.run(["agent", "-m", "x", "--skill", name]);
+        assert_ne!(ran.code(), 0);
+        ran.stderr_has(cause);
+    };
+    failed("./big", "larger than 1 MiB");
+    failed("./link", "a link that points outside");
+    assert!(story.requests().is_empty());
+    story.server().script([says("Yes.")]);
+    story
+        .run(["agent", "-m", "x", "--skill", "needy"])
+        .stdout("Yes.\n")
+        .stderr("nanobot: skill `needy` needs what is missing: CLI: no-such-program\n");
+}
+
+/// The hosts of a built-in skill may be asked once it is loaded, as after it was read.
+#[test]
+fn a_loaded_skill_grants_what_reading_it_grants() {
+    let pages = PageServer::start(|_| page_response("text/plain", "Rain."));
+    let fetched = |flags: &[&str]| {
+        let story = Story::new()
+            .set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }))
+            .env("NANOBOT_TEST_HOSTS", "wttr.in=127.0.0.2")
+            .file("notes.md", "milk\n");
+        let url = pages.url("/Brest").replace("127.0.0.2", "wttr.in");
+        let read = calls("read_file", json!({ "path": "notes.md" }));
+        story.server().script([read, calls("web_fetch", json!({ "url": url })), says("Rain.")]);
+        let ran = story.run(["agent", "-m", "x"].iter().chain(flags));
+        ran.stdout("Rain.\n").error_text();
+        story.requests()[2].last_content()
+    };
+    let refused = fetched(&[]);
+    assert!(refused.contains("denied"), "{refused}");
+    let fetched = fetched(&["--skill", "weather"]);
+    assert!(fetched.contains("Rain."), "{fetched}");
+}
+
+#[test]
+fn prompt_files_and_jobs_load_skills() {
+    let story = Story::new()
+        .workspace_file("skills/tea/SKILL.md", TEA)
+        .file("p/p.md", "---\nskill: [tea, ./tone]\n---\nHello.\n")
+        .file("p/tone/SKILL.md", "Be formal.\n");
+    story.run(["run", "p/p.md"]).status(77).stderr_has("`p/p.md` sets `skill`");
+    story.run(["trust", "p/p.md"]).stdout_has("now trusted").error_text();
+    story.server().script([says("Hi."), says("Hi.")]);
+    story.run(["run", "p/p.md"]).stdout("Hi.\n").error_text();
+    let prompt = system_prompt(&story);
+    assert!(prompt.contains("four minutes") && prompt.contains("Be formal."), "{prompt}");
+    let save = ["run", "--save", "hi", "--skill", "p/tone", "--skill=tea", "-m", "Hello."];
+    story.run(save).stderr_has("saved");
+    story.run(["run", "hi"]).stdout("Hi.\n").error_text();
+    let prompt = system_prompt(&story);
+    assert!(prompt.contains("four minutes") && prompt.contains("Be formal."), "{prompt}");
+
+    let id = add_job(&story, &["--every", "1h", "--skill", "tea", "--skill", "p/tone"]);
+    story.run(["cron", "show", &id]).stdout_has("skills       tea, $DIR/p/tone");
+    story.server().script([says("Hi.")]);
+    story.run(["cron", "run", &id]).stdout("Hi.\n");
+    let prompt = system_prompt(&story);
+    assert!(prompt.contains("four minutes") && prompt.contains("Be formal."), "{prompt}");
+    run_cron(&story, &["edit", &id, "--skill", "tee"]).status(66).stderr_has("no skill `tee`");
+    run_cron(&story, &["edit", &id, "--skill", ""]).text();
+    story.server().script([says("Hi.")]);
+    story.run(["cron", "run", &id]).stdout("Hi.\n");
+    assert!(!system_prompt(&story).contains("four minutes"));
+}
