@@ -125,10 +125,15 @@ pub struct JobFlags {
     pub after_crash: Option<CrashPolicy>,
     /// Retry a run that failed for a temporary cause
     ///
-    /// At most this number of times, if the provider is not available or something is busy (status 69 or 75), and only
-    /// before the next scheduled run. Only the last failure is reported. Default: 6 for `--at` and `--in`, else 0.
+    /// At most this number of times, if the provider is not available or something is busy (status 69 or 75; others by
+    /// `--retry-on`), and only before the next scheduled run. Only the last failure is reported. Default: 6 for `--at` and `--in`, else 0.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=100), hide_short_help = true)]
     pub retry: Option<u32>,
+    /// Also retry a run that failed with one of these statuses: `1,65`
+    ///
+    /// With `--retry`. Default: only 69 and 75. A run that had an effect before it failed has it again.
+    #[arg(long, value_name = "STATUS,…", hide_short_help = true)]
+    pub retry_on: Option<String>,
     /// Time before a retry
     ///
     /// From one minute to one day. Default: ten minutes.
@@ -165,6 +170,13 @@ pub struct JobFlags {
     /// As that of `--on-failure`, with the answer on standard input.
     #[arg(long, value_name = "CMD", hide_short_help = true)]
     pub on_success: Option<String>,
+    /// Ask this address when a run starts, succeeds and fails
+    ///
+    /// For a service that raises the alarm when a job does not run, in the protocol of healthchecks.io: `URL/start`, `URL`,
+    /// `URL/fail`. `{job}` in it is the job's name. Nothing but the state is sent, and a service that is down does not fail the job.
+    /// Default: `cron.ping` of the config; `none` for no address.
+    #[arg(long, value_name = "URL", hide_short_help = true)]
+    pub ping: Option<String>,
     /// Report all runs, or only changes
     ///
     /// `change` reports the first failure after a success, and the first success after a failure. It applies to errors on

@@ -1,7 +1,7 @@
-//! Retries of jobs, delayed starts, and the notification of results.
+//! Retries of jobs, delayed starts, the notification of results, and pings.
 
 use crate::cron::{add_job, job_dir, run_cron};
-use crate::server::{Responder, Response, fails, says, sends};
+use crate::server::{Responder, Response, Server, fails, says, sends};
 use crate::story::{RunResult, Story};
 use serde_json::{Value, json};
 
@@ -112,6 +112,37 @@ fn the_last_failure_is_reported() {
     command.env("NANOBOT_TEST_TIME", "2026-01-03T08:00:00Z");
     story.wait(command.spawn().unwrap()).status(77).stderr_has("no");
     assert_eq!(tries(&story, &id), ["failed 0", "failed 1", "ok 0", "failed 0"]);
+}
+
+/// A failure that is not temporary is retried where the job says so, and no other is.
+#[test]
+fn other_failures_are_retried_if_the_job_says_so() {
+    let story = Story::new()
+        .script([fails(401, "no"), says("Done."), fails(400, "bad")])
+        .env("NANOBOT_TEST_ZONE", "UTC");
+    let id = add_daily(&story, &["--retry", "2", "--retry-on", "1, 77"]);
+    at(&story, "07:00:00", &["show", &id])
+        .stdout_has("each after 10 min, also after status 1, 77\n");
+    start(&story, "08:00:00", &id).status(77).stderr("");
+    start(&story, "08:10:00", &id).stdout("Done.\n");
+    assert_eq!(tries(&story, &id), ["failed 0", "ok 1"]);
+    run_cron(&story, &["edit", &id, "--retry-on", ""]).stdout_has(&id);
+    let shown = at(&story, "08:20:00", &["show", &id, "--json"]).json();
+    assert_eq!(shown["terms"]["retry_on"], json!([]));
+    let mut command = story.command(["cron", "run", &id, "--scheduled"]);
+    command.env("NANOBOT_TEST_TIME", "2026-01-03T08:00:00Z");
+    story.wait(command.spawn().unwrap()).status(1).stderr_has("bad");
+    for (arguments, message) in [
+        (
+            &["--retry-on", "1"][..],
+            "`--retry-on` chooses the failures of `--retry`, which is missing",
+        ),
+        (&["--retry", "1", "--retry-on", "1,no"], "`no` is not the status of a failed run"),
+        (&["--retry", "1", "--retry-on", "0"], "`0` is not the status of a failed run"),
+    ] {
+        let line = [&["add", "-m", "x", "--every", "1h"], arguments].concat();
+        run_cron(&story, &line).status(2).stderr_has(message);
+    }
 }
 
 #[test]
@@ -260,4 +291,107 @@ fn all_jobs_are_disabled_and_enabled_together() {
     assert!(enabled(&one) && enabled(&two) && !enabled(&past));
     run_cron(&story, &["disable"]).status(2).stderr_has("JOB");
     run_cron(&story, &["disable", "--all", &one]).status(2).stderr_has("--all");
+}
+
+/// A server that watches jobs, and its address for a job.
+fn watcher(status: u16) -> (Server, String) {
+    let server = Server::start();
+    server.always(sends(Response::text(status, "text/plain", "OK")));
+    let address = format!("http://127.0.0.1:{}/KEY/{{job}}", server.port);
+    (server, address)
+}
+
+/// A story whose jobs may ask servers of this machine.
+fn watched_story() -> Story {
+    Story::new()
+        .env("NANOBOT_TEST_ZONE", "UTC")
+        .set("tools", json!({ "ssrfWhitelist": ["127.0.0.0/8"] }))
+}
+
+/// The paths that were asked, without the id of the run, which is the same for the requests of each run.
+fn pings(server: &Server) -> Vec<String> {
+    let mut ids = Vec::new();
+    let requests = server.requests();
+    let paths = requests.iter().map(|request| {
+        assert_eq!((request.method.as_str(), request.raw.as_str()), ("GET", ""));
+        let (path, id) = request.path.split_once("rid=").unwrap();
+        assert_eq!(id.len(), 36, "{id}");
+        ids.push(id.to_owned());
+        path.trim_end_matches(['?', '&']).to_owned()
+    });
+    let paths = paths.collect();
+    assert!(ids.chunks(2).all(|run| run[0] == run[run.len() - 1]), "{ids:?}");
+    ids.dedup();
+    assert_eq!(ids.len(), requests.len().div_ceil(2), "{ids:?}");
+    paths
+}
+
+#[test]
+fn a_service_learns_how_each_run_ends() {
+    let (server, address) = watcher(200);
+    let story = watched_story().script([says("Done."), fails(401, "no"), busy()]);
+    let address = format!("{address}?create=1");
+    let id = add_daily(&story, &["--ping", &address, "--retry", "1"]);
+    start(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
+    assert_eq!(pings(&server), ["/KEY/digest/start?create=1", "/KEY/digest?create=1"]);
+    at(&story, "09:00:00", &["run", &id]).status(77).stderr_has("no");
+    assert_eq!(pings(&server)[2..], ["/KEY/digest/start?create=1", "/KEY/digest/fail?create=1"]);
+    at(&story, "09:00:00", &["show", &id]).stdout_has(&format!("ping         {address}"));
+    // A check that finds nothing to do is a run too.
+    run_cron(&story, &["edit", &id, "--when", "false"]).stdout_has(&id);
+    at(&story, "10:00:00", &["run", &id]).stdout("");
+    assert_eq!(pings(&server)[4..], ["/KEY/digest/start?create=1", "/KEY/digest?create=1"]);
+    // A job without an address asks none.
+    run_cron(&story, &["edit", &id, "--when", "", "--ping", ""]).stdout_has(&id);
+    at(&story, "11:00:00", &["run", &id]).status(75).stderr_has("too many");
+    assert_eq!(server.requests().len(), 6);
+}
+
+/// Only the end of a slot counts: the retry that succeeds.
+#[test]
+fn a_run_that_is_retried_is_no_failure_for_the_service() {
+    let (server, address) = watcher(200);
+    let story =
+        watched_story().script([busy(), says("Done.")]).set("cron", json!({ "ping": address }));
+    let id = add_daily(&story, &["--retry", "1"]);
+    start(&story, "08:00:00", &id).status(75).stderr("");
+    start(&story, "08:10:00", &id).stdout("Done.\n");
+    let paths: Vec<String> = server.requests().iter().map(|request| request.path.clone()).collect();
+    let paths: Vec<&str> = paths.iter().map(|path| path.split('?').next().unwrap()).collect();
+    assert_eq!(paths, ["/KEY/digest/start", "/KEY/digest/start", "/KEY/digest"]);
+    // A job can go without the address of the config.
+    run_cron(&story, &["edit", &id, "--ping", "none", "--when", "false"]).stdout_has(&id);
+    at(&story, "11:00:00", &["run", &id]).stdout("");
+    assert_eq!(server.requests().len(), 3);
+}
+
+/// The service is down, refuses, does not answer, or may not be reached: the job runs all the same.
+#[test]
+fn a_ping_never_fails_a_job() {
+    let closed = format!("http://127.0.0.1:{}/x", unused_port());
+    let (_refusing, refused) = watcher(404);
+    let silent = Server::start();
+    silent
+        .always(sends(Response::text(200, "text/plain", "").ending(crate::server::Ending::Stall)));
+    let silent_address = format!("http://127.0.0.1:{}/x", silent.port);
+    for address in [&closed, &refused, &silent_address] {
+        let story = watched_story().script([says("Done.")]);
+        let id = add_daily(&story, &["--ping", address]);
+        start(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
+    }
+    // An address in the private network, which nothing allows.
+    let (server, address) = watcher(200);
+    let story = Story::new().script([says("Done.")]).env("NANOBOT_TEST_ZONE", "UTC");
+    let id = add_daily(&story, &["--ping", &address]);
+    start(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
+    assert_eq!(server.requests().len(), 0);
+    run_cron(&story, &["add", "-m", "x", "-e", "1h", "--ping", "hc.example"])
+        .status(2)
+        .stderr_has("the address to ping");
+}
+
+/// A port at which nothing listens.
+fn unused_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }

@@ -5,6 +5,7 @@ use super::schedule::{CatchUpPolicy, Schedule, Timetable};
 use clap::ValueEnum;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use nanobot_base::error::Exit;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -95,8 +96,11 @@ pub struct JobOptions {
     pub max_cost: Option<f64>,
     pub catch_up: CatchUpPolicy,
     pub after_crash: CrashPolicy,
-    /// Maximum number of retries after a temporary failure; `None` for the default of the schedule.
+    /// Maximum number of retries of a failure that is retried; `None` for the default of the schedule.
     pub retry: Option<u32>,
+    /// Exit statuses that are retried besides those of temporary failures.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub retry_on: Vec<u8>,
     /// Seconds before a retry.
     pub retry_delay: Option<u64>,
     /// Maximum delay of a start in seconds.
@@ -105,6 +109,9 @@ pub struct JobOptions {
     pub on_failure: Option<String>,
     /// A command that is notified of successes.
     pub on_success: Option<String>,
+    /// The address to which the start and the end of each run are reported; `none` for no address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ping: Option<String>,
     /// The runs that are reported to the user.
     pub notify: NotifyPolicy,
     /// True if the answer is not printed.
@@ -224,6 +231,12 @@ impl Job {
         }
     }
 
+    /// True if a run that failed with `exit` is tried again: the failure is temporary, or the user chose its status.
+    pub fn retries(&self, exit: Exit) -> bool {
+        let statuses = self.options.as_ref().map_or(&[][..], |options| &options.retry_on);
+        exit.is_temporary() || statuses.contains(&exit.code())
+    }
+
     /// Returns the maximum delay of a start.
     pub fn jitter(&self) -> Duration {
         let jitter = self.options.as_ref().and_then(|options| options.jitter);
@@ -265,7 +278,7 @@ impl Job {
     }
 }
 
-/// The rule for retries of a run that failed for a temporary cause.
+/// The rule for retries of a failed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of retries.

@@ -126,6 +126,7 @@ fn job_rows(ctx: &Context, status: &JobStatus, now: &Zoned) -> Vec<(&'static str
     add("max cost", options.max_cost.map(|cost| format!("${}", format_dollars(cost))));
     add("on failure", options.on_failure.as_ref().map(redact));
     add("on success", options.on_success.as_ref().map(redact));
+    add("ping", options.ping.as_ref().map(redact));
     add("notify", (options.notify == NotifyPolicy::Change).then(|| "only of changes".into()));
     add("config", options.config.as_ref().map(|path| path.display().to_string()));
     rows
@@ -140,15 +141,21 @@ fn start_rows(status: &JobStatus) -> Vec<(&'static str, String)> {
     }
     let policy = job.retry_policy();
     if policy.limit > 0 {
+        let statuses = job.options.as_ref().map_or(&[][..], |options| &options.retry_on);
+        let statuses: Vec<String> = statuses.iter().map(u8::to_string).collect();
         rows.push((
             "retry",
             format!(
-                "{}, each after {}",
+                "{}, each after {}{}",
                 match policy.limit {
                     1 => "once".to_owned(),
                     limit => format!("at most {limit} times"),
                 },
-                format_seconds(policy.delay.as_secs())
+                format_seconds(policy.delay.as_secs()),
+                match statuses.as_slice() {
+                    [] => String::new(),
+                    statuses => format!(", also after status {}", statuses.join(", ")),
+                }
             ),
         ));
     }

@@ -12,6 +12,7 @@ use crate::ops::jobs::delivery::{self, DeliveryResult};
 use crate::ops::jobs::heartbeat::{self, HeartbeatDecision};
 use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::jobs::job_status::JOB_TAMPERED;
+use crate::ops::jobs::ping::{PING_TIMEOUT, PingEvent, RunPing};
 use crate::ops::jobs::retry;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
@@ -167,6 +168,10 @@ impl JobRunner<'_> {
             state.retry = None;
         }
         self.job_dir.write_state(&state)?;
+        let ping = RunPing::new(ctx, self.settings, job);
+        if let Some(ping) = &ping {
+            ping.send(PingEvent::Start);
+        }
         let mut result = self
             .execute(job, &options, slot)
             .unwrap_or_else(|error| RunResult { error: Some(error), ..RunResult::default() });
@@ -199,6 +204,14 @@ impl JobRunner<'_> {
             Trigger::Manual => None,
         };
         let is_retried = trigger == Trigger::Schedule && state.retry.is_some();
+        // The retry reports how the slot ended.
+        if let Some(ping) = ping.filter(|_| !is_retried) {
+            if exit == Exit::Timeout {
+                signal::grant_extra_time(PING_TIMEOUT);
+            }
+            let is_failure = record.outcome.is_failure();
+            ping.send(if is_failure { PingEvent::Failure } else { PingEvent::Success });
+        }
         let mut write_errors = Vec::new();
         if record.outcome == RunOutcome::Ok && self.is_stored {
             write_errors.extend(unseen_answers::remember(ctx, self.settings, job, &record).err());

@@ -3,6 +3,7 @@
 
 use crate::ops::context::Context;
 use crate::ops::jobs::job_grants::{has_any_flag, to_stored};
+use crate::ops::jobs::ping::check_address;
 use crate::ops::jobs::resolved_job::{ResolvedJob, resolve};
 use crate::ops::permissions;
 use crate::ops::skills;
@@ -55,8 +56,10 @@ pub(crate) fn apply_flags(
         to,
         on_failure,
         on_success,
+        ping,
         notify: _,
         retry: _,
+        retry_on,
         retry_delay: _,
     } = flags;
     // From now on the job is ours, and earlier missed slots are not caught up.
@@ -89,6 +92,10 @@ pub(crate) fn apply_flags(
     }
     set_text(&mut options.on_failure, on_failure);
     set_text(&mut options.on_success, on_success);
+    if let Some(address) = ping {
+        check_address(address.trim())?;
+    }
+    set_text(&mut options.ping, ping);
     apply_start_flags(&mut options, flags, schedule.jitter)?;
     if let Some(time) = timeout {
         // Round up to one second: 0 would mean no limit.
@@ -114,6 +121,12 @@ pub(crate) fn apply_flags(
     }
     let resolved = apply_grants(ctx, &mut options, grants)?;
     job.options = Some(options);
+    if retry_on.as_deref().is_some_and(|statuses| !statuses.trim().is_empty())
+        && job.retry_policy().limit == 0
+    {
+        let cause = "`--retry-on` chooses the failures of `--retry`, which is missing";
+        return Err(fail_with_hint(Exit::Usage, cause, "`--retry 3`"));
+    }
     Ok(resolved)
 }
 
@@ -142,9 +155,12 @@ fn apply_start_flags(
     flags: &JobFlags,
     jitter: Option<Duration>,
 ) -> Result<()> {
-    let JobFlags { notify, retry, retry_delay, .. } = flags;
+    let JobFlags { notify, retry, retry_on, retry_delay, .. } = flags;
     options.notify = notify.unwrap_or(options.notify);
     options.retry = retry.or(options.retry);
+    if let Some(statuses) = retry_on {
+        options.retry_on = parse_statuses(statuses)?;
+    }
     if let Some(delay) = retry_delay {
         options.retry_delay = Some(check_delay("--retry-delay", *delay, MIN_RETRY_DELAY)?);
     }
@@ -153,6 +169,29 @@ fn apply_start_flags(
         options.jitter = (jitter > 0).then_some(jitter);
     }
     Ok(())
+}
+
+/// Parses the list of `--retry-on`; an empty text is an empty list.
+///
+/// # Errors
+/// An item is not the status of a failed run.
+fn parse_statuses(list: &str) -> Result<Vec<u8>> {
+    let parse = |item: &str| {
+        let code = item.trim().parse().ok().filter(|code| *code != Exit::Answered.code())?;
+        Exit::ALL.iter().any(|exit| exit.code() == code).then_some(code)
+    };
+    let items = list.split(',').filter(|_| !list.trim().is_empty());
+    items
+        .map(|item| {
+            parse(item).ok_or_else(|| {
+                fail_with_hint(
+                    Exit::Usage,
+                    format!("`--retry-on`: `{}` is not the status of a failed run", item.trim()),
+                    "`--retry-on 1,65`; `nanobot agent --help` lists them",
+                )
+            })
+        })
+        .collect()
 }
 
 /// Minimum time before a retry: cron reads a changed crontab at the beginning of a minute.

@@ -16,6 +16,7 @@ pub(crate) mod job_notices;
 pub(crate) mod job_options;
 pub(crate) mod job_status;
 pub(crate) mod lifecycle;
+pub(crate) mod ping;
 pub(crate) mod resolved_job;
 pub(crate) mod retry;
 pub(crate) mod run_log;

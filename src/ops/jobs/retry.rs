@@ -1,4 +1,4 @@
-//! Retries of runs that failed for a temporary cause: when the next try of a slot is due.
+//! Retries of failed runs: when the next try of a slot is due.
 
 use crate::ops::context::Context;
 use crate::ops::jobs::timing;
@@ -10,13 +10,13 @@ use nanobot_cron::run_record::{PendingRetry, RunOutcome, RunRecord, RunState, Tr
 /// Maximum time before a retry. A retry that is further ahead was planned with a wrong clock.
 const MAX_RETRY_DELAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// The retry of the run in `record`, which has ended. `None` if its cause is not temporary, all retries are used, or the
+/// The retry of the run in `record`, which has ended. `None` if its failure is not retried, all retries are used, or the
 /// next slot comes first.
 pub(crate) fn plan(ctx: &Context, job: &Job, record: &RunRecord) -> Option<PendingRetry> {
     let policy = job.retry_policy();
     let is_retryable = record.trigger == Trigger::Schedule
         && record.outcome == RunOutcome::Failed
-        && Exit::from_code(record.status.into()).is_temporary()
+        && job.retries(Exit::from_code(record.status.into()))
         && record.retry < policy.limit;
     if !is_retryable {
         return None;

@@ -87,6 +87,8 @@ pub struct Settings {
     pub max_tool_result_chars: usize,
     pub session_sync: SessionSync,
     pub job_starter: JobStarter,
+    /// The address that is asked when a run of a job starts and ends.
+    pub job_ping: Option<String>,
     pub memory: MemorySettings,
     pub timeouts: ProviderTimeouts,
     /// The proxy and the CA certificates.

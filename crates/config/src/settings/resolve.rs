@@ -94,6 +94,7 @@ impl Settings {
                 "none" => JobStarter::Other,
                 _ => JobStarter::Crontab,
             },
+            job_ping: values.optional_text(const { config_key("cron.ping") }, None)?,
             memory: values.memory()?,
             timeouts: values.timeouts(env)?,
             network: values.network(env, paths)?,
