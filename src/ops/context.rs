@@ -10,12 +10,12 @@ use nanobot_net::http::ConnectionPool;
 use nanobot_os::clock::Clock;
 use nanobot_os::env::{self, Env};
 use nanobot_os::paths::Paths;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::{Terminal, theme};
 use nanobot_store::session::{self, MessageWindow, SessionStore};
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The options that every command takes.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +56,7 @@ pub(crate) struct SingleNotices(Arc<Mutex<BTreeSet<String>>>);
 impl SingleNotices {
     /// True if `text` was not shown yet. It is then recorded as shown.
     pub(crate) fn is_new(&self, text: &str) -> bool {
-        self.0.lock().ignore_poison().insert(text.to_owned())
+        self.0.lock().insert(text.to_owned())
     }
 }
 

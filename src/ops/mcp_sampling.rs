@@ -20,13 +20,13 @@ use nanobot_mcp::client::sampling::{
 use nanobot_mcp::protocol::ContentPart;
 use nanobot_model::provider::{Delta, FailureKind, ProviderError, Request, ToolChoice};
 use nanobot_os::secret::random_hex;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_tool::ApprovalRequest;
 use nanobot_tool::ask_user::UserPrompt;
 use nanobot_tool::attach::{self, AttachOptions, AttachmentOrigin};
 use nanobot_tool::mcp::ChargedSampler;
+use parking_lot::Mutex;
 use serde_json::json;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// The beginning of the system prompt, before the server's own.
 const SYSTEM_PROMPT: &str = "You answer a request of a program, an MCP server. You have no tools, no files and no \
@@ -194,7 +194,7 @@ impl TurnSampler {
             },
         );
         charges.extend(result.iter().map(|reply| (reply.usage, reply.cost)));
-        self.charges.lock().ignore_poison().extend(charges);
+        self.charges.lock().extend(charges);
         result.map_err(|error| {
             log::warn!(target: "mcp", "the model did not answer a server: {error}");
             to_answer(&error)
@@ -255,6 +255,6 @@ impl Sampler for TurnSampler {
 
 impl ChargedSampler for TurnSampler {
     fn take_charges(&self) -> Vec<(Usage, Option<f64>)> {
-        std::mem::take(&mut self.charges.lock().ignore_poison())
+        std::mem::take(&mut self.charges.lock())
     }
 }

@@ -26,12 +26,12 @@ use nanobot_os::cancel::{self, CancelToken};
 use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
 use nanobot_os::stdin_lines::StdinLines;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_tool::ToolError;
 use nanobot_tool::files::Files;
+use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> R
             scope.spawn(|| cancel::scope(Some(token), || bus.answer_all()));
         }
         let read_result = bus.continue_earlier_run().and_then(|()| bus.read_all());
-        let mut state = bus.lock();
+        let mut state = bus.state.lock();
         state.is_closed = true;
         if read_result.is_err() {
             // Messages without an acknowledgement are sent again.
@@ -88,7 +88,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> R
         bus.changed.notify_all();
         read_result
     });
-    let state = bus.state.into_inner().ignore_poison();
+    let state = bus.state.into_inner();
     if let Some(error) = state.error {
         return Err(error);
     }
@@ -140,10 +140,6 @@ enum PipeLine {
 }
 
 impl MessageBus<'_> {
-    fn lock(&self) -> MutexGuard<'_, BusState> {
-        self.state.lock().ignore_poison()
-    }
-
     /// Prints the answers and answers the messages that an earlier run of this name left.
     fn continue_earlier_run(&self) -> Result<()> {
         let Some(journal) = &self.journal else {
@@ -153,7 +149,7 @@ impl MessageBus<'_> {
             self.print_answer(&id, &line)?;
         }
         for message in journal.unanswered() {
-            self.lock().continued_ids.push(message.id.clone());
+            self.state.lock().continued_ids.push(message.id.clone());
             self.enqueue(message)?;
         }
         Ok(())
@@ -175,7 +171,7 @@ impl MessageBus<'_> {
                 PipeLine::Message(message) => self.enqueue(message)?,
                 PipeLine::Invalid(error) => {
                     let line = json!({ "v": 1, "type": "error", "line": number, "error": error });
-                    self.lock().exits.push(Exit::BadInput);
+                    self.state.lock().exits.push(Exit::BadInput);
                     self.write(&format!("{line}\n"))?;
                 }
             }
@@ -185,7 +181,7 @@ impl MessageBus<'_> {
 
     /// True if `id` is that of a message which an earlier run left. Only the first line with that id is such a message.
     fn is_continued(&self, id: &Value) -> bool {
-        let ids = &mut self.lock().continued_ids;
+        let ids = &mut self.state.lock().continued_ids;
         let index = ids.iter().position(|continued_id| continued_id == id);
         index.map(|index| ids.swap_remove(index)).is_some()
     }
@@ -223,10 +219,9 @@ impl MessageBus<'_> {
 
     /// Adds a message, once fewer than two for each thread wait.
     fn enqueue(&self, message: PipeMessage) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while state.waiting.len() >= 2 * self.jobs && state.error.is_none() {
-            let wait_result = self.changed.wait_timeout(state, SIGNAL_CHECK_INTERVAL);
-            (state, _) = wait_result.ignore_poison();
+            self.changed.wait_for(&mut state, SIGNAL_CHECK_INTERVAL);
             signal::check()?;
         }
         if state.error.is_some() {
@@ -243,7 +238,7 @@ impl MessageBus<'_> {
         while let Some(message) = self.take() {
             let session = self.session_key(&message);
             let result = self.answer(message);
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.busy.remove(&session);
             if let Err(error) = result {
                 state.error.get_or_insert(error);
@@ -255,7 +250,7 @@ impl MessageBus<'_> {
 
     /// Waits for a message whose session is free. `None` if there are no more.
     fn take(&self) -> Option<PipeMessage> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.error.is_some() {
                 return None;
@@ -271,7 +266,7 @@ impl MessageBus<'_> {
             if state.is_closed && state.waiting.is_empty() {
                 return None;
             }
-            state = self.changed.wait(state).ignore_poison();
+            self.changed.wait(&mut state);
         }
     }
 
@@ -346,7 +341,7 @@ impl MessageBus<'_> {
         exit: Exit,
     ) -> Result<()> {
         if exit != Exit::Answered {
-            self.lock().exits.push(exit);
+            self.state.lock().exits.push(exit);
         }
         let line = answer_line(message, turn, ending, exit).to_string();
         if is_repeated(ending, exit) {

@@ -15,13 +15,13 @@ use nanobot_base::diff::Diff;
 use nanobot_mcp::client::ElicitationHandler;
 use nanobot_mcp::sanitize;
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::{StyledLine, sanitize, theme, wrap_words};
 use nanobot_tool::ask_user::UserPrompt;
 use nanobot_tool::{Approval, ApprovalRequest, ToolError};
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Maximum characters shown of a server's question.
@@ -104,17 +104,13 @@ impl TerminalPrompter {
 
     /// Switches to another profile, and drops all grants made under the previous one.
     pub(super) fn change_profile(&self, profile: Option<&str>) {
-        self.grants().profile = profile.map(str::to_owned);
+        self.grants.lock().profile = profile.map(str::to_owned);
         self.clear_grants();
     }
 
     /// Drops the grants of this conversation, because another one begins.
     pub(super) fn clear_grants(&self) {
-        self.grants().granted.clear();
-    }
-
-    fn grants(&self) -> MutexGuard<'_, SessionGrants> {
-        self.grants.lock().ignore_poison()
+        self.grants.lock().granted.clear();
     }
 
     /// Reads an answer to `prompt`, which the `options` suggest. `is_new` is false for a later part of a question.
@@ -124,7 +120,7 @@ impl TerminalPrompter {
         options: &[String],
         is_new: bool,
     ) -> Result<String, ToolError> {
-        let mut editor = self.editor.lock().ignore_poison();
+        let mut editor = self.editor.lock();
         to_answer(editor.prompt(prompt, options, is_new))
     }
 
@@ -135,7 +131,7 @@ impl TerminalPrompter {
         choices: &[Choice],
         default: Option<usize>,
     ) -> Result<String, ToolError> {
-        let mut editor = self.editor.lock().ignore_poison();
+        let mut editor = self.editor.lock();
         to_answer(editor.choose(prompt, choices, default))
     }
 
@@ -481,18 +477,18 @@ impl UserPrompt for TerminalPrompter {
         let key = (request.tool.to_owned(), grant);
         // If two calls ask at the same time, the first answer may already cover the second call.
         self.ctx.terminal.with_exclusive_use(|| {
-            if self.grants().granted.contains(&key) {
+            if self.grants.lock().granted.contains(&key) {
                 return Ok(Approval::Earlier);
             }
-            let profile = self.grants().profile.clone();
+            let profile = self.grants.lock().profile.clone();
             let rule = permanent_rule::rule_for(&self.ctx, profile.as_deref(), request);
             match self.request_approval(request, rule.as_ref())? {
                 ApprovalAnswer::Yes => {}
                 ApprovalAnswer::Session => {
-                    self.grants().granted.insert(key.clone());
+                    self.grants.lock().granted.insert(key.clone());
                 }
                 ApprovalAnswer::Always => {
-                    self.grants().granted.insert(key.clone());
+                    self.grants.lock().granted.insert(key.clone());
                     let message = match rule.as_ref().map(|rule| rule.write(&self.ctx)) {
                         Some(Err(error)) => format!("nanobot: cannot save the rule: {error:#}"),
                         Some(Ok(file)) => format!("  (saved in {file})"),

@@ -1,8 +1,7 @@
 //! Rings the bell of the terminal when a long turn ends or needs an approval: the user may be doing something else.
 
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::Terminal;
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
 /// The bell of the terminal, and the time at which the turn began.
@@ -19,12 +18,12 @@ impl Bell {
     }
 
     pub(super) fn begin_turn(&self) {
-        *self.turn_start.lock().ignore_poison() = Instant::now();
+        *self.turn_start.lock() = Instant::now();
     }
 
     /// Rings if the turn has been long.
     pub(super) fn ring_if_long(&self) {
-        let elapsed = self.turn_start.lock().ignore_poison().elapsed();
+        let elapsed = self.turn_start.lock().elapsed();
         if self.after.is_some_and(|after| elapsed >= after) {
             self.terminal.ring_bell();
         }

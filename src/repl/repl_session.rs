@@ -16,11 +16,11 @@ use nanobot_base::error::Exit;
 use nanobot_config::policy::profile::{DEFAULT_NAME, Profile};
 use nanobot_config::settings::Settings;
 use nanobot_os::secret::random_hex;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_store::session::{self, Session};
+use parking_lot::{Mutex, MutexGuard};
 use std::cell::RefCell;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// The session of a REPL if the config cannot be read.
 pub(super) const DEFAULT_SESSION: &str = "cli:direct";
@@ -292,7 +292,7 @@ impl<'w> ReplSession<'w> {
 
     /// Locks the line editor.
     pub(super) fn editor(&self) -> MutexGuard<'_, Editor> {
-        self.editor.lock().ignore_poison()
+        self.editor.lock()
     }
 
     /// Prints a line on standard error.

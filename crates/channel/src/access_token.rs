@@ -3,8 +3,7 @@
 use super::{ChannelError, ChannelResult};
 use nanobot_os::secret::{self, Secret};
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::time::Duration;
 
 /// A token is renewed this long before it expires, so that it outlives the request that it is fetched for.
@@ -34,7 +33,7 @@ impl AccessToken {
         let (token, is_new) = self.current(fetch)?;
         match request(token.expose()) {
             Err(ChannelError::TokenRejected(_)) if !is_new => {
-                *self.0.lock().ignore_poison() = None;
+                *self.0.lock() = None;
                 request(self.current(fetch)?.0.expose())
             }
             result => result,
@@ -46,7 +45,7 @@ impl AccessToken {
         &self,
         fetch: &dyn Fn() -> ChannelResult<IssuedToken>,
     ) -> ChannelResult<(Secret, bool)> {
-        let mut current = self.0.lock().ignore_poison();
+        let mut current = self.0.lock();
         if let Some((token, renew_at)) = &*current
             && signal::now() < *renew_at
         {

@@ -6,9 +6,8 @@
 use super::{Batch, ChannelError, ChannelResult, Identity, InboundMessage, PollRequest};
 use anyhow::Result;
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// First and longest delay after a connection for events has failed for the second time.
@@ -164,7 +163,7 @@ pub(super) fn poll<S: ConversationService>(
     if wait.is_zero() {
         return reader.read_all().map(drop);
     }
-    let mut state = listener.0.lock().ignore_poison();
+    let mut state = listener.0.lock();
     loop {
         reader.with_cache(|cache| state.connect(service, cache))??;
         let has_messages = if state.is_current() {

@@ -9,10 +9,10 @@ use anyhow::Result;
 use nanobot_net::http::WebSocket;
 use nanobot_os::cancel::{self, CancelToken};
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The silence after which a poll that does not wait ends, from the opening of the connection or the last message. By then
@@ -136,7 +136,7 @@ impl PushListener {
             let content = match service.read_frame(&frame, identity, &mut cache) {
                 Ok(content) => content,
                 Err(error) => {
-                    self.lock().connection = None;
+                    self.state.lock().connection = None;
                     // A service may ask for a new connection by a frame. A second one in a poll is a failure.
                     let is_reconnect = matches!(error, ChannelError::Unavailable(_));
                     if !is_reconnect || std::mem::replace(&mut has_reconnected, true) {
@@ -176,19 +176,19 @@ impl PushListener {
         request: &Value,
         is_response: &dyn Fn(&Value) -> bool,
     ) -> ChannelResult<Value> {
-        let mut senders = self.senders.lock().ignore_poison();
+        let mut senders = self.senders.lock();
         senders.count += 1;
         if let Some(interrupt) = &senders.interrupt {
             interrupt.cancel();
         }
         drop(senders);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let response = state.exchange(service, request, is_response);
         if response.is_err() {
             state.connection = None;
         }
         drop(state);
-        self.senders.lock().ignore_poison().count -= 1;
+        self.senders.lock().count -= 1;
         self.sender_done.notify_all();
         response
     }
@@ -198,7 +198,7 @@ impl PushListener {
     /// # Errors
     /// The service cannot be reached, or rejects the token.
     pub(super) fn check(&self, service: &dyn PushService) -> ChannelResult<()> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.connection.is_none() {
             state.connect(service, &mut json!({}))?;
         }
@@ -215,13 +215,9 @@ impl PushListener {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, PushState> {
-        self.state.lock().ignore_poison()
-    }
-
     /// Acknowledges a frame. If that fails, the service sends it again, and it is recognised by its id.
     fn acknowledge(&self, acknowledgement: &Value) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(connection) = &mut state.connection else {
             return;
         };
@@ -241,7 +237,7 @@ impl PushListener {
     ) -> ChannelResult<Option<Value>> {
         loop {
             let interrupt = self.wait_for_senders()?;
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let was_open = state.connection.is_some();
             if !was_open {
                 state.connect(service, cache)?;
@@ -267,9 +263,9 @@ impl PushListener {
 
     /// Waits until no other thread wants to send. Returns the token by which a sender ends the wait for messages.
     fn wait_for_senders(&self) -> ChannelResult<Arc<CancelToken>> {
-        let mut senders = self.senders.lock().ignore_poison();
+        let mut senders = self.senders.lock();
         while senders.count > 0 {
-            senders = self.sender_done.wait(senders).ignore_poison();
+            self.sender_done.wait(&mut senders);
         }
         let unused = senders.interrupt.take().filter(|token| !token.is_cancelled());
         let interrupt = match unused {

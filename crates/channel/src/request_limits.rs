@@ -2,9 +2,8 @@
 //! since too many responses with status 429 get an address banned.
 
 use nanobot_net::http::{HttpMethod, Response};
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// The segments of a path that have a limit of their own, such as `/channels/ID/messages`.
@@ -39,7 +38,7 @@ impl RequestLimit {
 impl RequestLimits {
     /// The time until a request of `route` may be sent.
     pub(super) fn wait(&self, route: &str, now: Duration) -> Duration {
-        let ends = self.0.lock().ignore_poison();
+        let ends = self.0.lock();
         let ends = [route, ""].map(|route| ends.get(route).copied());
         let end = ends.into_iter().flatten().max();
         end.unwrap_or_default().saturating_sub(now)
@@ -47,7 +46,7 @@ impl RequestLimits {
 
     /// Stores that `route` accepts no request until `end`. An empty name means all routes.
     pub(super) fn store(&self, route: &str, now: Duration, end: Duration) {
-        let mut ends = self.0.lock().ignore_poison();
+        let mut ends = self.0.lock();
         ends.retain(|_, end| *end > now);
         ends.insert(route.to_owned(), end);
     }
@@ -88,7 +87,7 @@ mod tests {
         check("GET /a", 7, 2);
         check("GET /b", 7, 1);
         limits.store("GET /b", seconds(9), seconds(10));
-        assert_eq!(limits.0.lock().unwrap().len(), 1);
+        assert_eq!(limits.0.lock().len(), 1);
     }
 
     #[test]

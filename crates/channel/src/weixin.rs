@@ -25,12 +25,11 @@ use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
 use nanobot_os::secret::{Secret, random_hex};
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// The version of the vendor's client that this program identifies as, as text and as a number.
@@ -209,7 +208,7 @@ impl Channel for Weixin {
 
     fn show_typing(&self, destination: &Destination) {
         let user = &destination.chat.id;
-        let cached = self.tickets.lock().ignore_poison().get(user).cloned();
+        let cached = self.tickets.lock().get(user).cloned();
         let ticket = cached.or_else(|| {
             let context = destination.reply_facts["context"].as_str()?;
             let config = self.config_of(user, context).ok()?;
@@ -220,7 +219,7 @@ impl Channel for Weixin {
             if let Err(error) = self.post("/ilink/bot/sendtyping", request) {
                 log::debug!(target: "channel", "weixin: no typing notice: {error}");
             }
-            self.tickets.lock().ignore_poison().insert(user.clone(), ticket);
+            self.tickets.lock().insert(user.clone(), ticket);
         }
     }
 

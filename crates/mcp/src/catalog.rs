@@ -11,10 +11,10 @@ use anyhow::Result;
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::servers::{McpServer, ServerTransport};
 use nanobot_os::clock::Clock;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Maximum of retries of a call because the server's offer changed in between.
 const MAX_CALL_RETRIES: usize = 4;
@@ -307,7 +307,7 @@ impl ToolCatalog {
     }
 
     pub(super) fn checked(&self) -> MutexGuard<'_, BTreeMap<String, CheckedFeatures>> {
-        self.0.checked.lock().ignore_poison()
+        self.0.checked.lock()
     }
 }
 

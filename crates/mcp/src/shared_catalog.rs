@@ -6,8 +6,8 @@ use super::client::ClientConfig;
 use super::fingerprint;
 use nanobot_config::settings::servers::McpServer;
 use nanobot_os::clock::Clock;
-use nanobot_os::sync::IgnorePoison;
-use std::sync::{Arc, Mutex, MutexGuard};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// The servers of this process.
 #[derive(Clone, Default)]
@@ -29,7 +29,7 @@ impl SharedCatalog {
         config: ClientConfig,
     ) -> ToolCatalog {
         let fingerprint = config_fingerprint(servers, &config);
-        let mut current = self.current();
+        let mut current = self.0.lock();
         if let Some(current) = current.as_ref().filter(|it| it.fingerprint == fingerprint) {
             return current.catalog.clone();
         }
@@ -43,14 +43,10 @@ impl SharedCatalog {
 
     /// Ends all running servers.
     pub fn shut_down(&self) {
-        let current = self.current().take();
+        let current = self.0.lock().take();
         if let Some(current) = current {
             current.catalog.shut_down();
         }
-    }
-
-    fn current(&self) -> MutexGuard<'_, Option<CurrentCatalog>> {
-        self.0.lock().ignore_poison()
     }
 }
 

@@ -4,11 +4,11 @@
 //! and is ended.
 
 use crate::process_group::process_group;
-use crate::sync::IgnorePoison;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
+use std::sync::Once;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
 /// The time that a killed process may take to disappear.
@@ -33,11 +33,11 @@ static DETACHED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 pub type LockPids = fn() -> MutexGuard<'static, Vec<Pid>>;
 
 pub fn groups() -> MutexGuard<'static, Vec<Pid>> {
-    GROUPS.lock().ignore_poison()
+    GROUPS.lock()
 }
 
 pub fn detached() -> MutexGuard<'static, Vec<Pid>> {
-    DETACHED.lock().ignore_poison()
+    DETACHED.lock()
 }
 
 /// True if no command runs.
@@ -98,13 +98,13 @@ static ENDING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 /// Leaves the supervisor of a command, in a group of its own, to end by itself.
 pub fn leave_to_end(supervisor: Pid) {
     detached().push(supervisor);
-    ENDING.lock().ignore_poison().push(supervisor);
+    ENDING.lock().push(supervisor);
     groups().retain(|group| *group != supervisor);
 }
 
 /// Reaps the supervisors that have ended since.
 pub fn reap_ending() {
-    let mut ending = ENDING.lock().ignore_poison();
+    let mut ending = ENDING.lock();
     ending.retain(|supervisor| {
         let has_ended = try_reap(*supervisor);
         if has_ended {
@@ -196,5 +196,5 @@ pub fn children() -> Vec<Pid> {
 #[cfg(feature = "test-hooks")]
 pub fn serialize_tests() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().ignore_poison()
+    ALONE.lock()
 }

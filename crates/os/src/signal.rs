@@ -7,8 +7,8 @@
 
 use super::cancel;
 use super::children;
-use crate::sync::IgnorePoison;
 use nanobot_base::error::{Exit, Stop};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{
     SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM,
@@ -21,8 +21,8 @@ use signal_hook::{flag, low_level};
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The signals that end a run, with their exit statuses. If several arrived, the first in this list is reported: only a
@@ -206,7 +206,7 @@ pub fn check() -> Result<(), Stop> {
 
 /// The remaining time for the closing work; `None` if the run is not ending.
 fn closing_time_left() -> Option<Duration> {
-    let since = (*lock_ending_since())?;
+    let since = (*ENDING_SINCE.lock())?;
     let mut end = since + SHUTDOWN_GRACE;
     if received_exit().is_none()
         && let Some(extra_time_end) = EXTRA_TIME_END.get()
@@ -241,12 +241,8 @@ fn ending_exit() -> Exit {
 pub fn begin_shutdown_if_stopped() {
     KILL_ON_INTERRUPT.store(true, Ordering::SeqCst);
     if cancel::scope(None, check).is_err() {
-        lock_ending_since().get_or_insert_with(now);
+        ENDING_SINCE.lock().get_or_insert_with(now);
     }
-}
-
-fn lock_ending_since() -> MutexGuard<'static, Option<Duration>> {
-    ENDING_SINCE.lock().ignore_poison()
 }
 
 /// Clears a Ctrl-C, which ended one turn of a session that continues.
@@ -259,7 +255,7 @@ pub fn clear_interrupt() -> Result<(), Stop> {
     }
     set_interrupted(false);
     KILL_ON_INTERRUPT.store(false, Ordering::SeqCst);
-    *lock_ending_since() = None;
+    *ENDING_SINCE.lock() = None;
     if let Some(wake_rx) = WAKE_RX.get() {
         let mut buffer = [0; 64];
         let flags = rustix::net::RecvFlags::DONTWAIT;

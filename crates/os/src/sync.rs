@@ -1,28 +1,8 @@
-//! Locks that ignore poisoning, and values that are computed when they are needed.
-//!
-//! In the program, a panic ends the process before it poisons a lock. In unit tests it ends one test, and the others, which share the lock,
-//! continue.
+//! Values that are computed when they are needed.
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock, LockResult};
-
-/// Acquires a lock even if another thread panicked while holding it.
-pub trait IgnorePoison {
-    /// The lock's guard.
-    type Value;
-
-    /// Returns the guard, poisoned or not.
-    fn ignore_poison(self) -> Self::Value;
-}
-
-impl<T> IgnorePoison for LockResult<T> {
-    type Value = T;
-
-    fn ignore_poison(self) -> T {
-        self.unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
+use std::sync::{Arc, LazyLock};
 
 /// A value that is computed when it is first used. Clones share it.
 #[derive(Clone)]

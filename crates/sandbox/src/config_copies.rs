@@ -12,14 +12,13 @@ use super::protected_state::{
 use super::spec::SandboxSpec;
 use super::undone_change::{Remedy, UndoneChange};
 use super::writable_roots::{TreePath, WritableRoots};
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 /// The name of a copy in its directory.
 const COPY: &str = "config";
@@ -143,7 +142,7 @@ impl ConfigCopy {
         roots: &WritableRoots,
         permits_change: &PermitsChange<'_>,
     ) -> Option<UndoneChange> {
-        let mut state = self.state.lock().ignore_poison();
+        let mut state = self.state.lock();
         let bytes_left = &mut SNAPSHOT_LIMIT_BYTES.clone();
         let copy_state = read_state(self.directory.as_fd(), COPY.as_ref(), bytes_left);
         let (_, copy) = file_content(copy_state)?;

@@ -14,12 +14,12 @@ use super::git_object_list::{ObjectList, ObjectName, blob_name, format_name, par
 use nanobot_os::clock::{FileTime, current_file_time};
 use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use rustix::process::Pid;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The size of the file from which on no more names are added. Objects that are written later are recognised by their time.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -88,7 +88,7 @@ impl GitHistory {
         git_dirs: &[PathBuf],
         contents: impl Iterator<Item = (PathBuf, &'c [u8])>,
     ) -> io::Result<CommandRecord> {
-        let mut state = self.state.lock().ignore_poison();
+        let mut state = self.state.lock();
         if !state.is_loaded {
             self.load(&mut state)?;
         }
@@ -176,13 +176,13 @@ impl GitHistory {
 
     /// True if one of the object `directories` had `name` before the commands of this run, and no earlier run wrote it.
     pub(super) fn had(&self, directories: &[PathBuf], name: &ObjectName) -> bool {
-        let state = self.state.lock().ignore_poison();
+        let state = self.state.lock();
         directories.iter().any(|path| state.had(path, name))
     }
 
     /// True if the instruction file at `path` had this content before the commands of this run.
     pub(super) fn was_on_disk(&self, path: &Path, content: &[u8]) -> bool {
-        let state = self.state.lock().ignore_poison();
+        let state = self.state.lock();
         state.on_disk.get(path) == Some(&blob_name(content))
     }
 
@@ -191,7 +191,7 @@ impl GitHistory {
     /// # Errors
     /// The file cannot be read or written.
     pub fn grant<'c>(&self, contents: impl Iterator<Item = &'c [u8]>) -> io::Result<()> {
-        let mut state = self.state.lock().ignore_poison();
+        let mut state = self.state.lock();
         let mut text = String::new();
         for name in contents.map(blob_name) {
             if !state.is_loaded {
@@ -299,7 +299,7 @@ impl HistoryState {
 impl CommandRecord {
     /// Records the objects that the command has written into the object `directories`.
     pub(super) fn add_new(&self, directories: &[PathBuf]) {
-        let mut state = self.0.state.lock().ignore_poison();
+        let mut state = self.0.state.lock();
         if let Err(error) = self.0.add_new(&mut state, directories) {
             log::warn!(target: "sandbox", "record what a command wrote into git: {error}");
             state.has_failed = true;
@@ -309,7 +309,7 @@ impl CommandRecord {
 
 impl Drop for CommandRecord {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock().ignore_poison();
+        let mut state = self.0.state.lock();
         state.running -= 1;
         if state.running == 0 && !state.has_failed {
             // If this fails, the objects that the command wrote are recognised by their time.

@@ -2,7 +2,7 @@
 //! a server that another one has started in the background. The first of them creates the namespace; the run holds a descriptor
 //! of it, and passes it to the supervisors of the others.
 
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::LinkNameSpaceType;
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// The network of a sandboxed command or server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ impl SharedNetwork {
 
     /// The namespace. The caller that finds none holds the lock until it has created one.
     pub fn lock(&self) -> MutexGuard<'_, Option<NetworkNamespace>> {
-        self.namespace.lock().ignore_poison()
+        self.namespace.lock()
     }
 
     pub fn listeners(&self) -> Option<&NetworkListeners> {

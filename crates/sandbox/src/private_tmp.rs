@@ -6,13 +6,12 @@
 //! run; the next run removes it.
 
 use nanobot_os::secret::random_hex;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// The prefix of the names of all private directories.
@@ -72,16 +71,16 @@ pub(crate) fn output_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
 
 /// Returns the directory for the files of long outputs, if this run has any.
 pub fn existing_output_directory() -> Option<PathBuf> {
-    let dir = OUTPUT_DIR.lock().ignore_poison();
+    let dir = OUTPUT_DIR.lock();
     dir.as_ref().map(|dir| dir.path.clone())
 }
 
 /// Returns the private directories that this run has created so far.
 pub fn existing_directories() -> Vec<PathBuf> {
-    let server_dirs = SERVER_DIRS.lock().ignore_poison();
+    let server_dirs = SERVER_DIRS.lock();
     let mut paths: Vec<PathBuf> = server_dirs.iter().map(|dir| dir.path.clone()).collect();
     for slot in [&RUN_DIR, &TMP_DIR, &OUTPUT_DIR] {
-        paths.extend(slot.lock().ignore_poison().as_ref().map(|dir| dir.path.clone()));
+        paths.extend(slot.lock().as_ref().map(|dir| dir.path.clone()));
     }
     paths
 }
@@ -92,7 +91,7 @@ pub fn is_private(path: &Path) -> bool {
 }
 
 fn get_or_create(slot: &Mutex<Option<PrivateDir>>, parents: &[PathBuf]) -> io::Result<PathBuf> {
-    let mut slot = slot.lock().ignore_poison();
+    let mut slot = slot.lock();
     if let Some(dir) = &*slot {
         return Ok(dir.path.clone());
     }
@@ -106,7 +105,7 @@ fn get_or_create(slot: &Mutex<Option<PrivateDir>>, parents: &[PathBuf]) -> io::R
 pub fn create_server_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
     let dir = create_in_first(parents)?;
     let path = dir.path.clone();
-    let mut server_dirs = SERVER_DIRS.lock().ignore_poison();
+    let mut server_dirs = SERVER_DIRS.lock();
     server_dirs.push(dir);
     Ok(path)
 }
@@ -138,8 +137,8 @@ fn create_in(parent: &Path) -> io::Result<PrivateDir> {
 
 /// Removes the directories of this run. Called last in `main`.
 pub fn remove_all() {
-    let mut server_dirs = SERVER_DIRS.lock().ignore_poison();
-    let run_dirs = [&RUN_DIR, &TMP_DIR, &OUTPUT_DIR].map(|slot| slot.lock().ignore_poison().take());
+    let mut server_dirs = SERVER_DIRS.lock();
+    let run_dirs = [&RUN_DIR, &TMP_DIR, &OUTPUT_DIR].map(|slot| slot.lock().take());
     for dir in run_dirs.into_iter().flatten().chain(server_dirs.drain(..)) {
         remove(&dir.path);
     }

@@ -4,11 +4,11 @@ use super::directory_cache::DirectoryCache;
 use super::git_history::GitHistory;
 use super::new_repository::{FileId, git_dir_id};
 use nanobot_os::paths::is_generated_dir;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The names of the files to search for, and the changes that commands may make.
 #[derive(Clone, Debug, Default)]
@@ -138,7 +138,7 @@ impl ProjectFiles {
     /// Adds a path to those that commands changed, and were permitted to.
     pub(super) fn add_changed(&self, path: &Path, content: Option<&[u8]>) {
         let content = content.map(<[u8]>::to_vec);
-        self.changed.lock().ignore_poison().insert(path.to_owned(), content);
+        self.changed.lock().insert(path.to_owned(), content);
     }
 
     /// True if the newest stash has this content of the file at `path`.
@@ -149,13 +149,13 @@ impl ProjectFiles {
 
     /// True if the file was last changed, as permitted, to this content, or removed if there is none.
     pub(super) fn was_changed_to(&self, path: &Path, content: Option<&[u8]>) -> bool {
-        let changed = self.changed.lock().ignore_poison();
+        let changed = self.changed.lock();
         changed.get(path).is_some_and(|last| last.as_deref() == content)
     }
 
     /// Remembers the repositories with these protected `paths`, before the first command.
     pub(super) fn remember_repositories<'p>(&self, paths: impl Iterator<Item = &'p Path>) {
-        let mut repositories = self.created.lock().ignore_poison();
+        let mut repositories = self.created.lock();
         if repositories.earlier.is_none() {
             let configs = paths.filter(|path| path.ends_with("config"));
             repositories.earlier = Some(configs.filter_map(git_dir_id).collect());
@@ -164,7 +164,7 @@ impl ProjectFiles {
 
     /// Remembers that a command created this git directory, unless it existed before under another name.
     pub(super) fn add_created(&self, git_dir: &Path) {
-        let mut repositories = self.created.lock().ignore_poison();
+        let mut repositories = self.created.lock();
         let earlier = repositories.earlier.as_ref();
         if let Some(id) = git_dir_id(&git_dir.join("config"))
             && !earlier.is_some_and(|ids| ids.contains(&id))
@@ -175,7 +175,7 @@ impl ProjectFiles {
 
     /// True if a command of the run created the git directory of `path`, and nothing has replaced it since.
     pub(super) fn is_created(&self, path: &Path) -> bool {
-        let repositories = self.created.lock().ignore_poison();
+        let repositories = self.created.lock();
         let id = path.ancestors().find_map(|parent| repositories.created.get(parent));
         id.is_some_and(|id| git_dir_id(path).as_ref() == Some(id))
     }

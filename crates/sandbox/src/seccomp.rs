@@ -4,12 +4,12 @@
 
 use super::seccomp_program::{self, Refusals};
 use nanobot_os::process_group::process_group;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use seccompiler::{BpfProgram, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Calls that return `ENOSYS`, so that programs fall back to older calls, as on an older kernel.
 const ENOSYS_CALLS: &[i64] = &[
@@ -268,14 +268,14 @@ pub(super) struct CallAccess {
 /// The kernel does not accept a filter.
 pub(super) fn apply(access: CallAccess, protected: Option<&ProtectedPids>) -> io::Result<()> {
     static PROGRAMS: Mutex<BTreeMap<CallAccess, Arc<BpfProgram>>> = Mutex::new(BTreeMap::new());
-    let cached = PROGRAMS.lock().ignore_poison().get(&access).cloned();
+    let cached = PROGRAMS.lock().get(&access).cloned();
     let program = match cached {
         Some(program) => program,
         None => {
             let program = refusals(access).and_then(seccomp_program::build).map(Arc::new);
             let program =
                 program.ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
-            let mut programs = PROGRAMS.lock().ignore_poison();
+            let mut programs = PROGRAMS.lock();
             Arc::clone(programs.entry(access).or_insert(program))
         }
     };

@@ -5,11 +5,10 @@ use crate::process::{first_line, run_secret_command};
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail};
 use nanobot_os::secret::{self, Secret};
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::{input, terminal};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ static READ_SECRETS: Mutex<BTreeMap<SecretSource, Secret>> = Mutex::new(BTreeMap
 /// # Errors
 /// Status 78 if the file cannot be read or is empty, or the command fails, exceeds its timeout or prints nothing.
 pub fn read(source: &SecretSource, env: &[(String, String)], label: &str) -> Result<Secret> {
-    let mut secrets = READ_SECRETS.lock().ignore_poison();
+    let mut secrets = READ_SECRETS.lock();
     if let Some(secret) = secrets.get(source) {
         return Ok(secret.clone());
     }

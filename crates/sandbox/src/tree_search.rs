@@ -8,7 +8,6 @@ use super::project_file_rules::ProjectFiles;
 use super::writable_roots::WritableRoots;
 use nanobot_os::clock::{FileTime, current_file_time, file_time};
 use nanobot_os::paths::is_generated_dir;
-use nanobot_os::sync::IgnorePoison;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -40,7 +39,7 @@ pub(super) fn search_roots(
     roots: &WritableRoots,
     start_time: FileTime,
 ) -> Vec<FoundPaths> {
-    let mut cache = project_files.cache.lock().ignore_poison();
+    let mut cache = project_files.cache.lock();
     let mut found_paths = Vec::new();
     for (path, fd) in roots.paths.iter().zip(&roots.fds) {
         let search = TreeSearch::new(project_files, path, &roots.paths, start_time, &mut cache);

@@ -318,9 +318,10 @@ mod tests {
     use nanobot_config::policy::provenance::{
         ChangeGrants, Grant, ProvenanceTracker, TrustContext,
     };
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
     use std::path::Path;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     /// Stores jobs in memory, and a description of each plan.
     #[derive(Default)]
@@ -337,8 +338,8 @@ mod tests {
             }
             assert!(Policy::from_snapshot(policy).is_ok());
             let plan = format!("{message:?} {when:?}");
-            self.requests.lock().unwrap().push(plan);
-            let mut jobs = self.jobs.lock().unwrap();
+            self.requests.lock().push(plan);
+            let mut jobs = self.jobs.lock();
             let id = format!("job{}", jobs.len());
             jobs.push(ListedJob {
                 id: id.clone(),
@@ -353,11 +354,11 @@ mod tests {
         }
 
         fn list(&self) -> Result<Vec<ListedJob>, ToolError> {
-            Ok(self.jobs.lock().unwrap().clone())
+            Ok(self.jobs.lock().clone())
         }
 
         fn remove(&self, id: &str) -> Result<bool, ToolError> {
-            let mut jobs = self.jobs.lock().unwrap();
+            let mut jobs = self.jobs.lock();
             let before = jobs.len();
             jobs.retain(|job| job.id != id);
             Ok(jobs.len() < before)
@@ -434,7 +435,7 @@ mod tests {
             Ok("Created job 'm' (id: job2), first run: tomorrow"),
         );
         assert_eq!(
-            *list.requests.lock().unwrap(),
+            *list.requests.lock(),
             [
                 format!("{tea:?} At(\"2026-12-24T18:00\")"),
                 "\"m\" Every(300)".into(),
@@ -498,7 +499,7 @@ mod tests {
         );
         wrong(json!({"action": "remove"}), "job_id is required for remove");
         wrong(json!({"action": "remove", "job_id": "x"}), "Job x not found");
-        assert!(list.requests.lock().unwrap().is_empty());
+        assert!(list.requests.lock().is_empty());
     }
 
     #[test]
@@ -551,7 +552,7 @@ mod tests {
             by_model: false,
             chat: None,
         };
-        list.jobs.lock().unwrap().extend([foreign("hers", Some("back\nup")), foreign("its", None)]);
+        list.jobs.lock().extend([foreign("hers", Some("back\nup")), foreign("its", None)]);
         let remove = |cron: &CronTool, id: &str, expect: Result<&str, &str>| {
             check(cron, json!({"action": "remove", "job_id": id}), expect);
         };
@@ -584,7 +585,7 @@ mod tests {
         }
         check(&cron, add.clone(), Err("which is the maximum"));
         // Jobs made by the user do not count.
-        list.jobs.lock().unwrap()[0].by_model = false;
+        list.jobs.lock()[0].by_model = false;
         assert!(call(&cron, &add).is_ok());
     }
 

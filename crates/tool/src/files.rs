@@ -15,16 +15,16 @@ use nanobot_config::policy::provenance::{ChangeGrants, Grant, GuardedChange, Pro
 use nanobot_config::policy::{Policy, Refusal};
 use nanobot_os::digest::digest;
 use nanobot_os::rooted_fs::{self, RootDir};
-use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::private_tmp;
 use nanobot_sandbox::project_file_rules::ChangedPaths;
 use nanobot_sandbox::{GitHistory, ProjectFileAccess, is_in_git_dir};
 use nanobot_store::skill::WrittenSkills;
+use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 pub mod change;
 pub mod text_file;
@@ -169,7 +169,7 @@ impl Files {
 
     /// Sets the recorder that stores the old content before changes. Each turn has its own.
     pub fn record_changes(&self, recorder: ChangeRecorder) {
-        self.lock_changes().recorder = Some(recorder);
+        self.changes.lock().recorder = Some(recorder);
     }
 
     /// Runs a command that may change files, and records its changes for undo. Failures are reported at the end
@@ -193,27 +193,22 @@ impl Files {
         if writable.is_empty() {
             return;
         }
-        self.lock_changes().with_recorder(|recorder| recorder.begin_command(&writable));
+        self.changes.lock().with_recorder(|recorder| recorder.begin_command(&writable));
     }
 
     /// Records the changes of commands since the last call.
     fn end_command(&self) {
-        self.lock_changes().with_recorder(ChangeRecorder::end_command);
+        self.changes.lock().with_recorder(ChangeRecorder::end_command);
     }
 
     /// Records the changes of commands in the background, which have ended. Returns the changes of commands that cannot be undone: each
     /// path with its reason.
     pub fn end_commands(&self) -> Vec<String> {
-        let mut changes = self.lock_changes();
+        let mut changes = self.changes.lock();
         changes.with_recorder(ChangeRecorder::end_command);
         let gaps = changes.recorder.as_mut().map(ChangeRecorder::take_gaps);
         let failures = std::mem::take(&mut changes.failures);
         failures.into_iter().chain(gaps.into_iter().flatten()).collect()
-    }
-
-    /// Locks the state.
-    fn lock_changes(&self) -> MutexGuard<'_, ChangeState> {
-        self.changes.lock().ignore_poison()
     }
 
     /// Reads the file at `raw_path`, the path as the model wrote it. Returns its content and its absolute path, and records the
@@ -221,7 +216,7 @@ impl Files {
     pub fn read(&self, raw_path: &str) -> Result<(Vec<u8>, PathBuf), ToolError> {
         let (bytes, path) = self.load(raw_path)?;
         let last_state = LastState { digest: Some(digest(&bytes)) };
-        self.lock_changes().last_states.insert(path.clone(), last_state);
+        self.changes.lock().last_states.insert(path.clone(), last_state);
         Ok((bytes, path))
     }
 
@@ -466,31 +461,31 @@ impl Files {
 
     /// Records in `file` the git objects that commands write and that may be untrusted content.
     pub fn keep_git_history(&self, file: PathBuf) {
-        self.lock_changes().git = Arc::new(GitHistory::new(Some(file)));
+        self.changes.lock().git = Arc::new(GitHistory::new(Some(file)));
     }
 
     pub(super) fn git_history(&self) -> Arc<GitHistory> {
-        Arc::clone(&self.lock_changes().git)
+        Arc::clone(&self.changes.lock().git)
     }
 
     /// The files that start or instruct something later and were changed in this turn, by tools and by commands.
     pub(super) fn changed_startup_files(&self) -> ChangedPaths {
-        Arc::clone(&self.lock_changes().startup_files)
+        Arc::clone(&self.changes.lock().startup_files)
     }
 
     /// Records the objects that a command had signed.
     pub(super) fn record_signature(&self, line: &str) {
-        self.lock_changes().signatures.push(line.to_owned());
+        self.changes.lock().signatures.push(line.to_owned());
     }
 
     /// Takes the list of the objects that commands had signed in this turn.
     pub fn take_signatures(&self) -> Vec<String> {
-        std::mem::take(&mut self.lock_changes().signatures)
+        std::mem::take(&mut self.changes.lock().signatures)
     }
 
     /// Takes the list of the files that start or instruct something later and were changed in this turn.
     pub fn take_changed_startup_files(&self) -> BTreeSet<PathBuf> {
-        let changed = std::mem::take(&mut *self.changed_startup_files().lock().ignore_poison());
+        let changed = std::mem::take(&mut *self.changed_startup_files().lock());
         changed.into_keys().collect()
     }
 

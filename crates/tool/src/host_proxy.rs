@@ -14,14 +14,14 @@ pub use grants::CommandHosts;
 pub use server::{HostUsage, become_proxy};
 
 use nanobot_os::signal::{self, Deadline};
-use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::process::helper::Helper;
 use nanobot_sandbox::{NetworkListeners, SharedNetwork};
+use parking_lot::Mutex;
 use server::{PROXY_ARG0, ProxyTask};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The time that a proxy may take to answer with its counts. It normally takes much less than a millisecond.
@@ -39,7 +39,7 @@ impl HostTraffic {
     /// The counts of each host. `None` if a proxy does not answer.
     fn usage(&self) -> Option<BTreeMap<String, HostUsage>> {
         let mut total: BTreeMap<String, HostUsage> = BTreeMap::new();
-        for helper in self.proxies.lock().ignore_poison().iter_mut() {
+        for helper in self.proxies.lock().iter_mut() {
             for (host, usage) in ask(helper)? {
                 let sum = total.entry(host).or_default();
                 sum.connections += usage.connections;
@@ -65,7 +65,7 @@ impl HostTraffic {
 
     /// The hosts that were refused since the last call.
     pub(crate) fn take_refused(&self) -> Vec<String> {
-        let mut reported = self.reported.lock().ignore_poison();
+        let mut reported = self.reported.lock();
         let usage = self.usage().unwrap_or_default().into_iter();
         let refused_hosts = usage.filter(|(_, usage)| usage.refused > 0).map(|(host, _)| host);
         refused_hosts.filter(|host| reported.insert(host.clone())).collect()
@@ -91,7 +91,7 @@ impl HostTraffic {
             .map_err(std::io::Error::other)
             .and_then(|message| Helper::start(PROXY_ARG0, &message, listeners));
         match helper {
-            Ok(helper) => self.proxies.lock().ignore_poison().push(helper),
+            Ok(helper) => self.proxies.lock().push(helper),
             // Without a proxy the connections of commands are refused.
             Err(error) => log::warn!(target: "sandbox", "no proxy for commands: {error}"),
         }

@@ -26,9 +26,9 @@ use nanobot_config::policy::refusal::DENIED;
 use nanobot_config::policy::{Policy, PolicyDecision, Refusal};
 use nanobot_os::cancel;
 use nanobot_os::secret::{self, redact_all};
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::Value;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 pub mod apply_patch;
@@ -227,7 +227,7 @@ impl Toolbox {
     /// Records the provenance of new messages. Called before a batch of their calls runs.
     pub fn observe(&self, messages: &[Message]) {
         if let Some((provenance, cursor)) = &self.provenance {
-            let mut cursor = cursor.lock().ignore_poison();
+            let mut cursor = cursor.lock();
             provenance.observe_all(&mut cursor, messages);
         }
     }
@@ -250,7 +250,7 @@ impl Toolbox {
     /// `messages` is the full list to be sent, and `of_turn` the part of it that belongs to this turn.
     pub fn origin(&self, messages: &[Message], of_turn: &[Message]) -> Option<(Origin, String)> {
         let (provenance, cursor) = self.provenance.as_ref()?;
-        let mut cursor = cursor.lock().ignore_poison();
+        let mut cursor = cursor.lock();
         // The session has the origin of earlier turns. The content of their messages matters only for calls, which most turns
         // do not make, so it is not read here.
         if provenance.is_complete() && cursor.is_at_start() {

@@ -3,9 +3,8 @@
 
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use nanobot_base::message::{ToolSpec, without_blanks};
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::Value;
-use std::sync::Mutex;
 
 /// Maximum entries of a list.
 const MAX_ENTRIES: usize = 100;
@@ -88,7 +87,7 @@ impl Tool for Todo {
 
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let arguments = call.arguments;
-        let mut list = self.list.lock().ignore_poison();
+        let mut list = self.list.lock();
         if let Some(todos) = arguments["todos"].as_array() {
             *list = parse_entries(todos)?;
         }

@@ -4,10 +4,9 @@ use crate::ops::rpc_connection::RpcConnection;
 use anyhow::Result;
 use nanobot_base::json_rpc::{self, ErrorObject};
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 
@@ -45,11 +44,11 @@ impl EditorClient {
         let (result_tx, result_rx) = mpsc::channel();
         // The request is pending before it is sent, so that no answer comes too early. Removing it ends the wait below.
         let question = EditorQuestion { session: session.to_owned(), result_tx };
-        self.pending.lock().ignore_poison().insert(id, question);
+        self.pending.lock().insert(id, question);
         let is_sent = self.connection.request(id, method, params).is_ok();
         // After a cancellation, an editor need not answer.
         if !is_sent || signal::check().is_err() {
-            self.pending.lock().ignore_poison().remove(&id);
+            self.pending.lock().remove(&id);
         }
         result_rx.recv().ok()
     }
@@ -57,7 +56,7 @@ impl EditorClient {
     /// Passes on the answer to a request that was sent to the editor. An answer to no pending request is ignored.
     pub(super) fn accept_answer(&self, id: &Value, result: Result<Value, ErrorObject>) {
         let id = json_rpc::own_id(id).unwrap_or_default();
-        let question = self.pending.lock().ignore_poison().remove(&id);
+        let question = self.pending.lock().remove(&id);
         if let (Some(question), Ok(result)) = (question, result) {
             // The waiting thread may have ended.
             drop(question.result_tx.send(result));
@@ -66,7 +65,7 @@ impl EditorClient {
 
     /// Stops waiting for answers about `session`, or about all sessions.
     pub(super) fn stop_waiting(&self, session: Option<&str>) {
-        let mut pending = self.pending.lock().ignore_poison();
+        let mut pending = self.pending.lock();
         pending.retain(|_, question| session.is_some_and(|session| question.session != session));
     }
 }

@@ -30,8 +30,8 @@ use nanobot_config::settings::Settings;
 use nanobot_os::cancel::{self, CancelToken};
 use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_store::session::Session;
+use parking_lot::Mutex;
 use permission::{EditorPrompter, NoForms};
 use prompt::EditorPrompt;
 use serde_json::{Map, Value, json};
@@ -39,7 +39,7 @@ use session::EditorSession;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{self, Scope};
 use updates::TurnUpdates;
 
@@ -63,7 +63,7 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
     let result = thread::scope(|scope| {
         let connection = server.client.connection;
         let result = connection.read_all(&mut |message| server.accept(scope, message));
-        for session in server.sessions.lock().ignore_poison().values() {
+        for session in server.sessions.lock().values() {
             session.cancel();
         }
         server.client.stop_waiting(None);
@@ -157,7 +157,7 @@ impl<'a> AcpServer<'a> {
             }
             "session/close" => {
                 let session = self.session(params)?;
-                self.sessions.lock().ignore_poison().remove(&session.key);
+                self.sessions.lock().remove(&session.key);
                 self.cancel_turn(&session);
                 Ok(json!({}))
             }
@@ -171,7 +171,7 @@ impl<'a> AcpServer<'a> {
     /// The open session that a request names.
     fn session(&self, params: &Params) -> Result<Arc<EditorSession>, ErrorObject> {
         let key = text_param(params, "sessionId")?;
-        let sessions = self.sessions.lock().ignore_poison();
+        let sessions = self.sessions.lock();
         let session = sessions.get(key).cloned();
         session.ok_or_else(|| ErrorObject::invalid_params(format!("no open session `{key}`")))
     }
@@ -201,7 +201,7 @@ impl<'a> AcpServer<'a> {
             working_directory::choose(self.ctx, &settings, granted_directory, directory);
         let ctx = self.ctx.beside_others();
         let session = Arc::new(EditorSession::new(ctx, key, directory, servers, profile.name));
-        let mut sessions = self.sessions.lock().ignore_poison();
+        let mut sessions = self.sessions.lock();
         let replaced_session = sessions.insert(session.key.clone(), Arc::clone(&session));
         drop(sessions);
         if let Some(replaced_session) = replaced_session {

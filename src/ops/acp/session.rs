@@ -5,10 +5,10 @@ use crate::ops::context::Context;
 use crate::options::turn::TurnOptions;
 use nanobot_config::settings::servers::McpServer;
 use nanobot_os::cancel::CancelToken;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// A conversation with an editor.
 pub(super) struct EditorSession {
@@ -51,7 +51,7 @@ impl EditorSession {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, SessionState> {
-        self.state.lock().ignore_poison()
+        self.state.lock()
     }
 
     /// The options of a turn of the session: the `options` of the command line, with the values of the session.

@@ -8,10 +8,10 @@ use nanobot_base::message::{Message, ToolCall, plain_text};
 use nanobot_config::policy::call_files::files_of_call;
 use nanobot_config::policy::tool_names::{WRITE_TOOLS, find_built_in};
 use nanobot_os::durable_file;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Maximum characters of the title of a call.
 const MAX_TITLE_CHARS: usize = 80;
@@ -52,7 +52,7 @@ impl TurnUpdates {
 
     /// Handles an event of the turn.
     pub(super) fn handle(&self, event: &Event<'_>) {
-        let mut state = self.state.lock().ignore_poison();
+        let mut state = self.state.lock();
         match *event {
             Event::Text { message_id, text } => {
                 message_id.clone_into(&mut state.streamed_reply);
@@ -101,7 +101,7 @@ impl TurnUpdates {
 
     /// The id of the running call of `tool` with these arguments; `None` if it is a sub-agent's.
     pub(super) fn call_id(&self, tool: &str, arguments: &Value) -> Option<String> {
-        let state = self.state.lock().ignore_poison();
+        let state = self.state.lock();
         let mut calls = state.calls.iter();
         let call = calls.find(|running| {
             running.call.name == tool && *running.call.arguments_object() == *arguments

@@ -16,8 +16,7 @@ use nanobot_base::message::{Message, Reply};
 use nanobot_model::provider::http_provider::HttpProvider;
 use nanobot_model::provider::redact::RedactingProvider;
 use nanobot_model::provider::{DeltaSink, Provider, ProviderError, Request};
-use nanobot_os::sync::IgnorePoison;
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 /// Prints the first request of a turn.
 pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn) -> Result<()> {
@@ -90,7 +89,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         }
         None => turn::run(&mut agent, session, None, &mut sink),
     };
-    match (preview.inner.first_request.into_inner().ignore_poison(), ending.error) {
+    match (preview.inner.first_request.into_inner(), ending.error) {
         (Some(text), _) if form == DryRunForm::Curl => ctx.terminal.print_request(&text),
         (Some(text), _) => ctx.terminal.print_request_json(&format!("{text}\n")),
         (None, Some(error)) => Err(error),
@@ -111,7 +110,7 @@ impl Provider for RequestPreview {
             DryRunForm::Curl => self.http_provider.curl(request),
             _ => String::from_utf8_lossy(&self.http_provider.body(request)).into_owned(),
         };
-        self.first_request.lock().ignore_poison().get_or_insert(text);
+        self.first_request.lock().get_or_insert(text);
         Err(ProviderError::Aborted(Stop(Exit::Answered).into()))
     }
 }

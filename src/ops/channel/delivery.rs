@@ -7,8 +7,7 @@ use nanobot_base::error::Stop;
 use nanobot_channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry};
 use nanobot_channel::settlement::Settlement;
 use nanobot_channel::{Channel, ChannelError, ChannelResult, InboundMessage};
-use nanobot_os::sync::IgnorePoison;
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 /// Age at which an outbound message is given up, in milliseconds: a day.
 const MAX_OUTBOUND_AGE_MILLIS: i64 = 24 * 3_600_000;
@@ -25,7 +24,7 @@ pub(crate) fn deliver(
     key: &str,
     now: i64,
 ) -> Result<Vec<String>> {
-    let entry = inbox.lock().ignore_poison().begin_delivery(key);
+    let entry = inbox.lock().begin_delivery(key);
     let Some(entry) = entry else {
         return Ok(Vec::new());
     };
@@ -36,7 +35,7 @@ pub(crate) fn deliver(
     match send_parts(service, inbox, &entry) {
         Ok(remote_ids) => {
             // Once the message is settled, the inbox may drop the messages that it answers.
-            let answered_messages = find_answered_messages(&inbox.lock().ignore_poison(), &entry);
+            let answered_messages = find_answered_messages(&inbox.lock(), &entry);
             settle(inbox, &entry, Settlement::Delivered)?;
             for part in &entry.message.parts {
                 for file in part.file.iter().chain(&part.attached) {
@@ -99,7 +98,7 @@ fn send_parts(
             None => service.send(&entry.message.destination, part, &key)?,
         };
         remote_ids.push(remote_id.clone());
-        inbox.lock().ignore_poison().append(InboxRecord::Sent {
+        inbox.lock().append(InboxRecord::Sent {
             key: entry.message.key.clone(),
             part: number,
             remote: remote_id,
@@ -113,8 +112,5 @@ fn settle(
     entry: &OutboundEntry,
     settlement: Settlement,
 ) -> Result<()> {
-    inbox
-        .lock()
-        .ignore_poison()
-        .append(InboxRecord::Done { key: entry.message.key.clone(), result: settlement })
+    inbox.lock().append(InboxRecord::Done { key: entry.message.key.clone(), result: settlement })
 }

@@ -17,11 +17,10 @@ use nanobot_channel::{Chat, Destination, MessageSource, Part, RateLimit};
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::FileLock;
 use nanobot_os::secret::random_hex;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_tool::message::{ChatTarget, MessageOutlet, NamedContent};
+use parking_lot::Mutex;
 use std::io::{Cursor, Read};
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// The beginning of the keys of messages that are not answers.
@@ -244,7 +243,7 @@ fn deliver(
     let inbox = Mutex::new(inbox);
     let sent = send_earlier(ctx, channel, &inbox, key, now)
         .and_then(|()| delivery::deliver(channel, &inbox, key, now));
-    let is_waiting = inbox.lock().ignore_poison().state().waits(key);
+    let is_waiting = inbox.lock().state().waits(key);
     match &sent {
         Ok(_) => health::record_delivery(ctx, channel, None),
         Err(error) if is_waiting && !error.is::<Stop>() => {
@@ -271,7 +270,7 @@ fn send_earlier(
     now: i64,
 ) -> Result<()> {
     let (chat, earlier) = {
-        let inbox = inbox.lock().ignore_poison();
+        let inbox = inbox.lock();
         let state = inbox.state();
         let Some(entry) = state.outbound(key).filter(|entry| entry.settlement.is_none()) else {
             return Ok(());
@@ -294,7 +293,7 @@ fn send_earlier(
         let Err(error) = delivery::deliver(channel, inbox, &message.key, now) else {
             continue;
         };
-        let waits = inbox.lock().ignore_poison().state().waits(&message.key);
+        let waits = inbox.lock().state().waits(&message.key);
         if !waits {
             report_error(&error.context(format!("channel {}", channel.name())), ctx.terminal);
         } else if error.is::<RateLimit>() && earlier_chat != chat {

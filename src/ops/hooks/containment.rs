@@ -9,12 +9,12 @@ use nanobot_config::policy::net::Net;
 use nanobot_config::policy::provenance::ProvenanceTracker;
 use nanobot_config::policy::{Policy, Sandbox, tool_names};
 use nanobot_config::settings::Settings;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::process;
 use nanobot_sandbox::{HiddenPaths, private_tmp};
 use nanobot_tool::exec::ExecTool;
+use parking_lot::Mutex;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The containment of the hooks of a run. Clones share the hidden paths.
 #[derive(Clone)]
@@ -73,7 +73,7 @@ impl HookContainment {
 
     /// The paths that are hidden from a hook outside of the sandbox. `None` if no path is hidden.
     pub(super) fn hidden_paths(&self) -> Option<HiddenPaths> {
-        let mut hidden = self.hidden.as_ref()?.lock().ignore_poison().clone();
+        let mut hidden = self.hidden.as_ref()?.lock().clone();
         hidden.covered.extend(private_tmp::existing_directories());
         Some(hidden)
     }
@@ -97,7 +97,7 @@ impl HookContainment {
     /// Also hides the paths that `scope` lets the run change.
     pub(super) fn hide_also(&self, scope: &FileScope) {
         if let Some(hidden) = &self.hidden {
-            add_scope(&mut hidden.lock().ignore_poison(), scope);
+            add_scope(&mut hidden.lock(), scope);
         }
     }
 

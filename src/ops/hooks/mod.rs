@@ -25,15 +25,15 @@ use nanobot_config::settings::hooks::{HookCommand, HookDialect, HookEvent, HookL
 use nanobot_os::durable_file;
 use nanobot_os::env::INSIDE_HOOK;
 use nanobot_os::secret::redact_all;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::process::{self, CommandResult, CommandSpec};
 use nanobot_tool::ToolError;
 use nanobot_tool::call_hooks::{CallAmendment, CallHooks, ExecutedCall, ResultAmendment};
 use nanobot_tool::exec::hook_call::HookCall;
+use parking_lot::Mutex;
 use reply::{HookDecision, HookOutput, HookReply};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Bytes of a hook's output that are read, of each stream.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
@@ -119,7 +119,7 @@ impl Hooks {
 
     /// Returns the notices since the last call.
     pub(crate) fn take_notices(&self) -> Vec<String> {
-        std::mem::take(&mut self.notices.lock().ignore_poison())
+        std::mem::take(&mut self.notices.lock())
     }
 
     /// True if there are hooks for `event`.
@@ -288,7 +288,7 @@ impl Hooks {
     }
 
     fn notify(&self, text: String) {
-        self.notices.lock().ignore_poison().push(text);
+        self.notices.lock().push(text);
     }
 
     /// Runs the hooks before a turn. Their comments are added to the message.
@@ -402,7 +402,7 @@ impl CallHooks for Hooks {
                         return false;
                     }
                     Ok(changed) => {
-                        let mut current = current.lock().ignore_poison();
+                        let mut current = current.lock();
                         if *current != changed {
                             // The model's own call stays unchanged in the conversation.
                             let text = format!("changed the arguments to {changed}");
@@ -417,12 +417,12 @@ impl CallHooks for Hooks {
         };
         let is_meant = |hook: &HookCommand| is_for_tool(hook, &call.name);
         self.run_all(HookEvent::PreTool, &is_meant, &mut consume, &mut |hook| {
-            call_fields(hook, call, &current.lock().ignore_poison())
+            call_fields(hook, call, &current.lock())
         });
         if let Some(refusal) = denial {
             return Err(ToolError::Rejected(refusal));
         }
-        let changed = current.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let changed = current.into_inner();
         amendment.arguments = (changed != *arguments).then_some(changed);
         Ok(amendment)
     }

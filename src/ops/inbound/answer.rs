@@ -33,7 +33,6 @@ use nanobot_os::digest::digest;
 use nanobot_os::env::Env;
 use nanobot_os::file_lock::FileLock;
 use nanobot_os::secret::random_hex;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::test_hooks;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,7 +75,7 @@ fn handle(run: &ChannelRun<'_>, work: &SessionWork) {
 }
 
 fn deliver(run: &ChannelRun<'_>, channel: &LockedChannel, key: &str) -> Result<()> {
-    let inbox = channel.inbox.lock().ignore_poison();
+    let inbox = channel.inbox.lock();
     let Some(entry) = inbox.state().outbound(key) else {
         return Ok(());
     };
@@ -91,7 +90,7 @@ fn deliver(run: &ChannelRun<'_>, channel: &LockedChannel, key: &str) -> Result<(
         let Some(lock) = try_lock_outbox(channel)? else {
             return Ok(());
         };
-        channel.inbox.lock().ignore_poison().refresh()?;
+        channel.inbox.lock().refresh()?;
         _outbox_lock = Some(lock);
     }
     let now = run.ctx.clock.timestamp().as_millisecond();
@@ -99,7 +98,7 @@ fn deliver(run: &ChannelRun<'_>, channel: &LockedChannel, key: &str) -> Result<(
         run.record_success(channel.open.name(), ChannelActivity::Send);
         return Ok(());
     };
-    if !channel.inbox.lock().ignore_poison().state().waits(key) {
+    if !channel.inbox.lock().state().waits(key) {
         return Err(error);
     }
     // Later messages of the chat must not overtake this one.
@@ -130,7 +129,7 @@ fn answer_messages(
     channel: &LockedChannel,
     work: &SessionWork,
 ) -> Result<()> {
-    let entries = work.unanswered(&channel.inbox.lock().ignore_poison());
+    let entries = work.unanswered(&channel.inbox.lock());
     if channel.is_rejected() {
         return Ok(());
     }
@@ -210,7 +209,7 @@ fn drop_messages(
     } else {
         ("I did not answer: too many messages in an hour. Please send it again later.", HOUR_MILLIS)
     };
-    let mut inbox = channel.inbox.lock().ignore_poison();
+    let mut inbox = channel.inbox.lock();
     let mut notice_key = None;
     if let Some(last) = entries.last()
         && channel.open.files.reports_drop(&last.message)
@@ -256,7 +255,7 @@ fn reached_limit(
     let settings = &channel.open.files.settings;
     let sender = &message.from.id;
     let now = run.ctx.clock.timestamp().as_millisecond();
-    let inbox = channel.inbox.lock().ignore_poison();
+    let inbox = channel.inbox.lock();
     let turns = inbox.state().turns_since(sender, now - HOUR_MILLIS);
     let recent_turns = inbox.state().turns_since(sender, now - BOT_PERIOD_MILLIS);
     drop(inbox);
@@ -312,7 +311,7 @@ fn send_answer(
         origin,
         ..channel.open.message_to(&last.message, &last.session, key, text, now)
     };
-    let mut inbox = channel.inbox.lock().ignore_poison();
+    let mut inbox = channel.inbox.lock();
     if !is_unanswered(&inbox, last) {
         return Ok(());
     }
@@ -386,7 +385,7 @@ impl ChatTurnRun<'_> {
             at: self.run.ctx.clock.timestamp().as_millisecond(),
             ended,
         };
-        self.channel.inbox.lock().ignore_poison().append(record)
+        self.channel.inbox.lock().append(record)
     }
 
     /// Runs the turn, with the typing indicator. Returns the context in which its post-turn work runs.
@@ -497,7 +496,7 @@ impl ChatTurnRun<'_> {
 
     fn message_text(&self) -> UserText {
         let messages = self.entries.iter().map(|entry| &entry.message);
-        let inbox = self.channel.inbox.lock().ignore_poison();
+        let inbox = self.channel.inbox.lock();
         message_quotes::to_text(messages, inbox.state())
     }
 
@@ -506,7 +505,7 @@ impl ChatTurnRun<'_> {
         let Some(last) = self.entries.last() else {
             return Ok(());
         };
-        if !is_unanswered(&self.channel.inbox.lock().ignore_poison(), last) {
+        if !is_unanswered(&self.channel.inbox.lock(), last) {
             // `/stop` has ended the turn.
             return Ok(());
         }
@@ -521,7 +520,7 @@ impl ChatTurnRun<'_> {
         if is_answer && ending.is_delivered {
             let ids = InboundEntry::ids_of(self.entries);
             let record = InboxRecord::Dropped { ids, result: Settlement::Delivered };
-            return self.channel.inbox.lock().ignore_poison().append(record);
+            return self.channel.inbox.lock().append(record);
         }
         let answer = if is_answer && !text.is_empty() {
             text.to_owned()

@@ -10,10 +10,10 @@ use nanobot_channel::{Chat, RateLimit};
 use nanobot_config::settings::Settings;
 use nanobot_os::file_lock::FileLock;
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// One run of `channel poll`, or a webhook request of `serve webhook`.
@@ -119,12 +119,12 @@ impl<'a> ChannelRun<'a> {
 
     /// Adds a status to those of the run.
     pub(crate) fn add_status(&self, exit: Exit) {
-        self.exits.lock().ignore_poison().push(exit);
+        self.exits.lock().push(exit);
     }
 
     /// The status of the run.
     pub(crate) fn status(&self) -> Exit {
-        combine_statuses(&self.exits.lock().ignore_poison())
+        combine_statuses(&self.exits.lock())
     }
 }
 
@@ -143,12 +143,12 @@ impl LockedChannel {
     /// Sends nothing to a chat until the end of a rate limit. Other chats are not affected.
     pub(crate) fn limit(&self, chat: &Chat, limit: RateLimit) {
         let end = signal::now().saturating_add(limit.0);
-        self.rate_limits.lock().ignore_poison().insert(chat.clone(), end);
+        self.rate_limits.lock().insert(chat.clone(), end);
     }
 
     /// True if nothing may be sent to the chat now.
     pub(crate) fn is_closed_for(&self, chat: &Chat) -> bool {
-        let limits = self.rate_limits.lock().ignore_poison();
+        let limits = self.rate_limits.lock();
         let end = limits.get(chat).copied();
         self.is_rejected() || end.is_some_and(|end| signal::now() < end)
     }

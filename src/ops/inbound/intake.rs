@@ -11,7 +11,6 @@ use nanobot_channel::pairing::PairingFile;
 use nanobot_channel::settlement::Settlement;
 use nanobot_channel::{Batch, Identity, InboundMessage};
 use nanobot_os::digest::digest;
-use nanobot_os::sync::IgnorePoison;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -53,7 +52,7 @@ pub(crate) fn store_messages(
 ) -> Result<Vec<QueuedItem>> {
     let channel = run.channel(channel_index);
     let rules = channel.open.files.access_rules(run.ctx)?;
-    let mut inbox = channel.inbox.lock().ignore_poison();
+    let mut inbox = channel.inbox.lock();
     let mut intake = Intake::new(run, channel_index);
     for message in messages {
         intake.add(message, &rules, &inbox)?;
@@ -70,7 +69,7 @@ pub(crate) fn answer_stops(
     channel_index: usize,
     work: Vec<QueuedItem>,
 ) -> Result<Vec<QueuedItem>> {
-    let mut inbox = run.channel(channel_index).inbox.lock().ignore_poison();
+    let mut inbox = run.channel(channel_index).inbox.lock();
     let mut intake = Intake::new(run, channel_index);
     for (session, item) in work {
         let entry = inbox.state().inbound(item.id());

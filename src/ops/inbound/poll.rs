@@ -23,7 +23,6 @@ use nanobot_config::settings::{FlagOverrides, LayeredConfig};
 use nanobot_os::cancel::{self, CancelToken};
 use nanobot_os::durable_file;
 use nanobot_os::signal::{self, Deadline};
-use nanobot_os::sync::IgnorePoison;
 use std::collections::HashSet;
 use std::io::{PipeReader, PipeWriter};
 use std::sync::Arc;
@@ -247,13 +246,13 @@ impl<'scope> ChannelThread<'scope, '_> {
 
     /// Rewrites a large journal without its old entries, unless another process may append to it.
     fn compact(&self, channel: &LockedChannel) -> Result<()> {
-        if !channel.inbox.lock().ignore_poison().is_large() {
+        if !channel.inbox.lock().is_large() {
             return Ok(());
         }
         let now = self.run.ctx.clock.timestamp().as_millisecond();
         let lock = answer::try_lock_outbox(channel)?;
         if lock.is_some() {
-            let mut inbox = channel.inbox.lock().ignore_poison();
+            let mut inbox = channel.inbox.lock();
             inbox.refresh()?;
             inbox.compact_if_large(now, false)?;
         }
@@ -332,7 +331,7 @@ impl<'scope> ChannelThread<'scope, '_> {
                 started_ids.clear();
                 retry_at = signal::now() + MAX_RETRY_DELAY;
             }
-            channel.inbox.lock().ignore_poison().refresh()?;
+            channel.inbox.lock().refresh()?;
             self.record_poll(&channel.open.files, records)?;
             if self.run.follows {
                 self.compact(channel)?;
@@ -420,7 +419,7 @@ struct PollRecords {
 /// Messages and answers that an earlier poll did not finish, in their order: answers first, because they are older.
 fn unfinished_work(channel: &LockedChannel) -> Vec<QueuedItem> {
     let kind = channel.open.files.kind;
-    let inbox = channel.inbox.lock().ignore_poison();
+    let inbox = channel.inbox.lock();
     let state = inbox.state();
     let mut work = Vec::new();
     for entry in state.undelivered() {

@@ -3,9 +3,9 @@
 
 use nanobot_channel::inbox::{ChannelInbox, InboundEntry};
 use nanobot_os::cancel::CancelToken;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum number of messages that one turn answers.
@@ -88,7 +88,7 @@ impl WorkQueue {
     /// must start. Each of them calls [`Self::take`] until that returns `None`.
     #[must_use]
     pub(crate) fn push_all(&self, channel_index: usize, work: Vec<(String, WorkItem)>) -> usize {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut new_sessions = 0;
         for (session, item) in work {
             let key = (channel_index, session);
@@ -106,7 +106,7 @@ impl WorkQueue {
 
     /// Takes the next work for a worker, which has finished `last_work`. `None` ends the worker.
     pub(crate) fn take(&self, last_work: Option<&SessionWork>) -> Option<Arc<SessionWork>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(work) = last_work {
             let key = (work.channel_index, work.session.clone());
             state.running.remove(&key);
@@ -135,44 +135,39 @@ impl WorkQueue {
 
     /// The work in progress of a session.
     pub(crate) fn running(&self, channel_index: usize, session: &str) -> Option<Arc<SessionWork>> {
-        let state = self.lock();
+        let state = self.state.lock();
         state.running.get(&(channel_index, session.to_owned())).cloned()
     }
 
     /// Cancels all running turns.
     pub(crate) fn cancel_all(&self) {
-        self.lock().running.values().for_each(|work| work.token.cancel());
+        self.state.lock().running.values().for_each(|work| work.token.cancel());
     }
 
     /// Closes the queue: no more work is started.
     pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
+        self.state.lock().is_closed = true;
         self.changed.notify_all();
     }
 
     /// True after [`Self::close`].
     pub(crate) fn is_closed(&self) -> bool {
-        self.lock().is_closed
+        self.state.lock().is_closed
     }
 
     /// True if nothing runs and nothing is pending.
     pub(crate) fn is_idle(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.running.is_empty() && state.pending.is_empty()
     }
 
     /// Waits until fewer than `limit` items are pending, or the queue is closed.
     pub(crate) fn wait_below(&self, limit: usize) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while !state.is_closed && state.pending.values().map(VecDeque::len).sum::<usize>() >= limit
         {
-            let wait_result = self.changed.wait_timeout(state, Duration::from_secs(1));
-            (state, _) = wait_result.ignore_poison();
+            self.changed.wait_for(&mut state, Duration::from_secs(1));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().ignore_poison()
     }
 }
 

@@ -15,11 +15,10 @@ use nanobot_cron::job::{HEARTBEAT_ID, Job};
 use nanobot_cron::job_store::{JobStore, is_valid_id};
 use nanobot_cron::run_record::{JobDir, Trigger};
 use nanobot_cron::schedule::DueState;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::process;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::sync::Mutex;
 
 /// Maximum number of jobs that [`run_due`] runs at the same time.
 const MAX_PARALLEL_JOBS: usize = 8;
@@ -180,14 +179,14 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
     }
     let count = starts.len();
     let (queue, exits) = (Mutex::new(starts.into_iter()), Mutex::new(exits));
-    let next = || queue.lock().ignore_poison().next();
+    let next = || queue.lock().next();
     let work = || {
         while let Some((index, job)) = next() {
             let exit = start_process(ctx, &job).unwrap_or_else(|error| {
                 let error = error.context(format!("job `{}` ({})", job.name, job.id));
                 report_error(&error, ctx.terminal)
             });
-            let mut exits = exits.lock().ignore_poison();
+            let mut exits = exits.lock();
             exits.insert(index, exit);
         }
     };
@@ -196,7 +195,7 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
             scope.spawn(work);
         }
     });
-    let exits = exits.into_inner().ignore_poison();
+    let exits = exits.into_inner();
     let first_failure = exits.into_values().find(|exit| *exit != Exit::Answered);
     Ok(first_failure.unwrap_or(Exit::Answered))
 }

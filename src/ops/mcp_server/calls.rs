@@ -17,7 +17,6 @@ use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_base::message::{Message, MessagePart, Origin, Reply, ToolCall};
 use nanobot_config::policy::tool_names::{APPLY_PATCH, READ_TOOLS, WRITE_TOOLS};
 use nanobot_os::secret::random_hex;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_tool::CallEffect;
 use serde_json::{Map, Value, json};
 use std::sync::mpsc;
@@ -132,10 +131,10 @@ fn run_tool(client: &ServedClient<'_>, id: &Value, name: &str, arguments: Value)
     let run = || toolbox.run(std::slice::from_ref(&call), false, &mut |_, _| Ok(()));
     // As in a turn, calls that only read run concurrently, and a call that makes changes runs alone.
     let (results, _) = if reads {
-        let _shared = client.writing.read().ignore_poison();
+        let _shared = client.writing.read();
         run()
     } else {
-        let _exclusive = client.writing.write().ignore_poison();
+        let _exclusive = client.writing.write();
         run()
     };
     if let Some(hooks) = &client.setup.shared.hooks {

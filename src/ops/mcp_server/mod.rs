@@ -19,11 +19,11 @@ use nanobot_base::json_rpc::{ErrorObject, RpcMessage};
 use nanobot_base::message::Origin;
 use nanobot_os::cancel::CancelToken;
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value, json};
 use served_client::ServedClient;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 
 /// The versions of the protocol that are spoken, the newest first. Revision 2025-03-26 is left out: it requires batches.
@@ -59,7 +59,7 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
     let result = thread::scope(|scope| {
         let result = client.connection.read_all(&mut |message| client.accept(scope, message));
         // The client is gone: no program waits for the calls that still run.
-        for token in client.running.lock().ignore_poison().values() {
+        for token in client.running.lock().values() {
             token.cancel();
         }
         result
@@ -123,7 +123,7 @@ impl ServedClient<'_> {
     ) -> Result<()> {
         let token = CancelToken::new().context("start a call")?;
         let key = id.to_string();
-        let mut running = self.running.lock().ignore_poison();
+        let mut running = self.running.lock();
         if running.contains_key(&key) {
             drop(running);
             let error = ErrorObject::invalid_request("a request with this id is still running");
@@ -135,7 +135,7 @@ impl ServedClient<'_> {
             let result = nanobot_os::cancel::scope(Some(Arc::clone(&token)), || {
                 calls::call(self, &id, &params)
             });
-            self.running.lock().ignore_poison().remove(&key);
+            self.running.lock().remove(&key);
             let (result, turn) = match result {
                 Ok(ServedCall { value, turn }) => (Ok(value), turn),
                 Err(error) => (Err(error), None),
@@ -154,7 +154,7 @@ impl ServedClient<'_> {
     /// Cancels the call that the client names.
     fn cancel(&self, params: &Map<String, Value>) {
         let id = params.get("requestId").map(Value::to_string);
-        let running = self.running.lock().ignore_poison();
+        let running = self.running.lock();
         if let Some(token) = id.and_then(|id| running.get(&id)) {
             token.cancel();
         }

@@ -5,9 +5,10 @@ use crate::ops::rpc_connection::RpcConnection;
 use crate::ops::turn_setup::TurnSetup;
 use crate::options::turn::TurnOptions;
 use nanobot_os::cancel::CancelToken;
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, RwLock};
 
 /// The client, and the state of its connection.
 pub(super) struct ServedClient<'a> {

@@ -15,9 +15,8 @@ use nanobot_channel::{InboundMessage, Part};
 use nanobot_config::settings::Settings;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::FileLock;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The journal of a pipe, which this process has locked.
@@ -60,14 +59,14 @@ impl<'a> PipeJournal<'a> {
 
     /// Ids and lines of answers that an earlier run stored and possibly did not print.
     pub(super) fn unprinted(&self) -> Vec<(Value, String)> {
-        let inbox = self.inbox();
+        let inbox = self.inbox.lock();
         let ids = inbox.state().undelivered().map(|entry| &entry.message.key);
         ids.filter_map(|id| Some((id.as_str().into(), stored_answer(&inbox, id)?))).collect()
     }
 
     /// Messages that an earlier run did not answer.
     pub(super) fn unanswered(&self) -> Vec<PipeMessage> {
-        let inbox = self.inbox();
+        let inbox = self.inbox.lock();
         inbox.state().unanswered().map(to_message).collect()
     }
 
@@ -77,7 +76,7 @@ impl<'a> PipeJournal<'a> {
     /// Status 74.
     pub(super) fn store_message(&self, message: PipeMessage) -> Result<PipeMessage> {
         let id = journal_key(&message.id);
-        let mut inbox = self.inbox();
+        let mut inbox = self.inbox.lock();
         if inbox.state().outbound(id).is_some() {
             return Ok(message);
         }
@@ -112,7 +111,7 @@ impl<'a> PipeJournal<'a> {
     ) -> Result<EarlierAnswer> {
         let id = journal_key(&message.id);
         let (turns, killed_turns) = {
-            let inbox = self.inbox();
+            let inbox = self.inbox.lock();
             if let Some(line) = stored_answer(&inbox, id) {
                 return Ok(EarlierAnswer::Stored(line));
             }
@@ -143,7 +142,7 @@ impl<'a> PipeJournal<'a> {
     }
 
     fn append_turn(&self, id: &str, turn: &str, ended: bool) -> Result<()> {
-        self.inbox().append(InboxRecord::Turn {
+        self.inbox.lock().append(InboxRecord::Turn {
             ids: vec![id.to_owned()],
             turn: turn.to_owned(),
             at: self.now(),
@@ -157,7 +156,7 @@ impl<'a> PipeJournal<'a> {
     /// Status 74.
     pub(super) fn store_answer(&self, message: &PipeMessage, line: &str) -> Result<()> {
         let id = journal_key(&message.id);
-        self.inbox().append(InboxRecord::Out(OutboundMessage {
+        self.inbox.lock().append(InboxRecord::Out(OutboundMessage {
             key: id.to_owned(),
             answers: vec![id.to_owned()],
             session: message.session.clone(),
@@ -173,17 +172,13 @@ impl<'a> PipeJournal<'a> {
     /// Status 74.
     pub(super) fn settle(&self, id: &Value) -> Result<()> {
         let id = journal_key(id);
-        let mut inbox = self.inbox();
+        let mut inbox = self.inbox.lock();
         let answer = inbox.state().outbound(id);
         if answer.is_none_or(|entry| entry.settlement.is_some()) {
             return Ok(());
         }
         inbox.append(InboxRecord::Done { key: id.to_owned(), result: Settlement::Delivered })?;
         inbox.compact_if_large(self.now(), true)
-    }
-
-    fn inbox(&self) -> MutexGuard<'_, ChannelInbox> {
-        self.inbox.lock().ignore_poison()
     }
 
     fn now(&self) -> i64 {

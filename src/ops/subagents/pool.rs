@@ -19,12 +19,12 @@ use nanobot_config::policy::profile::{Profile, ProfileKind};
 use nanobot_config::settings::{FlagOverrides, Settings};
 use nanobot_os::cancel::{self, CancelToken};
 use nanobot_os::signal::{self, Deadline};
-use nanobot_os::sync::IgnorePoison;
 use nanobot_tool::spawn::{Spawn, SubagentRequest, SubagentStarter};
 use nanobot_tool::{Tool, ToolError};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 /// Maximum length in characters of a label, or of the task text that replaces it.
@@ -152,7 +152,7 @@ impl SubagentPool {
         let Some(model) = model else {
             return Ok(ModelBinding { handle: turn.model.clone(), settings: Arc::clone(settings) });
         };
-        let mut models = models.lock().ignore_poison();
+        let mut models = models.lock();
         if let Some(binding) = models.get(model) {
             return Ok(binding.clone());
         }
@@ -168,7 +168,7 @@ impl SubagentPool {
             &turn.model.budget,
             &mut notice,
         )?;
-        self.state().push_events(notices);
+        self.0.state.lock().push_events(notices);
         let binding = ModelBinding { handle, settings };
         models.insert(model.to_owned(), binding.clone());
         Ok(binding)
@@ -201,10 +201,6 @@ impl SubagentPool {
         Ok(Arc::new(parent_policy.intersection(&own_policy)))
     }
 
-    fn state(&self) -> MutexGuard<'_, PoolState> {
-        self.0.state.lock().ignore_poison()
-    }
-
     /// Maximum number of sub-agents that run concurrently.
     fn max_concurrent(&self) -> usize {
         let limit = self.0.settings.max_subagents.unwrap_or(usize::MAX);
@@ -214,10 +210,10 @@ impl SubagentPool {
     /// Runs `task` on this thread, and then the queued tasks.
     fn run_queue(&self, mut task: SubagentTask, cancel_token: &Arc<CancelToken>) {
         loop {
-            let on_event = |event| self.state().push_events([event]);
+            let on_event = |event| self.0.state.lock().push_events([event]);
             let report =
                 cancel::scope(Some(Arc::clone(cancel_token)), || self.run_task(&task, &on_event));
-            let mut state = self.state();
+            let mut state = self.0.state.lock();
             state.push_events([report]);
             match state.queue.pop_front() {
                 Some(next) => task = next,
@@ -238,7 +234,7 @@ impl SubagentPool {
 
     /// Reports a denied tool call. If several have the same line, only the first one is reported.
     fn report_denial(&self, line: String) {
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         if state.reported_denials.insert(line.clone()) {
             state.push_events([BackgroundEvent::Notice(line)]);
         }
@@ -289,7 +285,7 @@ impl SubagentStarter for SubagentPool {
             None => Arc::clone(&turn.policy),
         };
         let model = self.resolve_model(turn, profile.as_ref()).map_err(failed)?;
-        let mut state = self.state();
+        let mut state = self.0.state.lock();
         let wake = match &state.wake {
             Some(wake) => Arc::clone(wake),
             None => {
@@ -328,7 +324,7 @@ impl BackgroundTasks for SubagentPool {
     fn next_event(&self, wait: bool) -> Result<Option<BackgroundEvent>, Stop> {
         loop {
             let wake = {
-                let mut state = self.state();
+                let mut state = self.0.state.lock();
                 if let Some(event) = state.events.pop_front() {
                     if matches!(event, BackgroundEvent::Report(_)) {
                         state.pending_reports -= 1;
@@ -342,7 +338,7 @@ impl BackgroundTasks for SubagentPool {
             };
             if signal::wait_readable(&wake.wake_rx, &mut Deadline::never())? {
                 // The byte may be for an event that was already taken.
-                let mut state = self.state();
+                let mut state = self.0.state.lock();
                 drop((&wake.wake_rx).read(&mut [0]));
                 state.is_signalled = false;
             }
@@ -350,12 +346,12 @@ impl BackgroundTasks for SubagentPool {
     }
 
     fn has_pending_reports(&self) -> bool {
-        self.state().pending_reports > 0
+        self.0.state.lock().pending_reports > 0
     }
 
     fn stop(&self) {
         let (wake, threads) = {
-            let mut state = self.state();
+            let mut state = self.0.state.lock();
             let queue = std::mem::take(&mut state.queue);
             let never = "was not started: the run is ending";
             let reports = queue.iter().map(|task| task.to_report(never, "", TurnStats::default()));

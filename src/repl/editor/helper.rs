@@ -3,8 +3,8 @@
 use super::line::{Candidate, CompletionSource, LineKey};
 use super::multiline::{Continuation, find_continuation};
 use super::reflow::WidthTracker;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::{sanitize, stderr_width};
+use parking_lot::Mutex;
 use rustyline::completion::{self, Completer};
 use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::{Hint, Hinter};
@@ -12,8 +12,8 @@ use rustyline::validate::Validator;
 use rustyline::{Cmd, ConditionalEventHandler, Context, Event, EventContext, Helper, RepeatCount};
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthStr;
 
@@ -162,7 +162,7 @@ pub(super) struct AcceptKey<K> {
 
 impl<K: Copy + Send + Sync> ConditionalEventHandler for AcceptKey<K> {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, _: &EventContext) -> Option<Cmd> {
-        *self.pressed.lock().ignore_poison() = Some(self.key);
+        *self.pressed.lock() = Some(self.key);
         Some(Cmd::AcceptLine)
     }
 }
@@ -178,7 +178,7 @@ pub(super) struct DoubleEscapeKey {
 
 impl ConditionalEventHandler for DoubleEscapeKey {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
-        let mut last = self.last.lock().ignore_poison();
+        let mut last = self.last.lock();
         let is_double = last.take().is_some_and(|time| time.elapsed() < DOUBLE_ESCAPE_WINDOW);
         if !context.line().is_empty() {
             return None;
@@ -187,7 +187,7 @@ impl ConditionalEventHandler for DoubleEscapeKey {
             *last = Some(Instant::now());
             return None;
         }
-        *self.pressed.lock().ignore_poison() = Some(LineKey::Rewind);
+        *self.pressed.lock() = Some(LineKey::Rewind);
         Some(Cmd::AcceptLine)
     }
 }
@@ -207,7 +207,7 @@ impl ConditionalEventHandler for HistorySearchKey {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
         let (line, cursor) = (context.line(), context.pos());
         // In multi-line text the arrows move the cursor. A recalled entry is replaced as a whole by the next one.
-        let entries = self.entries.lock().ignore_poison();
+        let entries = self.entries.lock();
         let is_whole = cursor == line.len() && entries.contains(line);
         if cursor == 0 || line.contains('\n') || is_whole {
             return None;

@@ -33,10 +33,10 @@ use nanobot_base::error::{Exit, Stop, fail};
 use nanobot_os::env::Env;
 use nanobot_os::secret;
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::termios::{TerminalModes, restore_terminal};
 use nanobot_os::terminal::{Terminal, sanitize};
 use nanobot_sandbox::process::{self, TerminalCommand, TerminalCommandResult};
+use parking_lot::Mutex;
 use pasted::{FoldedPastes, SharedPastes};
 use question_reader::QuestionReader;
 use rustyline::EditMode;
@@ -46,7 +46,7 @@ use signal_hook::consts::SIGCONT;
 use signal_hook::low_level::{pipe, unregister};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use typing_guard::TypedKeys;
 
 /// Terminals that cannot redraw a line.
@@ -117,7 +117,7 @@ impl Editor {
             }
             LineReader::Rustyline(Box::new(reader))
         };
-        history_entries.lock().ignore_poison().extend(entries);
+        history_entries.lock().extend(entries);
         let what = || "set up the line editor";
         let (resume_rx, resume_tx) = UnixStream::pair().with_context(what)?;
         resume_rx.set_nonblocking(true).with_context(what)?;
@@ -151,16 +151,14 @@ impl Editor {
     pub fn read(&mut self, prompt: Prompt<'_>, initial: &str) -> Result<EditorLine> {
         let line = self.read_folded(prompt, initial)?;
         Ok(match line {
-            EditorLine::Text(text) => {
-                EditorLine::Text(self.pastes.lock().ignore_poison().unfold(&text))
-            }
+            EditorLine::Text(text) => EditorLine::Text(self.pastes.lock().unfold(&text)),
             other => other,
         })
     }
 
     /// Like [`Self::read`]; the line has marks for long pastes.
     fn read_folded(&mut self, prompt: Prompt<'_>, initial: &str) -> Result<EditorLine> {
-        let keys = self.lock_keys();
+        let keys = self.typed_keys.lock();
         let mut type_ahead = keys.lock_type_ahead();
         let line = initial.is_empty().then(|| type_ahead.pop_line()).flatten();
         let initial = match line {
@@ -239,11 +237,11 @@ impl Editor {
         is_new: bool,
         read: impl FnOnce(&mut Self) -> Result<EditorLine>,
     ) -> Result<EditorLine> {
-        let was_collecting = self.lock_keys().stop();
+        let was_collecting = self.typed_keys.lock().stop();
         let pause = self.questions().wait_for_pause(is_new);
         let answer = interrupt_to_line(pause.and_then(|()| read(self)));
         if was_collecting {
-            self.lock_keys().start();
+            self.typed_keys.lock().start();
         }
         answer
     }
@@ -252,23 +250,19 @@ impl Editor {
         QuestionReader {
             modes: &self.modes,
             resume_rx: &self.resume_rx,
-            type_ahead: self.lock_keys().type_ahead(),
+            type_ahead: self.typed_keys.lock().type_ahead(),
             redraws: matches!(self.reader, LineReader::Rustyline(_)),
         }
     }
 
     /// Submits none of the lines that were typed ahead; they become the initial text of the next entry.
     pub fn hold_type_ahead(&mut self) {
-        self.lock_keys().lock_type_ahead().merge_lines();
+        self.typed_keys.lock().lock_type_ahead().merge_lines();
     }
 
     /// Returns `text` for the next input, with a mark for what is long.
     pub fn fold(&self, text: &str) -> String {
-        self.pastes.lock().ignore_poison().fold_entry(text)
-    }
-
-    fn lock_keys(&self) -> MutexGuard<'_, TypedKeys> {
-        self.typed_keys.lock().ignore_poison()
+        self.pastes.lock().fold_entry(text)
     }
 
     /// Shows a line that was typed ahead as if it were typed now.
@@ -290,11 +284,11 @@ impl Editor {
         if !self.history.accept(text) {
             return Ok(());
         }
-        let folded = self.pastes.lock().ignore_poison().fold_entry(text);
+        let folded = self.pastes.lock().fold_entry(text);
         if let LineReader::Rustyline(reader) = &mut self.reader {
             reader.add_to_history(&folded)?;
         }
-        self.history_entries.lock().ignore_poison().insert(folded);
+        self.history_entries.lock().insert(folded);
         self.history.append(text)
     }
 

@@ -3,12 +3,12 @@
 //! `rustyline` would insert the text of a paste itself. Handling the keys makes it possible to show a mark for a long text.
 
 use super::pasted::{MARK_START, SharedPastes};
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use rustyline::{
     CharSearch, Cmd, ConditionalEventHandler, Event, EventContext, KeyCode, KeyEvent, Modifiers,
     Movement, RepeatCount,
 };
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The paste that is being received, shared by the handlers of all keys.
 #[derive(Clone)]
@@ -26,14 +26,14 @@ impl PasteCollector {
     /// Handles `event` if it belongs to a paste.
     fn collect(&self, event: &Event) -> Option<Cmd> {
         let KeyEvent(code, modifiers) = event.get(0)?;
-        let mut open = self.open.lock().ignore_poison();
+        let mut open = self.open.lock();
         match (code, &mut *open) {
             (KeyCode::BracketedPasteStart, _) => *open = Some(String::new()),
             (_, None) => return None,
             (KeyCode::BracketedPasteEnd, Some(text)) => {
                 let text = text.replace("\r\n", "\n").replace('\r', "\n");
                 *open = None;
-                let folded = self.pastes.lock().ignore_poison().fold(text);
+                let folded = self.pastes.lock().fold(text);
                 return Some(Cmd::Insert(1, folded));
             }
             (KeyCode::Enter, Some(text)) => text.push('\r'),
@@ -77,7 +77,7 @@ pub(super) struct BackspaceKey(pub(super) SharedPastes);
 
 impl ConditionalEventHandler for BackspaceKey {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
-        let pastes = self.0.lock().ignore_poison();
+        let pastes = self.0.lock();
         pastes.mark_at_end(&context.line()[..context.pos()])?;
         // `rustyline` would replace the count of another movement by its own, which is 1.
         let start = CharSearch::Backward(MARK_START);

@@ -1,6 +1,7 @@
 //! Long pastes. The line that is being edited has a short mark for each; the entry has its text. No I/O.
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// Maximum lines and characters of a paste that is shown.
 const MAX_SHOWN_LINES: usize = 8;

@@ -6,15 +6,15 @@ use super::line::{EditorLine, Prompt};
 use super::type_ahead::TypeAhead;
 use anyhow::{Context, Result};
 use nanobot_os::signal::{self, Deadline};
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
 use nanobot_os::terminal::{sanitize, stderr_width};
+use parking_lot::Mutex;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time during which a new question accepts no input: keys typed at that moment are kept for the draft.
@@ -124,8 +124,8 @@ impl QuestionReader<'_> {
         }
     }
 
-    fn lock_draft(&self) -> std::sync::MutexGuard<'_, TypeAhead> {
-        self.type_ahead.lock().ignore_poison()
+    fn lock_draft(&self) -> parking_lot::MutexGuard<'_, TypeAhead> {
+        self.type_ahead.lock()
     }
 
     fn add_to_draft(&self, typed: &[u8]) -> Result<()> {

@@ -17,9 +17,9 @@ use super::typing_guard::ESCAPE_TIMEOUT;
 use anyhow::{Context, Result};
 use nanobot_base::error::Stop;
 use nanobot_os::signal::{self, Deadline};
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::stderr_width;
 use nanobot_os::terminal::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
@@ -34,8 +34,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 /// Time for the reader to notice that it must end. A history search notices only keys, so it does not notice this.
 const END_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
@@ -175,7 +175,7 @@ impl RustylineReader {
             EventHandler::Conditional(Box::new(escape)),
         );
         let line = self.read(modes, resume_rx, question.into(), "")?;
-        let is_escaped = pressed.lock().ignore_poison().is_some();
+        let is_escaped = pressed.lock().is_some();
         Ok(if is_escaped { EditorLine::End } else { line })
     }
 
@@ -210,7 +210,7 @@ impl RustylineReader {
             helper.width.start(&prompt.0);
         }
         // A signal may have ended an earlier read after the key.
-        *self.pressed.lock().ignore_poison() = None;
+        *self.pressed.lock() = None;
         let result = self.inner.readline_with_initial(&prompt, (initial, ""));
         drop(done_tx);
         if let Some(stop) = thread.join().expect("a panic ends the process") {
@@ -218,7 +218,7 @@ impl RustylineReader {
             modes.restore_and_reset().with_context(what)?;
             return Err(stop.into());
         }
-        let pressed = self.pressed.lock().ignore_poison().take();
+        let pressed = self.pressed.lock().take();
         match result {
             Ok(text) => {
                 let Some(key) = pressed else {
@@ -295,7 +295,7 @@ impl SignalWatcher {
         // While `rustyline` waits for a single key, it prints later; this thread waits so that the caller need not. The
         // sequence moves the cursor up because the printer ends with a newline.
         std::thread::spawn(move || {
-            let mut printer = printer.lock().ignore_poison();
+            let mut printer = printer.lock();
             drop(printer.print(format!("{ENABLE_BRACKETED_PASTE}\x1b[A\n")));
         });
     }

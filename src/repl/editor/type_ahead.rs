@@ -7,7 +7,6 @@ use super::line::EditorLine;
 use super::multiline::continue_entry;
 use super::pasted::SharedPastes;
 use console::Style;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::StyledLine;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -63,7 +62,7 @@ impl TypeAhead {
     /// Removes and returns the first message for the turn that is running.
     pub(super) fn take_steering(&mut self) -> Option<String> {
         let text = self.steering.pop_front()?;
-        Some(self.pastes.lock().ignore_poison().unfold(&text))
+        Some(self.pastes.lock().unfold(&text))
     }
 
     /// Ends the turn: the messages that came too late for it are the next lines.
@@ -222,7 +221,7 @@ impl TypeAhead {
     }
 
     fn delete_back(&mut self) -> usize {
-        let pastes = self.pastes.lock().ignore_poison();
+        let pastes = self.pastes.lock();
         match pastes.mark_at_end(&self.partial) {
             Some(mark) => self.partial.truncate(self.partial.len() - mark.len()),
             None => {
@@ -247,7 +246,7 @@ impl TypeAhead {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         let is_plain = |letter: &char| !letter.is_control() || matches!(letter, '\n' | '\t');
         let text: String = text.chars().filter(is_plain).collect();
-        let folded = self.pastes.lock().ignore_poison().fold(text);
+        let folded = self.pastes.lock().fold(text);
         self.partial.push_str(&folded);
         Some(end.map_or(typed.len(), |end| PASTE_START.len() + end + PASTE_END.len()))
     }

@@ -3,15 +3,15 @@
 use super::pasted::SharedPastes;
 use super::type_ahead::TypeAhead;
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
 use nanobot_os::terminal::{Terminal, stderr_width};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -37,16 +37,15 @@ impl TypingGuard {
         let keys = Arc::clone(keys);
         let type_ahead = Arc::clone(&lock_keys(&keys).type_ahead);
         lock_keys(&keys).start();
-        terminal.set_typed_text(Some(Box::new(move || {
-            type_ahead.lock().ignore_poison().status_rows(stderr_width())
-        })));
+        terminal
+            .set_typed_text(Some(Box::new(move || type_ahead.lock().status_rows(stderr_width()))));
         Self { keys, terminal }
     }
 
     /// Returns the function that takes the next message for the turn that is running.
     pub fn steering(&self) -> impl Fn() -> Option<String> + use<> {
         let type_ahead = Arc::clone(&lock_keys(&self.keys).type_ahead);
-        move || type_ahead.lock().ignore_poison().take_steering()
+        move || type_ahead.lock().take_steering()
     }
 }
 
@@ -60,7 +59,7 @@ impl Drop for TypingGuard {
 }
 
 fn lock_keys(keys: &Mutex<TypedKeys>) -> MutexGuard<'_, TypedKeys> {
-    keys.lock().ignore_poison()
+    keys.lock()
 }
 
 /// The keys pressed while no line is being read.
@@ -97,7 +96,7 @@ impl TypedKeys {
     }
 
     pub(super) fn lock_type_ahead(&self) -> MutexGuard<'_, TypeAhead> {
-        self.type_ahead.lock().ignore_poison()
+        self.type_ahead.lock()
     }
 
     /// Starts collecting. If that fails, keys are shown and wait in the kernel's buffer.
@@ -187,7 +186,7 @@ impl KeyCollector {
             }
             if events.is_done {
                 let mut fds = [PollFd::from_borrowed_fd(self.modes.tty(), PollFlags::IN)];
-                let has_more = self.type_ahead.lock().ignore_poison().is_pasting()
+                let has_more = self.type_ahead.lock().is_pasting()
                     && count < MAX_TYPED_BYTES
                     && poll(&mut fds, Some(&PASTE_TIMEOUT)) == Ok(1);
                 if !has_more {
@@ -205,12 +204,12 @@ impl KeyCollector {
             PollFd::from_borrowed_fd(self.modes.tty(), PollFlags::IN),
         ];
         let count = if wants_keys { 3 } else { 2 };
-        let is_escape_open = self.type_ahead.lock().ignore_poison().has_open_escape();
+        let is_escape_open = self.type_ahead.lock().has_open_escape();
         let timeout = if is_escape_open { Timespec::try_from(ESCAPE_TIMEOUT).ok() } else { None };
         // If interrupted, `poll` reports nothing, and the caller repeats it.
         let result = poll(&mut fds[..count], timeout.as_ref());
         if result == Ok(0) {
-            if self.type_ahead.lock().ignore_poison().end_escape() {
+            if self.type_ahead.lock().end_escape() {
                 signal::interrupt_once();
             }
             self.terminal.refresh_status();
@@ -228,7 +227,7 @@ impl KeyCollector {
         let mut block = [0; 4096];
         match rustix::io::read(self.modes.tty(), &mut block) {
             Ok(count) => {
-                let mut type_ahead = self.type_ahead.lock().ignore_poison();
+                let mut type_ahead = self.type_ahead.lock();
                 type_ahead.add_keys(&block[..count]);
                 drop(type_ahead);
                 self.terminal.refresh_status();

@@ -5,11 +5,10 @@
 //! the bar below all other output and neutralises escape sequences in its text.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::{Painter, StyledLine, Terminal};
+use parking_lot::Mutex;
 use std::fmt;
 use std::io;
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Work that finishes within this time gets no bar.
@@ -106,10 +105,6 @@ impl<S: Fn(Option<String>)> StatusLine<S> {
     fn new(delay: Duration, show: S) -> Self {
         Self { show, started: Instant::now(), delay, text: Mutex::default() }
     }
-
-    fn text(&self) -> MutexGuard<'_, String> {
-        self.text.lock().ignore_poison()
-    }
 }
 
 impl<S> fmt::Debug for StatusLine<S> {
@@ -144,18 +139,18 @@ impl<S: Fn(Option<String>) + Send + Sync> TermLike for StatusLine<S> {
     }
 
     fn write_str(&self, text: &str) -> io::Result<()> {
-        self.text().push_str(text);
+        self.text.lock().push_str(text);
         Ok(())
     }
 
     fn clear_line(&self) -> io::Result<()> {
-        self.text().clear();
+        self.text.lock().clear();
         Ok(())
     }
 
     fn flush(&self) -> io::Result<()> {
         if self.started.elapsed() >= self.delay {
-            let text = self.text().trim_end().to_owned();
+            let text = self.text.lock().trim_end().to_owned();
             (self.show)((!text.is_empty()).then_some(text));
         }
         Ok(())
@@ -165,7 +160,8 @@ impl<S: Fn(Option<String>) + Send + Sync> TermLike for StatusLine<S> {
 #[cfg(test)]
 mod tests {
     use super::{StatusLine, progress_bar};
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
     use std::time::Duration;
 
     #[test]
@@ -174,7 +170,7 @@ mod tests {
             let shown = Arc::new(Mutex::new(None));
             let line = {
                 let shown = Arc::clone(&shown);
-                StatusLine::new(delay, move |line| *shown.lock().unwrap() = line)
+                StatusLine::new(delay, move |line| *shown.lock() = line)
             };
             let bar = progress_bar(1200, line);
             bar.inc(done);
@@ -182,10 +178,10 @@ mod tests {
             // The second draw replaces the first.
             for _ in 0..2 {
                 bar.force_draw();
-                assert_eq!(shown.lock().unwrap().as_deref(), expect);
+                assert_eq!(shown.lock().as_deref(), expect);
             }
             bar.finish_and_clear();
-            assert_eq!(*shown.lock().unwrap(), None);
+            assert_eq!(*shown.lock(), None);
         };
         let full = |count: usize| "━".repeat(count);
         let some = format!("  {}╸{} 300/1,200  0s  work:it", full(6), "─".repeat(17));

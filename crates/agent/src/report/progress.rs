@@ -4,9 +4,9 @@ use super::short_text::{call_hint, format_denial, format_elapsed, truncate_line}
 use live_view::{LiveView, ViewSettings};
 use nanobot_base::event::{Event, ToolOutcome};
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::{StyledLine, Terminal, stderr_width};
-use std::sync::{Arc, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod lines;
@@ -140,7 +140,7 @@ impl ProgressDisplay {
 
     fn lock_live_view(&self) -> Option<MutexGuard<'_, LiveView>> {
         let live_view = self.live_view.as_ref()?;
-        Some(live_view.lock().ignore_poison())
+        Some(live_view.lock())
     }
 
     /// Starts the live status.
@@ -148,7 +148,7 @@ impl ProgressDisplay {
         self.is_displayed = true;
         if let Some(live_view) = self.live_view.clone() {
             self.terminal.set_status(Some(Box::new(move || {
-                let live_view = live_view.lock().ignore_poison();
+                let live_view = live_view.lock();
                 live_view.status_rows(Instant::now())
             })));
         }

@@ -23,11 +23,10 @@ use nanobot_net::web_url::percent_encode;
 use nanobot_os::clock::Clock;
 use nanobot_os::digest::digest;
 use nanobot_os::secret::Secret;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// Hosts of attachments, whose addresses need no token.
@@ -134,7 +133,7 @@ impl ConversationService for Discord {
         for server in self.servers(cache)? {
             conversations.extend(self.channels_of(&server)?);
         }
-        let closed = self.closed_channels.lock().ignore_poison();
+        let closed = self.closed_channels.lock();
         conversations.retain(|conversation| !closed.contains(&conversation.id));
         Ok(conversations)
     }
@@ -163,7 +162,7 @@ impl ConversationService for Discord {
             );
             let page = match self.client.get(&path) {
                 Err(error @ ChannelError::RecipientRefused(_)) => {
-                    self.closed_channels.lock().ignore_poison().insert(id.clone());
+                    self.closed_channels.lock().insert(id.clone());
                     return Err(error);
                 }
                 page => page?,
@@ -379,7 +378,7 @@ impl Discord {
         let path = format!("/guilds/{}", percent_encode(server));
         let channels = self.client.get(&format!("{path}/channels"))?;
         let threads = self.client.get(&format!("{path}/threads/active"))?;
-        let mut parents = self.parents.lock().ignore_poison();
+        let mut parents = self.parents.lock();
         let threads = threads["threads"].as_array().into_iter().flatten();
         let channels = channels.as_array().into_iter().flatten();
         let mut conversations = Vec::new();
@@ -408,7 +407,7 @@ impl Discord {
 
     /// The channel of a thread; `None` for a channel. A thread that is not active is requested once.
     fn parent_of(&self, channel: &str) -> ChannelResult<Option<String>> {
-        if let Some(parent) = self.parents.lock().ignore_poison().get(channel) {
+        if let Some(parent) = self.parents.lock().get(channel) {
             return Ok(parent.clone());
         }
         let path = format!("/channels/{}", percent_encode(channel));
@@ -416,7 +415,7 @@ impl Discord {
         let is_thread = THREAD_TYPES.contains(&response["type"].as_u64().unwrap_or_default());
         let parent = if is_thread { response["parent_id"].as_str() } else { None };
         let parent = parent.map(str::to_owned);
-        self.parents.lock().ignore_poison().insert(channel.to_owned(), parent.clone());
+        self.parents.lock().insert(channel.to_owned(), parent.clone());
         Ok(parent)
     }
 

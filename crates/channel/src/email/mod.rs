@@ -30,13 +30,12 @@ use jiff::tz::TimeZone;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::clock::Clock;
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use settings::{MailSettings, PostAction};
 use smtp::{MailEnvelope, SmtpSession};
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// Headers that are fetched at once.
@@ -93,7 +92,7 @@ impl Channel for Email {
         let mut session = self.session()?;
         let position = cursor.and_then(|cursor| self.position(cursor));
         self.poll_in(&mut session, position, wait, store_batch)?;
-        self.sessions.lock().ignore_poison().push(session);
+        self.sessions.lock().push(session);
         Ok(())
     }
 
@@ -126,7 +125,7 @@ impl Channel for Email {
             return Err(fail(Exit::BadInput, "the id of the attachment does not name a mail"));
         };
         let mail_uid = MailUid { uid_validity, uid };
-        let mut last_mail = self.last_mail.lock().ignore_poison();
+        let mut last_mail = self.last_mail.lock();
         if last_mail.as_ref().is_none_or(|(other, _)| *other != mail_uid) {
             let raw = self.fetch_mail(mail_uid)?;
             *last_mail = Some((mail_uid, raw));
@@ -157,7 +156,7 @@ impl Channel for Email {
         let mut session = self.session()?;
         let mailbox = self.select(&mut session)?;
         self.require_verification(&mut session, mailbox)?;
-        self.sessions.lock().ignore_poison().push(session);
+        self.sessions.lock().push(session);
         let address = &self.settings.from.address;
         Ok(Identity { id: address.clone(), name: address.clone() })
     }
@@ -190,7 +189,7 @@ impl Email {
     /// A session: one that is not in use and whose connection is open, or a new one.
     fn session(&self) -> ChannelResult<ImapSession> {
         loop {
-            let unused = self.sessions.lock().ignore_poison().pop();
+            let unused = self.sessions.lock().pop();
             let Some(mut session) = unused else {
                 return ImapSession::open(&self.connector, &self.settings.imap);
             };
@@ -437,7 +436,7 @@ impl Email {
             return Err(missing_mail());
         }
         let raw = session.fetch_content(mail_uid.uid, MAX_MAIL_BYTES)?;
-        self.sessions.lock().ignore_poison().push(session);
+        self.sessions.lock().push(session);
         raw.ok_or_else(missing_mail)
     }
 
@@ -451,7 +450,7 @@ impl Email {
                 session.apply(&settings.post_action, mail_uid.uid)?;
             }
         }
-        self.sessions.lock().ignore_poison().push(session);
+        self.sessions.lock().push(session);
         Ok(())
     }
 }

@@ -27,12 +27,11 @@ use nanobot_net::webhook_request::{WebhookRequest, WebhookResponse};
 use nanobot_os::clock::Clock;
 use nanobot_os::digest::digest;
 use nanobot_os::secret::Secret;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Duration;
 use webhook::{WebhookContent, WebhookSecrets};
 
@@ -235,7 +234,7 @@ impl Channel for Feishu {
     fn show_typing(&self, destination: &Destination) {
         let message = destination.reply_facts["id"].as_str();
         if let (Some(emoji), Some(message)) = (&self.settings.react_emoji, message)
-            && self.reacted.lock().ignore_poison().insert(message.to_owned())
+            && self.reacted.lock().insert(message.to_owned())
         {
             self.react(message, emoji);
         }

@@ -21,13 +21,12 @@ use super::{
 use anyhow::Result;
 use nanobot_net::http::WebSocket;
 use nanobot_net::web_url::percent_encode;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use post::PostReader;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// Posts of one response to `since`, with deleted ones (`GetPostsSince` of the server). A response with that many may lack
@@ -279,7 +278,7 @@ impl Mattermost {
         let Some(member) = self.settings.matched_member else {
             return Ok(());
         };
-        let mut names = self.names.lock().ignore_poison();
+        let mut names = self.names.lock();
         let mut unknown: Vec<&str> =
             messages.iter().map(|message| message.from.id.as_str()).collect();
         unknown.retain(|id| !names.contains_key(*id));

@@ -30,12 +30,11 @@ use nanobot_net::http::WebSocket;
 use nanobot_net::webhook_request::{WebhookRequest, WebhookResponse, is_signed};
 use nanobot_os::clock::Clock;
 use nanobot_os::secret::Secret;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// The time for which the list of conversations is kept, in seconds.
@@ -209,7 +208,7 @@ impl ConversationService for Slack {
             let event = &envelope["payload"]["event"];
             if let Some((conversation, thread)) = message::conversation_of(event, identity) {
                 let thread = thread.map(|thread| (conversation.id.clone(), thread));
-                self.event_threads.lock().ignore_poison().extend(thread);
+                self.event_threads.lock().extend(thread);
                 return Ok(Some(conversation));
             }
         }
@@ -336,7 +335,7 @@ impl Channel for Slack {
         let stamp = destination.reply_facts["ts"].as_str();
         if let (Some(emoji), Some(stamp)) = (&self.settings.react_emoji, stamp) {
             let message = (chat.clone(), stamp.to_owned());
-            let is_new = self.reacted.lock().ignore_poison().insert(message);
+            let is_new = self.reacted.lock().insert(message);
             if is_new {
                 self.react("reactions.add", chat, stamp, emoji);
             }
@@ -347,7 +346,7 @@ impl Channel for Slack {
         let chat = &message.chat.id;
         let stamp = message.reply_facts["ts"].as_str().unwrap_or_default();
         let reacted = (chat.clone(), stamp.to_owned());
-        let is_shown = self.reacted.lock().ignore_poison().remove(&reacted);
+        let is_shown = self.reacted.lock().remove(&reacted);
         if let Some(emoji) = &self.settings.done_emoji {
             if is_shown && let Some(reaction) = &self.settings.react_emoji {
                 self.react("reactions.remove", chat, stamp, reaction);
@@ -381,7 +380,7 @@ impl Slack {
         let roots = messages.iter().filter(has_replies);
         let mut threads: BTreeSet<String> =
             roots.filter_map(|root| root["ts"].as_str().map(str::to_owned)).collect();
-        let mut event_threads = self.event_threads.lock().ignore_poison();
+        let mut event_threads = self.event_threads.lock();
         let reported = event_threads.extract_if(.., |(conversation, _)| conversation == channel);
         threads.extend(reported.map(|(_, thread)| thread));
         drop(event_threads);

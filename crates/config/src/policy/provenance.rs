@@ -22,13 +22,12 @@ use nanobot_base::message::{
     Message, MessagePart, Origin, Reply, ResultSource, ToolCall, ToolResult,
 };
 use nanobot_base::shell_quote::quote;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use state::{
     MAX_REQUESTS_PER_DOMAIN, MAX_REQUESTS_PER_RUN, MAX_SKILL_REQUEST_BYTES, ProvenanceState,
 };
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard};
 use url::{Position, Url};
 
 pub use guarded_change::{ChangeGrants, Grant, GuardedChange};
@@ -223,7 +222,7 @@ impl ProvenanceTracker {
     /// The state, raised if named hosts have sent something to commands by now. A command in the background receives it without
     /// a further call.
     fn lock_state(&self) -> MutexGuard<'_, ProvenanceState> {
-        let mut state = self.state.lock().ignore_poison();
+        let mut state = self.state.lock();
         if state.origin < Origin::External && (self.context.hosts_have_sent)() {
             state.raise(Origin::External, || "what commands received".into());
         }

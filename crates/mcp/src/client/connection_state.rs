@@ -8,12 +8,12 @@ use crate::protocol::McpError;
 use nanobot_base::json_rpc::{ErrorObject, RpcMessage};
 use nanobot_os::cancel::CancelToken;
 use nanobot_os::secret;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::sanitize;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The id of the request that begins the handshake.
 pub(super) const FIRST_REQUEST_ID: u64 = 1;
@@ -82,7 +82,7 @@ impl Drop for OpenAnswer {
 
 /// Locks `mutex`, even after a panic of another thread.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().ignore_poison()
+    mutex.lock()
 }
 
 impl ConnectionState {

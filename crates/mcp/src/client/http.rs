@@ -15,11 +15,11 @@ use nanobot_base::json_rpc::{self, RpcMessage};
 use nanobot_net::http::HttpMethod;
 use nanobot_os::cancel;
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::io::Read;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Bounds of the reconnection delay that a server may request.
@@ -95,7 +95,7 @@ impl Transport for HttpTransport {
         if !self.threads.close() {
             return None;
         }
-        let session = std::mem::take(&mut *self.session());
+        let session = std::mem::take(&mut *self.session.lock());
         session.id.as_ref()?;
         let (sender, closed) = mpsc::channel::<()>();
         let client = Arc::clone(&self.client);
@@ -123,10 +123,6 @@ impl HttpTransport {
         })
     }
 
-    fn session(&self) -> MutexGuard<'_, HttpSession> {
-        self.session.lock().ignore_poison()
-    }
-
     /// Posts a message, and reads the answer to the request `id`.
     fn deliver(self: Arc<Self>, message: Outgoing, id: Option<u64>) {
         let Outgoing { body, kind, on_sent } = message;
@@ -147,7 +143,7 @@ impl HttpTransport {
             return;
         };
         if let OutgoingKind::Initialize(_) = kind {
-            *self.session() = HttpSession {
+            *self.session.lock() = HttpSession {
                 handshakes: 1,
                 id: response.session_id.clone(),
                 version: None,
@@ -185,7 +181,7 @@ impl HttpTransport {
         body: &[u8],
         kind: OutgoingKind,
     ) -> Result<(HttpSession, ExchangeResponse), McpError> {
-        let mut session = self.session().clone();
+        let mut session = self.session.lock().clone();
         let mut response = self.post(&session, body);
         if let OutgoingKind::Cancellation(_) = kind {
             // Ctrl-C ends every exchange, but the cancellation notice that it causes must still be sent. That becomes possible once the run
@@ -220,8 +216,8 @@ impl HttpTransport {
         self: &Arc<Self>,
         expired_session: &HttpSession,
     ) -> Result<HttpSession, McpError> {
-        let _renewal = self.renewal.lock().ignore_poison();
-        let mut session = self.session().clone();
+        let _renewal = self.renewal.lock();
+        let mut session = self.session.lock().clone();
         if session.handshakes != expired_session.handshakes {
             return Ok(session);
         }
@@ -251,7 +247,7 @@ impl HttpTransport {
         if !is_success(response.status) {
             return Err(renewal_error());
         }
-        *self.session() = session.clone();
+        *self.session.lock() = session.clone();
         self.start_listening(&session);
         Ok(session)
     }
@@ -262,7 +258,7 @@ impl HttpTransport {
         if let RpcMessage::Response { result: Ok(result), .. } = &message
             && !state.is_ready.load(std::sync::atomic::Ordering::SeqCst)
         {
-            self.session().set_version(result);
+            self.session.lock().set_version(result);
         }
         let transport: Arc<dyn Transport> = Arc::<Self>::clone(self);
         self.inbox.receive(message, &transport)
@@ -425,10 +421,11 @@ mod tests {
     use nanobot_os::env::Env;
     use nanobot_os::paths::Paths;
     use nanobot_os::secret::LazySecret;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
     use std::time::Duration;
 
     #[test]
@@ -494,7 +491,7 @@ mod tests {
             last_event_id: header("last-event-id"),
             body,
         };
-        log.lock().unwrap().push(request.line.clone());
+        log.lock().push(request.line.clone());
         answer(&request, &mut writer);
         Some(())
     }
@@ -599,7 +596,7 @@ mod tests {
         }
 
         fn requests(&self) -> Vec<String> {
-            self.requests.lock().unwrap().clone()
+            self.requests.lock().clone()
         }
     }
 
@@ -615,7 +612,7 @@ mod tests {
             if answer_startup(request, stream) {
                 return;
             }
-            if !std::mem::replace(&mut *expired.lock().unwrap(), true) {
+            if !std::mem::replace(&mut *expired.lock(), true) {
                 send(stream, "404 Gone", "");
             } else {
                 json_of(stream, &request.id, &text("yes"));
@@ -675,7 +672,7 @@ mod tests {
         let far = TestServer::new(ServerTransport::Http, move |request, stream| {
             match (request.line.as_str(), request.last_event_id.as_str()) {
                 ("POST tools/call s1", _) => {
-                    *called.lock().unwrap() = request.id.clone();
+                    *called.lock() = request.id.clone();
                     let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
                     drop(write!(stream, "{HEAD}id: 7\nretry: 0\ndata: {ping}\n\n"));
                 }
@@ -684,8 +681,8 @@ mod tests {
                     send(stream, "202 Accepted", "");
                 }
                 ("GET s1", "7") => {
-                    let result = text(&pings.lock().unwrap().recv().unwrap());
-                    let id = called.lock().unwrap().clone();
+                    let result = text(&pings.lock().recv().unwrap());
+                    let id = called.lock().clone();
                     let message = json!({"jsonrpc": "2.0", "id": id, "result": result});
                     let events = format!("event: odd\ndata: x\n\ndata: {message}\n\n");
                     drop(write!(stream, "{HEAD}{events}"));

@@ -17,9 +17,9 @@ use nanobot_net::http::{
 use nanobot_net::sse::{EventTooLarge, SseEvent, SseParser};
 use nanobot_net::web_url::{is_remote_cleartext, redact_url};
 use nanobot_os::cancel::{self, CancelToken};
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use std::io::Read;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The largest body of a complete answer, in bytes.
@@ -331,10 +331,6 @@ struct Exchanges {
 }
 
 impl ExchangeThreads {
-    fn lock(&self) -> MutexGuard<'_, Exchanges> {
-        self.0.lock().ignore_poison()
-    }
-
     /// Runs `work` on a new thread, for the request `id` if it is for one.
     ///
     /// # Errors
@@ -346,7 +342,7 @@ impl ExchangeThreads {
     ) -> Result<(), McpError> {
         let to_error = |error| McpError::Unreachable(format!("start a thread: {error}"));
         let token = CancelToken::new().map_err(to_error)?;
-        let mut exchanges = self.lock();
+        let mut exchanges = self.0.lock();
         if exchanges.is_closed {
             return Err(McpError::Broken("the connection was closed".into()));
         }
@@ -355,7 +351,7 @@ impl ExchangeThreads {
         let threads = Arc::clone(self);
         let run = move || {
             cancel::scope(Some(Arc::clone(&token)), work);
-            let mut exchanges = threads.lock();
+            let mut exchanges = threads.0.lock();
             exchanges.running.retain(|(_, other)| !Arc::ptr_eq(other, &token));
         };
         let thread = std::thread::Builder::new().name("mcp-http".into());
@@ -364,7 +360,7 @@ impl ExchangeThreads {
 
     /// Cancels the exchanges for all requests that `is_wanted` does not accept.
     pub(super) fn cancel_unwanted(&self, is_wanted: &dyn Fn(u64) -> bool) {
-        for (id, token) in &self.lock().running {
+        for (id, token) in &self.0.lock().running {
             if id.is_some_and(|id| !is_wanted(id)) {
                 token.cancel();
             }
@@ -373,7 +369,7 @@ impl ExchangeThreads {
 
     /// Cancels all exchanges. Returns false if that was done before.
     pub(super) fn close(&self) -> bool {
-        let mut exchanges = self.lock();
+        let mut exchanges = self.0.lock();
         for (_, token) in &exchanges.running {
             token.cancel();
         }

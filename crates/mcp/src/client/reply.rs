@@ -5,10 +5,10 @@ use crate::protocol::McpError;
 use nanobot_base::error::Stop;
 use nanobot_base::json_rpc::ErrorObject;
 use nanobot_os::signal::{self, Deadline};
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum of progress messages that wait for the caller; further ones are dropped.
@@ -73,7 +73,7 @@ pub(super) fn channel() -> io::Result<(ReplySender, ReplyReceiver)> {
 
 impl ReplySender {
     pub(super) fn send_progress(&self, message: String) {
-        let mut messages = self.messages.lock().ignore_poison();
+        let mut messages = self.messages.lock();
         if messages.progress.is_empty() {
             self.wake();
         }
@@ -83,7 +83,7 @@ impl ReplySender {
     }
 
     pub(super) fn send(self, result: RequestResult) {
-        self.messages.lock().ignore_poison().result = Some(result);
+        self.messages.lock().result = Some(result);
         self.wake();
     }
 
@@ -155,7 +155,7 @@ impl ReplyReceiver {
     }
 
     fn take(&mut self) -> PendingMessages {
-        std::mem::take(&mut self.messages.lock().ignore_poison())
+        std::mem::take(&mut self.messages.lock())
     }
 }
 

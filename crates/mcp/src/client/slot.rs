@@ -18,11 +18,11 @@ use crate::protocol::{McpError, ServerAnswer, ServerFeatures};
 use nanobot_config::settings::servers::{McpServer, RemoteEndpoint, SamplingMode, ServerTransport};
 use nanobot_os::clock::Clock;
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Interval of the attempts to take a lock that another caller has.
@@ -48,10 +48,9 @@ fn lock_between_checks<T>(
     mut check: impl FnMut() -> Result<(), McpError>,
 ) -> Result<MutexGuard<'_, T>, McpError> {
     loop {
-        if let Ok(guard) = mutex.try_lock() {
+        if let Some(guard) = mutex.try_lock() {
             return Ok(guard);
         }
-        mutex.clear_poison();
         signal::sleep(LOCK_INTERVAL).map_err(McpError::Stopped)?;
         check()?;
     }
@@ -70,17 +69,17 @@ impl ConnectionSlot {
 
     /// Returns the newest offer of the server, without asking it.
     pub(super) fn features(&self) -> Option<Arc<ServerFeatures>> {
-        self.features.lock().ignore_poison().clone()
+        self.features.lock().clone()
     }
 
     /// Returns the last line of the server's standard error, worded as the end of a sentence.
     pub(super) fn stderr_suffix(&self) -> String {
-        self.state.lock().ignore_poison().stderr_suffix()
+        self.state.lock().stderr_suffix()
     }
 
     /// See [`ConnectionState::take_refused_path`].
     pub(super) fn take_refused_path(&self) -> Option<String> {
-        self.state.lock().ignore_poison().take_refused_path()
+        self.state.lock().take_refused_path()
     }
 
     /// Returns the current features of the server, connecting to it if necessary.
@@ -185,7 +184,7 @@ impl ConnectionSlot {
     }
 
     fn set_features(&self, features: ServerFeatures) {
-        *self.features.lock().ignore_poison() = Some(Arc::new(features));
+        *self.features.lock() = Some(Arc::new(features));
     }
 
     /// Drops the `connection`, which is no longer usable.
@@ -203,7 +202,7 @@ impl ConnectionSlot {
 
     /// Closes the connection; see [`Transport::close`]. One that is being established is ended by its caller.
     pub(super) fn close(&self) -> Option<Receiver<()>> {
-        let connection = self.connection.try_lock().ok()?.take()?;
+        let connection = self.connection.try_lock()?.take()?;
         connection.close()
     }
 
@@ -229,7 +228,7 @@ impl ConnectionSlot {
         wait: &mut Wait<'_>,
     ) -> Result<Connection, McpError> {
         let state = Arc::<ConnectionState>::default();
-        *self.state.lock().ignore_poison() = Arc::clone(&state);
+        *self.state.lock() = Arc::clone(&state);
         let inbox = Arc::new(Inbox {
             server: self.server.name.clone(),
             state: Arc::clone(&state),

@@ -7,9 +7,9 @@ use super::inbox::Inbox;
 use crate::protocol::McpError;
 use nanobot_net::http::HttpMethod;
 use nanobot_net::sse::SseEvent;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard};
 use url::Url;
 
 /// An event stream, and the address for posting.
@@ -43,7 +43,7 @@ fn resolve_endpoint(base: &Url, reference: &str) -> Result<Url, McpError> {
 
 impl Transport for SseTransport {
     fn send(self: Arc<Self>, message: Outgoing) {
-        match &mut *self.endpoint() {
+        match &mut *self.endpoint.lock() {
             PostAddress::Unknown(waiting) => waiting.push(message),
             PostAddress::Ready(url) => self.post(url.clone(), message),
             PostAddress::Closed => (message.on_sent)(Err(closed_error())),
@@ -80,7 +80,7 @@ impl SseTransport {
         let listen = move || {
             let error = listener.listen(&url);
             listener.inbox.state.end(error);
-            let endpoint = std::mem::replace(&mut *listener.endpoint(), PostAddress::Closed);
+            let endpoint = std::mem::replace(&mut *listener.endpoint.lock(), PostAddress::Closed);
             if let PostAddress::Unknown(waiting) = endpoint {
                 for message in waiting {
                     (message.on_sent)(Err(closed_error()));
@@ -89,10 +89,6 @@ impl SseTransport {
         };
         transport.threads.spawn(None, listen)?;
         Ok(transport)
-    }
-
-    fn endpoint(&self) -> MutexGuard<'_, PostAddress> {
-        self.endpoint.lock().ignore_poison()
     }
 
     /// Passes on the messages of the event stream. Returns the cause of its end.
@@ -104,14 +100,14 @@ impl SseTransport {
         let transport: Arc<dyn Transport> = Arc::<Self>::clone(self);
         let mut invalid_endpoint = None;
         let end = read_events(events, &mut |event| {
-            if !matches!(*self.endpoint(), PostAddress::Unknown(_)) {
+            if !matches!(*self.endpoint.lock(), PostAddress::Unknown(_)) {
                 let message = parse_event(&event);
                 return message.is_none_or(|message| self.inbox.receive(message, &transport));
             }
             invalid_endpoint = self.set_endpoint(event).err();
             invalid_endpoint.is_none()
         });
-        match (end, invalid_endpoint, &*self.endpoint()) {
+        match (end, invalid_endpoint, &*self.endpoint.lock()) {
             (_, Some(error), _) | (StreamEnd::TooLarge(error), ..) => error,
             (_, None, PostAddress::Unknown(_)) => {
                 McpError::Broken("its event stream ended before the endpoint event".into())
@@ -126,7 +122,7 @@ impl SseTransport {
             return Ok(());
         }
         let url = String::from(resolve_endpoint(&self.base, &event.data.unwrap_or_default())?);
-        let mut endpoint = self.endpoint();
+        let mut endpoint = self.endpoint.lock();
         let previous = std::mem::replace(&mut *endpoint, PostAddress::Ready(url.clone()));
         if let PostAddress::Unknown(waiting) = previous {
             for message in waiting {

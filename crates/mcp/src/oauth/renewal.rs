@@ -8,8 +8,7 @@ use nanobot_base::error::{Exit, exit_for};
 use nanobot_net::auth::token_file::TokenFile;
 use nanobot_net::http::Http;
 use nanobot_os::clock::Clock;
-use nanobot_os::sync::IgnorePoison;
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 /// Seconds before its end at which a token is renewed.
 const RENEWAL_MARGIN_SECS: i64 = 60;
@@ -34,7 +33,7 @@ impl ServerTokens {
     /// # Errors
     /// Status 78 if there is no login, or it has ended for good; the errors of the renewal.
     pub fn token(&self, http: &Http) -> Result<String> {
-        let mut current = self.current.lock().ignore_poison();
+        let mut current = self.current.lock();
         let mut login = match current.take() {
             Some(login) => login,
             None => {
@@ -57,7 +56,7 @@ impl ServerTokens {
     /// The errors of [`Self::token`].
     pub(crate) fn renew_refused(&self, http: &Http, token: &str) -> Result<()> {
         let login = self.renew(http, token)?;
-        *self.current.lock().ignore_poison() = Some(login);
+        *self.current.lock() = Some(login);
         Ok(())
     }
 

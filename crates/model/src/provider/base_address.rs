@@ -1,9 +1,8 @@
 //! The address of a model server. Users often give it without its `/v1`, as in Ollama's own variable.
 
 use nanobot_os::durable_file;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 /// The base URL of a server, and other URLs that the user may have meant.
 pub struct BaseAddress {
@@ -30,11 +29,11 @@ impl BaseAddress {
 
     /// The base URL without a trailing slash.
     pub fn current(&self) -> String {
-        self.current.lock().ignore_poison().clone()
+        self.current.lock().clone()
     }
 
     pub(crate) fn set_current(&self, base: String) {
-        *self.current.lock().ignore_poison() = base;
+        *self.current.lock() = base;
     }
 
     /// The addresses that may be meant instead of the current one.

@@ -8,8 +8,8 @@ use nanobot_base::error::{Exit, NextStep, Stop, fail_with_step};
 use nanobot_base::format::format_dollars;
 use nanobot_base::message::{Message, MessagePart, Reply, ToolSpec, Usage};
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Minimum bytes of text per token, for upper bounds on cost: half the usual number.
@@ -72,7 +72,7 @@ struct BudgetReservation<'a> {
 
 impl Drop for BudgetReservation<'_> {
     fn drop(&mut self) {
-        let mut state = self.run.lock_state();
+        let mut state = self.run.state.lock();
         state.in_flight -= 1;
         state.reserved.usd -= self.max_spending.usd;
         state.reserved.tokens -= self.max_spending.tokens;
@@ -98,10 +98,6 @@ impl RunBudget {
 
     fn has_limit(&self) -> bool {
         self.max_cost.is_some() || self.max_tokens.is_some()
-    }
-
-    fn lock_state(&self) -> MutexGuard<'_, BudgetState> {
-        self.state.lock().ignore_poison()
     }
 
     /// # Errors
@@ -141,7 +137,7 @@ impl RunBudget {
         let session_limit = session_limit.map(|limit| limit - usd_before);
         loop {
             {
-                let mut state = self.lock_state();
+                let mut state = self.state.lock();
                 let BudgetState { spent, reserved, .. } = *state;
                 self.check_limits(spent)?;
                 let usd = spent.usd + reserved.usd;
@@ -162,7 +158,7 @@ impl RunBudget {
 
     /// The rest of both limits, for a subsequent run; `None` once one of them is reached.
     pub fn remaining(&self) -> Option<RemainingBudget> {
-        let spent = self.lock_state().spent;
+        let spent = self.state.lock().spent;
         self.check_limits(spent).ok()?;
         Some(RemainingBudget {
             max_cost: self.max_cost.map(|limit| limit - spent.usd),
@@ -171,7 +167,7 @@ impl RunBudget {
     }
 
     fn record_usage(&self, usage: Usage, usd: Option<f64>) {
-        let spent = &mut self.lock_state().spent;
+        let spent = &mut self.state.lock().spent;
         spent.usd += usd.unwrap_or(0.0);
         spent.tokens += usage.input + usage.output;
     }
@@ -269,7 +265,7 @@ impl<P> BudgetedProvider<P> {
             // The ledger is read once per run, before the first request. The run's own spending is known here.
             let session_usd = self.ledger.session_cost(&self.purpose.session);
             let session_usd = session_usd.map_err(ProviderError::BudgetExceeded)?;
-            let run_usd = self.run.lock_state().spent.usd;
+            let run_usd = self.run.state.lock().spent.usd;
             self.run.session_usd_before.get_or_init(|| session_usd - run_usd);
         }
         Ok(self.limits.per_session)
@@ -285,7 +281,7 @@ impl<P> BudgetedProvider<P> {
             return Ok(None);
         }
         let usd_before = self.run.session_usd_before.get().copied().unwrap_or(0.0);
-        let session_usd = usd_before + self.run.lock_state().spent.usd;
+        let session_usd = usd_before + self.run.state.lock().spent.usd;
         let mut on_notice = |text: &str| on_delta(Delta::Notice(text));
         self.ledger
             .reserve(&self.limits, session_usd, max_spending.usd, &mut on_notice)

@@ -8,11 +8,10 @@ use super::{Delta, DeltaSink, Provider, ProviderError, Request};
 use nanobot_base::diff::Diff;
 use nanobot_base::error::{Exit, fail};
 use nanobot_base::message::Reply;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 /// A recording, with the exchanges that are not replayed yet.
 pub struct ReplayProvider {
@@ -69,7 +68,7 @@ impl Provider for ReplayProvider {
     ) -> Result<Reply, ProviderError> {
         let request_json = cassette::request_to_json(request, &self.path_names);
         let next = {
-            let mut exchanges = self.exchanges.lock().ignore_poison();
+            let mut exchanges = self.exchanges.lock();
             let position_of_equal = |pointers: &[&str]| {
                 exchanges.iter().position(|recorded| {
                     let is_equal = |pointer: &&str| {

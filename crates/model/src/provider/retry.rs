@@ -76,7 +76,7 @@ mod tests {
     };
     use nanobot_base::message::Reply;
     use nanobot_os::clock::Clock;
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
     use std::time::Duration;
 
     type ScriptedOutcome = Box<dyn Fn(&mut DeltaSink<'_>) -> Result<Reply, ProviderError> + Send>;
@@ -89,7 +89,7 @@ mod tests {
             _: &Request<'_>,
             on_delta: &mut DeltaSink<'_>,
         ) -> Result<Reply, ProviderError> {
-            let step = self.0.lock().unwrap().remove(0);
+            let step = self.0.lock().remove(0);
             step(on_delta)
         }
     }
@@ -139,7 +139,7 @@ mod tests {
             waits += usize::from(matches!(delta, Delta::Retry { .. }));
             Ok(())
         });
-        let left = retry.inner.0.lock().unwrap().len();
+        let left = retry.inner.0.lock().len();
         assert_eq!((result.is_ok(), count - left, waits), expect);
     }
 

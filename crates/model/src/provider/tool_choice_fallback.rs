@@ -53,7 +53,7 @@ mod tests {
         DeltaSink, FailureKind, Provider, ProviderError, Request, Sampling, ToolChoice,
     };
     use nanobot_base::message::Reply;
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
     use std::sync::atomic::AtomicBool;
 
     /// Refuses forced requests, and counts all requests.
@@ -65,7 +65,7 @@ mod tests {
             request: &Request<'_>,
             _: &mut DeltaSink<'_>,
         ) -> Result<Reply, ProviderError> {
-            *self.0.lock().unwrap() += 1;
+            *self.0.lock() += 1;
             match request.tool_choice {
                 ToolChoice::Required(_) => {
                     Err(ProviderError::new(FailureKind::ModelNotFound, "no"))
@@ -95,7 +95,7 @@ mod tests {
         };
         for asked in [2, 3, 4] {
             assert!(unforce.reply(&request, &mut |_| Ok(())).is_ok());
-            assert_eq!(*unforce.inner.0.lock().unwrap(), asked);
+            assert_eq!(*unforce.inner.0.lock(), asked);
         }
     }
 }

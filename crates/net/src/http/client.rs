@@ -15,11 +15,11 @@ use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::env::Env;
 use nanobot_os::secret::Secret;
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::test_hooks;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::Read;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use ureq::config::Config;
 use ureq::http::{HeaderMap, Uri};
@@ -168,7 +168,7 @@ impl Http {
     pub fn with_pool(mut self, pool: &ConnectionPool, base: &str) -> Self {
         let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
         let key = format!("{base} {:?} {:?} {proxy:?}", self.timeouts, self.policy);
-        let mut agents = pool.0.lock().ignore_poison();
+        let mut agents = pool.0.lock();
         self.agent = Arc::clone(agents.entry(key).or_default());
         drop(agents);
         self

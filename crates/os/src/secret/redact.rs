@@ -3,7 +3,7 @@
 use super::key::{MIN_KEY_BYTES, REDACTED, Secret};
 use super::replacement::{KeyMatch, replace_matches};
 use super::{encodings, key_patterns};
-use crate::sync::IgnorePoison;
+use parking_lot::RwLock;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,8 +11,8 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
 
 /// The minimum number of distinct characters of a key to search for. This excludes a line of dashes, for example.
 const MIN_DISTINCT_CHARS: usize = 4;
@@ -50,11 +50,11 @@ pub fn register(secret: &Secret) {
     let distinct_chars: BTreeSet<char> = secret.expose().chars().collect();
     if secret.expose().len() < MIN_KEY_BYTES
         || distinct_chars.len() < MIN_DISTINCT_CHARS
-        || is_registered(&KNOWN_KEYS.read().ignore_poison())
+        || is_registered(&KNOWN_KEYS.read())
     {
         return;
     }
-    let mut keys = KNOWN_KEYS.write().ignore_poison();
+    let mut keys = KNOWN_KEYS.write();
     if !is_registered(&keys) {
         keys.secrets.push(secret.clone());
         (keys.encodings, keys.long_encodings) = (None, None);
@@ -63,7 +63,7 @@ pub fn register(secret: &Secret) {
 
 /// Registers the key in the file at `path`, which is read when a request is searched for keys.
 pub fn register_file(path: &Path) {
-    let mut keys = KNOWN_KEYS.write().ignore_poison();
+    let mut keys = KNOWN_KEYS.write();
     if !keys.files.iter().any(|file| file == path) {
         keys.files.push(path.to_owned());
         keys.long_encodings = None;
@@ -106,14 +106,14 @@ fn is_placeholder(key: &str) -> bool {
 
 /// The encodings of the known keys that are masked in requests.
 fn long_encodings() -> Arc<[String]> {
-    let keys = KNOWN_KEYS.read().ignore_poison();
+    let keys = KNOWN_KEYS.read();
     if let Some(encodings) = &keys.long_encodings {
         return Arc::clone(encodings);
     }
     let files = keys.files.clone();
     drop(keys);
     files.iter().filter_map(|path| read_key_file(path)).for_each(|secret| register(&secret));
-    let mut keys = KNOWN_KEYS.write().ignore_poison();
+    let mut keys = KNOWN_KEYS.write();
     let is_masked = |secret: &&Secret| is_masked_in_requests(secret.expose());
     let secrets: Vec<Secret> = keys.secrets.iter().filter(is_masked).cloned().collect();
     let encodings: Arc<[String]> = encodings::all_encodings(&secrets).into();
@@ -141,12 +141,12 @@ pub fn has_masked_request() -> bool {
 
 /// All encodings of all known keys.
 pub(super) fn known_encodings() -> Arc<[String]> {
-    let keys = KNOWN_KEYS.read().ignore_poison();
+    let keys = KNOWN_KEYS.read();
     if let Some(encodings) = &keys.encodings {
         return Arc::clone(encodings);
     }
     drop(keys);
-    let mut keys = KNOWN_KEYS.write().ignore_poison();
+    let mut keys = KNOWN_KEYS.write();
     let encodings: Arc<[String]> = encodings::all_encodings(&keys.secrets).into();
     keys.encodings = Some(Arc::clone(&encodings));
     encodings
@@ -249,7 +249,7 @@ pub fn redact_all_json(value: &Value) -> Cow<'_, Value> {
 /// True if a known key can be read out of `text`: in any form, in any case, percent-encoded, or split by other
 /// characters. Checked for data that is about to be sent.
 pub fn contains_key(text: &str) -> bool {
-    let keys = KNOWN_KEYS.read().ignore_poison();
+    let keys = KNOWN_KEYS.read();
     encodings::contains_any(text, &keys.secrets)
 }
 

@@ -11,11 +11,10 @@
 use super::device::stderr_width;
 use super::streams::{is_stderr_foreground, try_write_stderr, write_stderr, write_stdout};
 use super::styled_line::StyledLine;
-use crate::sync::IgnorePoison;
 use anyhow::Result;
 use console::measure_text_width;
+use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -68,10 +67,6 @@ struct StatusArea {
     deferred: String,
     /// True if the redraw thread has been started.
     has_redraw_thread: bool,
-}
-
-fn lock_area() -> MutexGuard<'static, StatusArea> {
-    STATUS_AREA.lock().ignore_poison()
 }
 
 impl StatusArea {
@@ -139,7 +134,7 @@ impl StatusArea {
 /// Sets the source of the status lines; `None` clears them.
 pub(super) fn set_painter(painter: Option<Painter>) {
     let needs_thread = painter.is_some();
-    let mut area = lock_area();
+    let mut area = STATUS_AREA.lock();
     if painter.is_none() {
         area.clear();
     }
@@ -155,7 +150,7 @@ pub(super) fn set_painter(painter: Option<Painter>) {
 
 /// Sets the source of the typed text; `None` clears it.
 pub(super) fn set_typed_text(painter: Option<Painter>) {
-    let mut area = lock_area();
+    let mut area = STATUS_AREA.lock();
     area.clear();
     area.typed = painter;
     area.draw();
@@ -164,7 +159,7 @@ pub(super) fn set_typed_text(painter: Option<Painter>) {
 
 /// Clears the status lines, unless the lock is held, possibly by the thread that panics.
 pub(super) fn clear_if_unlocked() {
-    if let Ok(mut area) = STATUS_AREA.try_lock() {
+    if let Some(mut area) = STATUS_AREA.try_lock() {
         area.clear();
         (area.painter, area.typed) = (None, None);
         area.mark_busy();
@@ -178,23 +173,17 @@ pub(super) fn is_busy() -> bool {
 
 /// Redraws the status lines.
 pub(super) fn redraw() {
-    lock_area().draw();
+    STATUS_AREA.lock().draw();
 }
 
 fn redraw_periodically() {
-    let mut area = lock_area();
+    let mut area = STATUS_AREA.lock();
     loop {
-        area = match area.painter {
-            None => CHANGED.wait(area).ignore_poison(),
-            Some(_) => {
-                let (mut area, result) =
-                    CHANGED.wait_timeout(area, REDRAW_INTERVAL).ignore_poison();
-                if result.timed_out() {
-                    area.draw();
-                }
-                area
-            }
-        };
+        if area.painter.is_none() {
+            CHANGED.wait(&mut area);
+        } else if CHANGED.wait_for(&mut area, REDRAW_INTERVAL).timed_out() {
+            area.draw();
+        }
     }
 }
 
@@ -208,7 +197,7 @@ pub(super) fn print(bytes: &[u8]) -> Result<()> {
         IS_LINE_OPEN.store(is_open, Ordering::Relaxed);
         return write_stdout(bytes);
     }
-    let mut area = lock_area();
+    let mut area = STATUS_AREA.lock();
     area.clear();
     let columns = if IS_LINE_OPEN.load(Ordering::Relaxed) { area.open_columns } else { 0 };
     area.open_columns = open_columns(columns, &String::from_utf8_lossy(bytes));
@@ -260,7 +249,7 @@ pub(super) fn eprint(line: &str, is_shared: bool) {
     if !is_busy() {
         return print(line);
     }
-    let mut area = lock_area();
+    let mut area = STATUS_AREA.lock();
     match area.exclusive_user {
         Some((owner, _)) if owner != thread::current().id() => area.delayed.push_str(line),
         _ => {
@@ -279,14 +268,14 @@ pub(super) fn eprint_between_lines(line: &str, is_shared: bool) {
     if !(is_shared && IS_LINE_OPEN.load(Ordering::Relaxed)) {
         return eprint(line, is_shared);
     }
-    let mut area = lock_area();
+    let mut area = STATUS_AREA.lock();
     area.deferred.push_str(line);
     area.mark_busy();
 }
 
 /// The time for which threads of this process have had exclusive use of the terminal.
 pub(super) fn exclusive_time() -> Duration {
-    lock_area().exclusive_time
+    STATUS_AREA.lock().exclusive_time
 }
 
 /// Runs `work` with exclusive use of the terminal. Calls from other threads wait for it; nested calls are allowed.
@@ -296,7 +285,7 @@ pub(super) fn with_exclusive_use<T>(work: impl FnOnce() -> T) -> T {
 
     impl Drop for ExclusiveUse {
         fn drop(&mut self) {
-            let mut area = lock_area();
+            let mut area = STATUS_AREA.lock();
             area.exclusive_user = match area.exclusive_user.take() {
                 Some((owner, depth)) if depth > 1 => Some((owner, depth - 1)),
                 _ => None,
@@ -312,12 +301,12 @@ pub(super) fn with_exclusive_use<T>(work: impl FnOnce() -> T) -> T {
     }
 
     let current_thread = thread::current().id();
-    let mut area = lock_area();
+    let mut area = STATUS_AREA.lock();
     let depth = loop {
         match area.exclusive_user {
             None => break 1,
             Some((owner, depth)) if owner == current_thread => break depth + 1,
-            Some(_) => area = CHANGED.wait(area).ignore_poison(),
+            Some(_) => CHANGED.wait(&mut area),
         }
     };
     area.clear();

@@ -2,16 +2,15 @@
 
 use super::streams::write_all;
 use crate::process_group::process_group;
-use crate::sync::IgnorePoison;
 use anyhow::Result;
 use nix::sys::termios::{
     ControlFlags, FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios,
     cfmakeraw, tcflush, tcgetattr, tcsetattr,
 };
+use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Mutex;
 
 /// Enables bracketed paste mode.
 pub const ENABLE_BRACKETED_PASTE: &str = "\x1b[?2004h";
@@ -23,7 +22,7 @@ static CHANGED: Mutex<Option<TerminalModes>> = Mutex::new(None);
 
 /// Restores the settings of the terminal, if they were changed, unless another thread is about to.
 pub fn restore_terminal() {
-    if let Ok(Some(modes)) = CHANGED.try_lock().as_deref() {
+    if let Some(Some(modes)) = CHANGED.try_lock().as_deref() {
         // A terminal that is gone needs nothing.
         drop(modes.restore_and_reset());
     }
@@ -43,7 +42,7 @@ impl TerminalModes {
         let tty = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let original = tcgetattr(&tty)?;
         let modes = Self { tty, original, takes_sequences };
-        *CHANGED.lock().ignore_poison() = Some(modes.try_clone()?);
+        *CHANGED.lock() = Some(modes.try_clone()?);
         Ok(modes)
     }
 

@@ -7,13 +7,13 @@ use super::server::{self, SHUTDOWN_TIMEOUT, ServerExit, ServerProcess, ServerSpe
 use super::write_lock::{BackgroundLock, WriteLock};
 use crate::UndoneChange;
 use nanobot_os::signal::{self, Deadline};
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The quiet time after which an output is treated as complete for now.
@@ -234,22 +234,22 @@ impl OutputReader {
 
     /// Empties the wake pipe. Returns true if it had a byte.
     fn clear_wake(&self) -> bool {
-        let mut unread = self.unread.lock().ignore_poison();
+        let mut unread = self.unread.lock();
         let was_awake = std::mem::take(&mut unread.is_awake);
         // The pipe has a byte then, and reading it never blocks.
         was_awake && (&self.wake_rx).read(&mut [0; 1]).is_ok()
     }
 
     fn has_unread(&self) -> bool {
-        !self.unread.lock().ignore_poison().is_empty
+        !self.unread.lock().is_empty
     }
 
     fn has_ended(&self) -> bool {
-        self.unread.lock().ignore_poison().has_ended
+        self.unread.lock().has_ended
     }
 
     fn take(&self) -> CapturedText {
-        let mut unread = self.unread.lock().ignore_poison();
+        let mut unread = self.unread.lock();
         unread.is_empty = true;
         unread.output.take()
     }
@@ -276,14 +276,14 @@ fn read_all(mut pipe: PipeReader, unread: &Mutex<UnreadOutput>, mut wake_tx: &Pi
             Ok(0) | Err(_) => break,
             Ok(count) => count,
         };
-        let mut unread = unread.lock().ignore_poison();
+        let mut unread = unread.lock();
         unread.is_empty &= unread.output.feed(&block[..count]).is_empty();
         if !std::mem::replace(&mut unread.is_awake, true) {
             // One byte at a time fits in the pipe. The receiver may be gone.
             drop(wake_tx.write(b"!"));
         }
     }
-    let mut unread = unread.lock().ignore_poison();
+    let mut unread = unread.lock();
     unread.is_empty &= unread.output.end().is_empty();
     unread.has_ended = true;
 }

@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result};
 use nanobot_os::line_buffer::{InputLine, LineBuffer};
 use nanobot_os::secret::redact_all;
 use nanobot_os::signal::{self, Deadline};
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::sanitize;
+use parking_lot::Mutex;
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ impl LineProgram {
             }
         };
         let cause = exit.map_or_else(|| "it closed its output".to_owned(), |exit| exit.to_string());
-        let last_error = self.last_error.lock().ignore_poison();
+        let last_error = self.last_error.lock();
         if last_error.is_empty() {
             anyhow::Error::msg(cause)
         } else {
@@ -145,7 +145,7 @@ fn log_errors(errors: PipeReader, name: &str, last_error: &Mutex<String>) {
         let text = sanitize(&redact_all(text.trim_end()));
         if !text.trim().is_empty() {
             log::info!(target: "channel", "{name}: {text}");
-            *last_error.lock().ignore_poison() = text.trim().to_owned();
+            *last_error.lock() = text.trim().to_owned();
         }
     }
 }

@@ -5,11 +5,10 @@ use super::namespaced_supervisor::{namespace_command, start_namespaced};
 use super::supervisor_connection::SupervisorProcess;
 use crate::{NetworkAccess, SandboxSpec};
 use nanobot_os::children::{LockPids, detached, groups};
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::io;
-use std::sync::Mutex;
 
 /// A supervisor that has nothing to launch yet.
 struct Standby {
@@ -21,7 +20,7 @@ static STANDBY: Mutex<Option<Standby>> = Mutex::new(None);
 
 /// Starts a supervisor for the command after this one, in the network of `sandbox`. There is one at most.
 pub(super) fn start_next(sandbox: &SandboxSpec) {
-    let mut standby = STANDBY.lock().ignore_poison();
+    let mut standby = STANDBY.lock();
     if standby.is_some() {
         return;
     }
@@ -42,7 +41,7 @@ pub(super) fn start_next(sandbox: &SandboxSpec) {
 /// # Errors
 /// The supervisor cannot be started.
 pub(super) fn take_or_start(sandbox: &SandboxSpec) -> io::Result<SupervisorProcess> {
-    let standby = STANDBY.lock().ignore_poison().take();
+    let standby = STANDBY.lock().take();
     if let Some(standby) = standby {
         if standby.is_running() && standby.network.is_same(&sandbox.network) {
             let pid = standby.pid();
@@ -58,7 +57,7 @@ pub(super) fn take_or_start(sandbox: &SandboxSpec) -> io::Result<SupervisorProce
 
 /// Ends the supervisor that waits, if there is one.
 pub fn end_standby() {
-    let standby = STANDBY.lock().ignore_poison().take();
+    let standby = STANDBY.lock().take();
     if let Some(standby) = standby {
         standby.end();
     }

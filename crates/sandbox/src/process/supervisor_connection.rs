@@ -4,6 +4,7 @@ use super::helper::MAX_DESCRIPTORS;
 use super::supervisor::{LaunchSpec, SupervisorReport};
 use crate::NetworkNamespace;
 use nanobot_os::signal::{self, Deadline};
+use parking_lot::MutexGuard;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
@@ -16,7 +17,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 /// The time that a supervisor may take to start its child, a command or a server. It normally takes milliseconds.

@@ -9,13 +9,14 @@
 use crate::{PathSnapshot, SandboxSpec, UndoneChange};
 use nanobot_base::error::Stop;
 use nanobot_os::signal::{self, Deadline};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The interval at which a busy lock is tried again: a blocking wait could not be interrupted.
@@ -80,7 +81,7 @@ impl WriteLock {
             signal::sleep(POLL_INTERVAL).map_err(LockError::Stopped)
         };
         let background = loop {
-            match try_lock_process() {
+            match PROCESS_LOCK.try_lock() {
                 Some(background) => break background,
                 None => wait()?,
             }
@@ -155,16 +156,8 @@ impl Drop for BackgroundLock {
     }
 }
 
-fn try_lock_process() -> Option<MutexGuard<'static, Vec<BackgroundWriter>>> {
-    match PROCESS_LOCK.try_lock() {
-        Ok(background) => Some(background),
-        Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(std::sync::TryLockError::WouldBlock) => None,
-    }
-}
-
 fn restore_if_free() -> Vec<UndoneChange> {
-    try_lock_process().map_or_else(Vec::new, |mut background| restore_all(&mut background))
+    PROCESS_LOCK.try_lock().map_or_else(Vec::new, |mut background| restore_all(&mut background))
 }
 
 /// Restores all snapshots, and releases them and the locks if no command is left.

@@ -1,10 +1,9 @@
 //! The instructions of directories beneath the working directory, read when a file there is touched.
 
 use super::instruction_files::read_agents_file;
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 /// The user's decision about an instruction file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +40,7 @@ impl NestedInstructions {
     /// Path and text of each AGENTS.md between the working directory and the file at `path`, which a tool has touched. A file that was read
     /// before, or whose current content is not trusted, is left out.
     pub fn read(&self, path: &Path) -> Vec<(PathBuf, String)> {
-        let mut state = self.state.lock().ignore_poison();
+        let mut state = self.state.lock();
         let is_beneath = |dir: &&Path| dir.starts_with(&self.directory) && *dir != self.directory;
         let mut texts = Vec::new();
         for dir in path.ancestors().skip(1).take_while(is_beneath) {
@@ -68,6 +67,6 @@ impl NestedInstructions {
 
     /// The files that were not read although their directory is trusted.
     pub fn stale(&self) -> Vec<PathBuf> {
-        self.state.lock().ignore_poison().stale.clone()
+        self.state.lock().stale.clone()
     }
 }

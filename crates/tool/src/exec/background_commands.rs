@@ -2,13 +2,12 @@
 
 use crate::ToolError;
 use nanobot_config::policy::tool_names::PROCESS;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::process::background::{self, BackgroundProcess};
 use nanobot_sandbox::process::server::ServerExit;
 use nanobot_sandbox::{Remedy, UndoneChange};
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
 
 /// Maximum number of commands that run in the background at a time.
 const MAX_RUNNING_COMMANDS: usize = 8;
@@ -41,7 +40,7 @@ pub(super) enum CommandState {
 
 impl BackgroundCommands {
     pub(super) fn lock(&self) -> MutexGuard<'_, CommandList> {
-        self.commands.lock().ignore_poison()
+        self.commands.lock()
     }
 
     /// Ends all commands in parallel. Returns the changes of protected paths, with the remedy of each.

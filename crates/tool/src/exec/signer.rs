@@ -3,12 +3,12 @@
 use super::signed_object::SignedObject;
 use nanobot_os::durable_file;
 use nanobot_os::env::Env;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::process::{self, CommandSpec, SigningProgram};
 use nanobot_sandbox::{HiddenPaths, SandboxSpec, private_tmp};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The time for a signature: a person may have to enter a passphrase.
@@ -114,13 +114,13 @@ impl Signer {
         let SignedObject { kind, title } = object;
         let title = title.replace(char::is_control, "?");
         let line = format!("signed the {kind} `{title}` with {format} key `{key}`");
-        self.signed.lock().ignore_poison().push(line);
+        self.signed.lock().push(line);
         Ok(signature)
     }
 
     /// The lines about the objects that were signed since the last call.
     pub(super) fn take_signed(&self) -> Vec<String> {
-        std::mem::take(&mut *self.signed.lock().ignore_poison())
+        std::mem::take(&mut *self.signed.lock())
     }
 
     /// The user's own git config: that of no repository.

@@ -4,7 +4,6 @@ use crate::files::Files;
 use crate::{ToolError, ToolOutput, WithheldChanges, WithheldFile};
 use nanobot_config::policy::Refusal;
 use nanobot_config::policy::file_scope::FileScope;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::{Remedy, UndoneChange};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +46,7 @@ impl WithheldChanges for UndoneResult {
             .grant(contents)
             .map_err(|error| format!("record what the user allowed: {error}"))?;
         let changed = files.changed_startup_files();
-        changed.lock().ignore_poison().extend(made_paths.into_iter().map(|path| {
+        changed.lock().extend(made_paths.into_iter().map(|path| {
             let file = allowed_files.iter().find(|file| file.path == path);
             let content = file.map(|file| file.after.clone().into_bytes());
             (path, content)

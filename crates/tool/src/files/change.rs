@@ -10,7 +10,6 @@ use nanobot_config::policy::file_scope::FileAccess;
 use nanobot_os::digest::digest;
 use nanobot_os::durable_file::format_size;
 use nanobot_os::rooted_fs::{self, ExistingEntry, PendingChange};
-use nanobot_os::sync::IgnorePoison;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
@@ -166,7 +165,7 @@ impl Files {
         let bytes =
             read_content(&file).map_err(|error| format!("`{raw_path}` cannot be read: {error}"))?;
         let digest = digest(&bytes);
-        let last_state = self.lock_changes().last_states.get(&path).cloned();
+        let last_state = self.changes.lock().last_states.get(&path).cloned();
         if last_state.is_some_and(|last_state| last_state.digest.as_ref() != Some(&digest)) {
             return Err(changed_error(raw_path));
         }
@@ -226,7 +225,7 @@ impl Files {
         let FileChange { new, mode, .. } = *change;
         let raw_path = change.path;
         // The lock is held to the end, so that concurrent writers of this run wait for each other.
-        let mut changes = self.lock_changes();
+        let mut changes = self.changes.lock();
         let ChangeState { last_states, recorder, .. } = &mut *changes;
         let (mut old_size, mut was_read) = (None, false);
         let link = match new {
@@ -279,7 +278,7 @@ impl Files {
             last_states.insert(path.clone(), LastState { digest: new.map(digest) });
             if self.file_scope.is_project_file(&path) {
                 let content = new.map(<[u8]>::to_vec);
-                changes.startup_files.lock().ignore_poison().insert(path.clone(), content);
+                changes.startup_files.lock().insert(path.clone(), content);
             }
         }
         Ok(WrittenFile {

@@ -5,17 +5,17 @@ use super::grants::{CommandHosts, HostGrant};
 use super::request::{self, ProxyRequest, RefusedRequest, Target};
 use nanobot_net::http::{SsrfFilter, connect_filtered};
 use nanobot_net::test_dns::TestHosts;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::process::helper::{HelperTask, receive_task};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The name (`argv[0]`) that makes this program a proxy.
@@ -122,8 +122,7 @@ impl Proxy {
         if run.read(&mut [0; 1])? == 0 {
             return Ok(false);
         }
-        let mut line =
-            serde_json::to_vec(&*self.usage.lock().ignore_poison()).map_err(io::Error::other)?;
+        let mut line = serde_json::to_vec(&*self.usage.lock()).map_err(io::Error::other)?;
         line.push(b'\n');
         run.write_all(&line)?;
         Ok(true)
@@ -316,7 +315,7 @@ impl Proxy {
     }
 
     fn count(&self, name: &str, change: impl FnOnce(&mut HostUsage)) {
-        change(self.usage.lock().ignore_poison().entry(name.to_owned()).or_default());
+        change(self.usage.lock().entry(name.to_owned()).or_default());
     }
 
     /// Counts a request for a host that is not granted.
@@ -329,7 +328,7 @@ impl Proxy {
     /// True if the host `name` can be counted among those for which `is_counted` is true. Refused hosts take no places of
     /// others.
     fn has_room_for(&self, name: &str, is_counted: impl Fn(&HostUsage) -> bool) -> bool {
-        let usage = self.usage.lock().ignore_poison();
+        let usage = self.usage.lock();
         usage.get(name).is_some_and(&is_counted)
             || usage.values().filter(|usage| is_counted(usage)).count() < MAX_HOSTS
     }
@@ -544,9 +543,9 @@ mod tests {
     use super::{HostUsage, MAX_HOSTS, Proxy, Target};
     use crate::host_proxy::CommandHosts;
     use nanobot_net::test_dns::TestHosts;
+    use parking_lot::Mutex;
     use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
-    use std::sync::Mutex;
     use std::sync::atomic::AtomicUsize;
     use std::thread;
     use std::time::Duration;
@@ -691,14 +690,14 @@ mod tests {
         for number in 0..=MAX_HOSTS {
             assert_eq!(status(&format!("{number}.example")), "403 Forbidden");
         }
-        assert_eq!(proxy.usage.lock().unwrap().len(), MAX_HOSTS);
+        assert_eq!(proxy.usage.lock().len(), MAX_HOSTS);
         assert_eq!(status(&address), "connected");
         let reached = HostUsage { connections: 1, ..HostUsage::default() };
         let others = (0..MAX_HOSTS).map(|number| (format!("{number}.reached"), reached.clone()));
-        proxy.usage.lock().unwrap().extend(others);
+        proxy.usage.lock().extend(others);
         // A host that was reached before is reached again.
         assert_eq!(status(&address), "connected");
-        proxy.usage.lock().unwrap().remove(&address);
+        proxy.usage.lock().remove(&address);
         assert_eq!(status(&address), "503 Service Unavailable");
     }
 }

@@ -1,9 +1,9 @@
 //! The pages that a run has fetched. Once the number of requests is limited, a repeated address is answered from here,
 //! without a request.
 
-use nanobot_os::sync::IgnorePoison;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use url::Url;
 
 /// Maximum size of all pages in bytes. Beyond it the oldest ones are dropped.
@@ -29,14 +29,14 @@ pub struct PageCache(Mutex<VecDeque<(String, Arc<FetchedContent>)>>);
 impl PageCache {
     pub(super) fn find(&self, url: &Url) -> Option<Arc<FetchedContent>> {
         let key = cache_key(url);
-        let pages = self.0.lock().ignore_poison();
+        let pages = self.0.lock();
         let entry = pages.iter().find(|(page_key, _)| *page_key == key);
         entry.map(|(_, page)| Arc::clone(page))
     }
 
     pub(super) fn insert(&self, url: &Url, content: FetchedContent) -> Arc<FetchedContent> {
         let (key, content) = (cache_key(url), Arc::new(content));
-        let mut pages = self.0.lock().ignore_poison();
+        let mut pages = self.0.lock();
         pages.retain(|(page_key, _)| *page_key != key);
         pages.push_back((key, Arc::clone(&content)));
         let mut size: usize = pages.iter().map(|(_, page)| page.bytes.len()).sum();
