@@ -466,6 +466,36 @@ fn changes_of_startup_files_by_a_command_are_made_after_approval_without_running
     check("no", false);
 }
 
+#[test]
+fn what_the_user_writes_while_a_question_is_open_stays() {
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let command = "echo x >> AGENTS.md; echo y > .envrc; echo z > CLAUDE.md";
+    let story = Story::new()
+        .set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }))
+        .file("AGENTS.md", "mine\n")
+        .script([
+            calls("web_fetch", json!({ "url": page.url("/") })),
+            calls("exec", json!({ "command": command })),
+            says("Done."),
+        ]);
+    let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "--write"]));
+    send_line(&mut screen, "write").until("Make the changes of").until_prompt("  allow?");
+    std::fs::write(story.dir().join("AGENTS.md"), "edited\n").unwrap();
+    std::fs::write(story.dir().join(".envrc"), "edited too\n").unwrap();
+    send_line(&mut screen, "yes").until("Done.");
+    let read = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap_or_default();
+    let files = ["AGENTS.md", ".envrc", "CLAUDE.md"].map(read);
+    assert_eq!(files, ["edited\n", "edited too\n", "z\n"]);
+    let result = story.requests()[2].last_content();
+    for name in ["AGENTS.md", ".envrc"] {
+        let path = story.dir().join(name);
+        let expected =
+            format!("`{}` could not be changed: it has been changed since", path.display());
+        assert!(result.contains(&expected), "{result}");
+    }
+    exit_and_check(&mut screen);
+}
+
 /// An answer is for what it was asked about: files that instruct, or git's config.
 #[test]
 fn an_answer_about_startup_files_does_not_change_the_config_of_git() {

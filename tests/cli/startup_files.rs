@@ -505,6 +505,49 @@ fn what_is_put_back_is_kept_under_another_name() {
     assert!(told.contains(&format!("what was written there is in `{name}`")), "{told} {text}");
 }
 
+/// A file that is too large to be recorded is compared nevertheless, and keeps its new content under another name.
+#[test]
+fn large_startup_files_are_renamed_only_if_they_change() {
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = story();
+    let directory = story.dir().join(".claude");
+    std::fs::create_dir(&directory).unwrap();
+    for name in ["a.md", "b.md"] {
+        std::fs::File::create(directory.join(name)).unwrap().set_len(20 << 20).unwrap();
+    }
+    let large_names = || {
+        let entries = std::fs::read_dir(&directory).unwrap().flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let told = run(&story, Some(&page), &["true"], &[]);
+    assert_eq!(large_names(), ["a.md", "b.md"], "{told}");
+    let told = run(&story, Some(&page), &["echo x >> .claude/b.md"], &[]);
+    let names = large_names();
+    assert!(names.len() == 2 && names[1].starts_with("b.md.set-aside-"), "{names:?} {told}");
+    let kept = directory.join(&names[1]);
+    assert_eq!(kept.metadata().unwrap().len(), (20 << 20) + 2);
+    let result = story.requests().pop().unwrap().last_content();
+    assert!(result.contains(&format!("renamed to `.claude/{}`", names[1])), "{result}");
+}
+
+#[test]
+fn what_is_in_the_place_of_a_startup_file_is_kept() {
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = story();
+    std::fs::write(story.dir().join("notes"), "work of an hour").unwrap();
+    std::fs::create_dir(story.dir().join("sub")).unwrap();
+    std::fs::write(story.dir().join("sub/AGENTS.md"), "mine\n").unwrap();
+    let commands = ["rm CLAUDE.md; mkdir CLAUDE.md; cp notes CLAUDE.md", "rm -r sub; mv notes sub"];
+    drop(run(&story, Some(&page), &commands, &[]));
+    let files = contents(&story.dir());
+    assert_eq!([&files["CLAUDE.md"], &files["sub/AGENTS.md"]], ["mine\n"; 2]);
+    let kept = |start: &str| files.iter().any(|(name, _)| name.starts_with(start));
+    assert!(kept("CLAUDE.md.set-aside-") && kept("sub.set-aside-"), "{files:?}");
+}
+
 #[test]
 fn what_an_earlier_turn_prepared_in_git_is_not_what_git_had() {
     if !require("git") {

@@ -151,8 +151,11 @@ impl ConfigCopy {
         }
         state.copy.clone_from(&copy);
         let copy = state.masked.restore(&copy);
-        let current = file_content(roots.read(&self.tree_path));
-        let is_unchanged = current.is_some_and(|(_, config)| config == state.config);
+        let before = roots.read(&self.tree_path).ok();
+        let before = before.filter(|before| {
+            matches!(before, SnapshotState::File { content, .. } if content.bytes.as_ref() == Some(&state.config))
+        });
+        let is_unchanged = before.is_some();
         if is_unchanged && permits_change(&self.path, &state.config, &copy) {
             let opened = roots.open_parent(&self.tree_path, false).map_err(io::Error::from);
             let written = opened
@@ -162,12 +165,12 @@ impl ConfigCopy {
                 return None;
             }
         }
-        let content = RecordedContent::Bytes(copy);
+        let content = RecordedContent::of_bytes(copy);
         let file = SnapshotState::File { mode: state.mode, content };
         Some(UndoneChange {
             path: self.path.clone(),
             remedy: Ok(Remedy::Restored(None)),
-            withheld: is_unchanged.then(|| roots.withheld(&self.tree_path, file)).flatten(),
+            withheld: before.and_then(|before| roots.withheld(&self.tree_path, before, file)),
         })
     }
 }
@@ -188,7 +191,7 @@ impl<'s> ConfigChange<'s> {
     ) -> Option<Self> {
         let [is_config, is_worktree_config] = CONFIG_NAMES.map(|name| path.ends_with(name));
         let mode_and_content = |state: &'s SnapshotState| match state {
-            SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } => {
+            SnapshotState::File { mode, content: RecordedContent { bytes: Some(bytes), .. } } => {
                 Some((Some(*mode), &bytes[..]))
             }
             SnapshotState::Missing if is_worktree_config => Some((None, &b""[..])),
@@ -231,7 +234,9 @@ fn create_directory(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
 /// The mode and the content of a regular file.
 fn file_content(state: io::Result<SnapshotState>) -> Option<(u32, Vec<u8>)> {
     match state.ok()? {
-        SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } => Some((mode, bytes)),
+        SnapshotState::File { mode, content: RecordedContent { bytes: Some(bytes), .. } } => {
+            Some((mode, bytes))
+        }
         _ => None,
     }
 }

@@ -27,7 +27,7 @@ impl AsFd for OpenDir<'_> {
 }
 
 /// Opens the directory that contains `relative`; returns it with the file name. If `create_missing`, missing
-/// directories are created, and symbolic links and files in their place are removed.
+/// directories are created, and symbolic links and files in their place are renamed.
 pub(super) fn open_parent<'a>(
     root: &'a OwnedFd,
     relative: &Path,
@@ -44,7 +44,7 @@ pub(super) fn open_parent<'a>(
         dir = match open(&dir) {
             Err(error) if create_missing => {
                 if error != Errno::NOENT {
-                    rustix::fs::unlinkat(dir.as_fd(), part, AtFlags::empty())?;
+                    set_aside(dir.as_fd(), part)?;
                 }
                 rustix::fs::mkdirat(dir.as_fd(), part, Mode::from_raw_mode(0o755))?;
                 open(&dir)?
@@ -69,7 +69,7 @@ pub(super) fn entry_names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
 
 /// Renames `name`, so that git does not find it. It is not removed, since it may be the user's own file, which the command
 /// has moved here from a directory that is not searched. Returns its new name.
-pub(super) fn set_aside(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OsString> {
+pub(super) fn set_aside(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OsString, Errno> {
     let mut new_name = name.to_owned();
     new_name.push(format!(".set-aside-{}", nanobot_os::secret::random_hex(4)));
     rustix::fs::renameat(dir, name, dir, &new_name)?;
@@ -90,7 +90,7 @@ pub(super) fn make_accessible(directory: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Removes `name` and everything beneath it, or renames it if that fails, as with very many levels of directories.
 pub(super) fn remove(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
-    remove_at(dir, name, 0).or_else(|_| set_aside(dir, name).map(drop))
+    remove_at(dir, name, 0).or_else(|_| Ok(set_aside(dir, name).map(drop)?))
 }
 
 fn remove_at(dir: BorrowedFd<'_>, name: &OsStr, depth: usize) -> io::Result<()> {

@@ -301,7 +301,9 @@ fn is_moved(other: &SnapshotState, after: &SnapshotState) -> bool {
 /// The content of a file, or the target of a link, as git stores it.
 fn content(state: &SnapshotState) -> Option<&[u8]> {
     match state {
-        SnapshotState::File { content: RecordedContent::Bytes(bytes), .. } => Some(bytes),
+        SnapshotState::File { content: RecordedContent { bytes: Some(bytes), .. }, .. } => {
+            Some(bytes)
+        }
         SnapshotState::Link(target) => Some(target.as_bytes()),
         _ => None,
     }
@@ -337,6 +339,6 @@ fn undo(
         SnapshotState::Missing | SnapshotState::Other => roots.set_aside(tree_path),
         _ => roots.put_back(tree_path, before, after.as_ref()),
     };
-    undone.withheld = after.and_then(|state| roots.withheld(tree_path, state));
+    undone.withheld = after.and_then(|after| roots.withheld(tree_path, before.clone(), after));
     undone
 }

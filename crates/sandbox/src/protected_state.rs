@@ -11,12 +11,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 
-/// Maximum bytes of content that are recorded for all paths together. Larger content is compared by inode, size and change time,
-/// and cannot be restored.
+/// Maximum bytes of content that are recorded for all paths together. Content beyond it is compared by its stamp, and cannot be
+/// restored.
 pub(super) const SNAPSHOT_LIMIT_BYTES: u64 = 32 << 20;
 
 /// The state of a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum SnapshotState {
     Missing,
     File {
@@ -36,11 +36,52 @@ pub(super) enum SnapshotState {
     Other,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RecordedContent {
-    Bytes(Vec<u8>),
-    /// Content above the limit: inode number, size, change time in seconds and in nanoseconds.
-    Stamp(u64, u64, i64, u64),
+/// The content of a file. It is compared by its bytes, or by its stamp if one side has no bytes.
+#[derive(Clone, Debug)]
+pub(super) struct RecordedContent {
+    /// `None` if it is beyond the limit.
+    pub(super) bytes: Option<Vec<u8>>,
+    /// `None` if the content is not that of the file itself.
+    stamp: Option<FileStamp>,
+}
+
+/// The attributes that change with the content of a file: inode number, size, change time in seconds and in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileStamp(u64, u64, i64, u64);
+
+impl RecordedContent {
+    pub(super) fn of_bytes(bytes: Vec<u8>) -> Self {
+        Self { bytes: Some(bytes), stamp: None }
+    }
+}
+
+impl PartialEq for RecordedContent {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.bytes, &other.bytes) {
+            (Some(bytes), Some(other_bytes)) => bytes == other_bytes,
+            _ => self.stamp == other.stamp,
+        }
+    }
+}
+
+impl SnapshotState {
+    /// True if [`restore_state`] can make this state from the state `current`.
+    pub(super) fn is_restorable(&self, current: Option<&Self>) -> bool {
+        match self {
+            _ if Some(self) == current => true,
+            Self::File { content, .. } => content.bytes.is_some(),
+            Self::Directory { entries, .. } => {
+                let current_entries = match current {
+                    Some(Self::Directory { entries, .. }) => Some(entries),
+                    _ => None,
+                };
+                entries.iter().all(|(name, entry)| {
+                    entry.is_restorable(current_entries.and_then(|entries| entries.get(name)))
+                })
+            }
+            _ => true,
+        }
+    }
 }
 
 /// Reads the state of `name`. `bytes_left` is the number of bytes of content that may still be recorded.
@@ -71,19 +112,15 @@ fn read_state_at(
     Ok(match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
             let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-            let content = match bytes_left.checked_sub(size) {
-                Some(rest) => {
-                    *bytes_left = rest;
-                    let mut bytes = Vec::new();
-                    File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?)
-                        .take(size + 1)
-                        .read_to_end(&mut bytes)?;
-                    RecordedContent::Bytes(bytes)
-                }
-                None => {
-                    RecordedContent::Stamp(stat.st_ino, size, stat.st_ctime, stat.st_ctime_nsec)
-                }
-            };
+            let mut bytes = None;
+            if let Some(rest) = bytes_left.checked_sub(size) {
+                *bytes_left = rest;
+                File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?)
+                    .take(size + 1)
+                    .read_to_end(bytes.insert(Vec::new()))?;
+            }
+            let stamp = FileStamp(stat.st_ino, size, stat.st_ctime, stat.st_ctime_nsec);
+            let content = RecordedContent { bytes, stamp: Some(stamp) };
             SnapshotState::File { mode, content }
         }
         FileType::Symlink => {
@@ -119,10 +156,10 @@ pub(super) fn restore_state(
     match state {
         SnapshotState::Missing | SnapshotState::Unreachable => remove(dir, name),
         SnapshotState::Other => Ok(()),
-        SnapshotState::File { content: RecordedContent::Stamp(..), .. } => {
+        SnapshotState::File { content: RecordedContent { bytes: None, .. }, .. } => {
             Err(io::Error::other("too large to be restored"))
         }
-        SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } => {
+        SnapshotState::File { mode, content: RecordedContent { bytes: Some(bytes), .. } } => {
             if is_directory {
                 remove(dir, name)?;
             }

@@ -177,7 +177,7 @@ impl PathSnapshot {
             }
             match repositories.filter_config(roots, entry, after) {
                 ConfigCheck::Harmless => return None,
-                ConfigCheck::Filtered(undone_change) => return Some(undone_change),
+                ConfigCheck::Filtered(undone_change) => return Some(*undone_change),
                 ConfigCheck::NotAConfig => {}
             }
         }
@@ -242,7 +242,7 @@ enum ConfigCheck {
     NotAConfig,
     Harmless,
     /// The lines that could make git run a program were removed.
-    Filtered(UndoneChange),
+    Filtered(Box<UndoneChange>),
 }
 
 impl CheckedRepositories<'_> {
@@ -250,14 +250,14 @@ impl CheckedRepositories<'_> {
     fn is_harmless_state(&self, entry: &SnapshotEntry, state: &SnapshotState) -> bool {
         match state {
             SnapshotState::Missing | SnapshotState::Repository => true,
-            SnapshotState::File { content: RecordedContent::Bytes(bytes), .. }
+            SnapshotState::File { content: RecordedContent { bytes: Some(bytes), .. }, .. }
                 if entry.path.ends_with(".git") =>
             {
                 let directory = entry.path.parent().unwrap_or(&entry.path);
                 let git_dir = new_repository::linked_git_dir(directory, bytes);
                 git_dir.is_some_and(|git_dir| self.git_dirs.contains(git_dir.as_path()))
             }
-            SnapshotState::File { content: RecordedContent::Bytes(bytes), .. } => {
+            SnapshotState::File { content: RecordedContent { bytes: Some(bytes), .. }, .. } => {
                 new_repository::is_worktree_link(&entry.tree_path.relative, bytes)
             }
             SnapshotState::Directory { entries, .. } => {
@@ -270,7 +270,7 @@ impl CheckedRepositories<'_> {
                     || (entry.path.ends_with("hooks")
                         && entries.iter().all(|(name, state)| is_sample(name, state)))
             }
-            SnapshotState::File { content: RecordedContent::Stamp(..), .. }
+            SnapshotState::File { content: RecordedContent { bytes: None, .. }, .. }
             | SnapshotState::Link(_)
             | SnapshotState::Unreachable
             | SnapshotState::Other => false,
@@ -284,7 +284,9 @@ impl CheckedRepositories<'_> {
         entry: &SnapshotEntry,
         state: &SnapshotState,
     ) -> ConfigCheck {
-        let SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } = state else {
+        let SnapshotState::File { mode, content: RecordedContent { bytes: Some(bytes), .. } } =
+            state
+        else {
             return ConfigCheck::NotAConfig;
         };
         if !CONFIG_NAMES.iter().any(|name| entry.path.ends_with(name)) {
@@ -304,7 +306,8 @@ impl CheckedRepositories<'_> {
             replace_file(dir.as_fd(), &name, text.as_bytes(), *mode)?;
             Ok(Remedy::LinesRemoved { lines: removed, whole: entry.path.with_file_name(whole) })
         });
-        ConfigCheck::Filtered(UndoneChange { path: entry.path.clone(), remedy, withheld: None })
+        let path = entry.path.clone();
+        ConfigCheck::Filtered(Box::new(UndoneChange { path, remedy, withheld: None }))
     }
 
     /// True if the config at `path` may change from `before` to `after`. Unless content from outside is in the conversation, it
@@ -363,18 +366,16 @@ fn undo_steps(
     after: Option<SnapshotState>,
 ) -> Option<UndoneChange> {
     let steps = |state: &SnapshotState| match state {
-        SnapshotState::File { content: RecordedContent::Bytes(bytes), .. } => {
+        SnapshotState::File { content: RecordedContent { bytes: Some(bytes), .. }, .. } => {
             new_repository::exec_steps(bytes)
         }
         _ => BTreeSet::new(),
     };
     match after {
         Some(SnapshotState::Unreachable) => set_link_aside(roots, entry),
-        Some(after @ SnapshotState::File { content: RecordedContent::Bytes(_), .. })
-            if steps(&after).is_subset(&steps(&entry.before)) =>
-        {
-            None
-        }
+        Some(
+            after @ SnapshotState::File { content: RecordedContent { bytes: Some(_), .. }, .. },
+        ) if steps(&after).is_subset(&steps(&entry.before)) => None,
         // A file that is too large to be read may have any steps.
         Some(SnapshotState::File { .. } | SnapshotState::Link(_)) | None => {
             Some(roots.set_aside(&entry.tree_path))

@@ -48,7 +48,7 @@ impl WritableRoots {
     }
 
     /// Opens the directory that contains `tree_path`; returns it with the file name. Missing directories are created if
-    /// `create_missing`, and files and symbolic links in their place are removed.
+    /// `create_missing`, and files and symbolic links in their place are renamed.
     pub(super) fn open_parent(
         &self,
         tree_path: &TreePath,
@@ -76,9 +76,9 @@ impl WritableRoots {
         let path = self.path(tree_path);
         let renamed = self
             .open_parent(tree_path, false)
-            .map_err(io::Error::from)
             .and_then(|(dir, name)| files_beneath::set_aside(dir.as_fd(), &name));
         let remedy = renamed.map(|name| Remedy::SetAside(path.with_file_name(name)));
+        let remedy = remedy.map_err(io::Error::from);
         UndoneChange { path, remedy, withheld: None }
     }
 
@@ -92,20 +92,24 @@ impl WritableRoots {
         let path = self.path(tree_path);
         let create_missing = !matches!(before, SnapshotState::Missing | SnapshotState::Unreachable);
         let opened = self.open_parent(tree_path, create_missing).map_err(io::Error::from);
-        let restored = opened.and_then(|(dir, name)| put_back(dir.as_fd(), &name, before, after));
-        let remedy = restored.map(|new_name| {
-            Remedy::Restored(new_name.map(|new_name| path.with_file_name(new_name)))
-        });
+        let remedy = opened.and_then(|(dir, _)| put_back(dir.as_fd(), &path, before, after));
         UndoneChange { path, remedy, withheld: None }
     }
 
-    /// The change of `tree_path` to `state`, to be made after all if the user allows it.
+    /// The undone change of `tree_path` from the state `before` to `after`, to be made after all if the user allows it. `None` if it
+    /// is none of a file or a link, or is too large.
     pub(super) fn withheld(
         &self,
         tree_path: &TreePath,
-        state: SnapshotState,
+        before: SnapshotState,
+        after: SnapshotState,
     ) -> Option<WithheldChange> {
-        let root = self.fds[tree_path.root].try_clone().ok()?;
-        Some(WithheldChange { root, relative: tree_path.relative.clone(), state })
+        let is_shown = match &after {
+            SnapshotState::File { content, .. } => content.bytes.is_some(),
+            SnapshotState::Link(_) | SnapshotState::Missing => true,
+            _ => false,
+        };
+        let root = self.fds[tree_path.root].try_clone().ok().filter(|_| is_shown)?;
+        Some(WithheldChange { root, relative: tree_path.relative.clone(), before, after })
     }
 }
