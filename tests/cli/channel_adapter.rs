@@ -88,6 +88,7 @@ impl<'c> Reader<'c> {
             cursor: cursor.as_ref(),
             wait,
             store_batch: &mut store_batch,
+            report: &|text| panic!("{text}"),
         })?;
         Ok(messages)
     }

@@ -313,6 +313,35 @@ fn mail_that_comes_while_the_smtp_password_is_wrong_is_answered_later() {
     assert_eq!(only_text(&server), "Answer.");
 }
 
+/// The time of the first mail, the header of the second and the content of the third cannot be parsed.
+#[test]
+fn a_mail_that_the_server_garbles_is_not_lost_and_holds_up_no_other() {
+    let (story, server) = mail_story();
+    let story = story.script([says("Fine."), says("Fine.")]);
+    let uids = ["one?", "two?", "three?", "four?"].map(|body| server.receive(body, body));
+    server.garble(uids[0], "INTERNALDATE", "INTERNALDATE NIL");
+    server.garble(uids[1], "HEADER", "INTERNALDATE NIL");
+    server.garble(uids[2], "BODY.PEEK[]", "BODY[] what");
+    let ran = story.run(["channel", "poll"]);
+    ran.stderr_has(&format!("the mail with UID {} is not answered: the server's answer", uids[1]));
+    let sent = server.sent();
+    let mut answers: Vec<String> = sent
+        .iter()
+        .map(|mail| {
+            let mail = parse(mail);
+            format!("{} {}", mail.subject().unwrap(), mail.body_text(0).unwrap().trim())
+        })
+        .collect();
+    answers.sort();
+    assert_eq!(answers[..2], ["Re: four? Fine.", "Re: one? Fine."]);
+    assert!(answers[2].starts_with("Re: three? "), "{answers:?}");
+    assert_eq!(answers.len(), 3);
+    let unread = server.mails().into_iter().find(|mail| mail.uid == uids[1]).unwrap();
+    assert!(unread.flags.is_empty(), "{unread:?}");
+    story.run(["channel", "poll"]);
+    assert_eq!(server.sent().len(), 3);
+}
+
 /// A connection that breaks loses no mail, and none is answered twice.
 #[test]
 fn connections_that_break_lose_nothing() {

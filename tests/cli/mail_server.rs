@@ -5,7 +5,7 @@ use crate::wait::DEADLINE;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
@@ -47,6 +47,8 @@ struct State {
     /// connection.
     failures: Vec<(String, Option<String>)>,
     capabilities: String,
+    /// The items and the attributes of [`MailServer::garble`], by UID.
+    garbled: BTreeMap<u32, (String, String)>,
     /// The extensions of SMTP, from the second line of the reply to `EHLO`.
     extensions: String,
 }
@@ -135,6 +137,12 @@ impl MailServer {
 
     pub(crate) fn set_capabilities(&self, text: &str) {
         self.shared.0.lock().unwrap().capabilities = text.to_owned();
+    }
+
+    /// Answers with `attributes` when `item` of the mail `uid` is fetched.
+    pub(crate) fn garble(&self, uid: u32, item: &str, attributes: &str) {
+        let answer = (item.to_owned(), attributes.to_owned());
+        self.shared.0.lock().unwrap().garbled.insert(uid, answer);
     }
 
     pub(crate) fn mails(&self) -> Vec<StoredMail> {
@@ -325,7 +333,14 @@ fn uid_command(shared: &Shared, words: &[&str]) -> Vec<String> {
         "FETCH" => {
             let mails = state.mails.iter().enumerate();
             let mails = mails.filter(|(_, mail)| is_in(words[1], mail.uid));
-            mails.map(|(index, mail)| fetch(index + 1, mail, &rest)).collect()
+            mails
+                .map(|(index, mail)| match state.garbled.get(&mail.uid) {
+                    Some((item, attributes)) if rest.contains(item) => {
+                        format!("* {} FETCH (UID {} {attributes})", index + 1, mail.uid)
+                    }
+                    _ => fetch(index + 1, mail, &rest),
+                })
+                .collect()
         }
         "STORE" => {
             let flags = rest.split_once('(').unwrap().1.trim_end_matches(')');

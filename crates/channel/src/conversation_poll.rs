@@ -152,7 +152,7 @@ pub(super) fn poll<S: ConversationService>(
     listener: &EventListener<S::Connection>,
     request: PollRequest<'_>,
 ) -> Result<()> {
-    let PollRequest { identity, cursor, wait, store_batch } = request;
+    let PollRequest { identity, cursor, wait, store_batch, .. } = request;
     let end = signal::now().saturating_add(wait);
     let Some(cursor) = cursor else {
         let cursor = first_cursor(service)?;

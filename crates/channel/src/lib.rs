@@ -145,6 +145,8 @@ pub struct PollRequest<'a> {
     pub wait: Duration,
     /// Stores a batch. When it returns, the batch is on disk, and only then may it be acknowledged at the service.
     pub store_batch: &'a mut dyn FnMut(Batch) -> Result<()>,
+    /// Tells the owner, in one line, of a message that cannot be handed over.
+    pub report: &'a dyn Fn(&str),
 }
 
 /// The user at a login.

@@ -118,7 +118,7 @@ impl PushListener {
     /// Implements [`super::Channel::poll`]. A poll that does not wait takes the messages that the service sends at once
     /// when the connection is open.
     pub(super) fn poll(&self, service: &dyn PushService, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { identity, cursor, wait, store_batch } = request;
+        let PollRequest { identity, cursor, wait, store_batch, .. } = request;
         let mut cache = cursor.cloned().unwrap_or_else(|| json!({}));
         let mut stored_cursor = cursor.cloned();
         let mut store_messages = |messages: Vec<InboundMessage>, cache: &Value| {

@@ -283,6 +283,7 @@ impl<'scope> ChannelThread<'scope, '_> {
                 cursor: old_cursor.as_ref(),
                 wait: window,
                 store_batch: &mut store_batch,
+                report: &|text| self.run.ctx.notice(&format!("channel {}: {text}", self.name)),
             });
             match poll_result {
                 Ok(()) => {

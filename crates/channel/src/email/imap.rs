@@ -1,6 +1,7 @@
 //! A session with an IMAP server (RFC 3501), with IDLE (RFC 2177), MOVE (RFC 6851) and UIDPLUS (RFC 4315) where it has them.
 //!
-//! `imap-proto` parses responses. Responses that it cannot parse are skipped, as the protocol requires of clients.
+//! `imap-proto` parses responses. Responses that it cannot parse are skipped, as the protocol requires of clients, unless a mail
+//! that was asked for is missing then.
 
 use super::connection::{MailConnection, MailConnector, authentication, no_tls, unexpected};
 use super::settings::{MailSecurity, MailServer, PostAction};
@@ -29,6 +30,8 @@ pub(super) struct ImapSession {
     last_tag: u32,
     /// In upper case.
     capabilities: Vec<String>,
+    /// True if the server has reported new mail since the last search.
+    has_new_mail: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,8 +48,15 @@ pub(super) struct FetchedMail {
     pub(super) size_bytes: u32,
     /// `INTERNALDATE`: the time of its arrival, as in `17-Jul-1996 02:44:25 -0700`.
     pub(super) arrived: String,
-    /// The header or the whole mail.
-    pub(super) content: Vec<u8>,
+    /// The header or the whole mail. `None` if the server's answer cannot be parsed.
+    pub(super) content: Option<Vec<u8>>,
+}
+
+/// The answer to a FETCH.
+struct FetchAnswer {
+    mails: Vec<FetchedMail>,
+    /// True if a response could not be parsed. It may be that of a mail.
+    has_unknown: bool,
 }
 
 /// The end of a wait for new mail.
@@ -67,6 +77,17 @@ enum ImapOutcome {
     Busy(String),
 }
 
+impl ImapOutcome {
+    /// Fails unless the `command` has succeeded.
+    fn require_ok(self, command: &str) -> ChannelResult<()> {
+        match self {
+            Self::Ok => Ok(()),
+            Self::Refused(cause) => Err(ChannelError::Unavailable(format!("{command}: {cause}"))),
+            Self::Busy(cause) => Err(busy(format!("{command}: {cause}"))),
+        }
+    }
+}
+
 impl ImapSession {
     /// Connects, and logs in.
     pub(super) fn open(connector: &MailConnector, server: &MailServer) -> ChannelResult<Self> {
@@ -82,7 +103,8 @@ impl ImapSession {
                 Err(unexpected(&server, "IMAP"))
             };
         }
-        let mut session = Self { connection, last_tag: 0, capabilities: Vec::new() };
+        let mut session =
+            Self { connection, last_tag: 0, capabilities: Vec::new(), has_new_mail: false };
         session.read_capabilities()?;
         if server.security == MailSecurity::StartTls {
             if !session.has("STARTTLS") {
@@ -105,7 +127,7 @@ impl ImapSession {
     fn read_capabilities(&mut self) -> ChannelResult<()> {
         let mut capabilities = Vec::new();
         self.run_with("CAPABILITY", &mut |response| {
-            if let Response::Capabilities(list) = response {
+            if let Some(Response::Capabilities(list)) = response {
                 capabilities.extend(list.iter().map(|capability| match capability {
                     Capability::Imap4rev1 => "IMAP4REV1".to_owned(),
                     Capability::Auth(name) => format!("AUTH={}", name.to_ascii_uppercase()),
@@ -168,7 +190,7 @@ impl ImapSession {
         let mut selected = SelectedMailbox::default();
         let line = format!("SELECT {}", quoted(&encode_mailbox(mailbox))?);
         let outcome = self.execute(line.as_bytes(), &mut |response| {
-            let Response::Data { outcome, .. } = response else {
+            let Some(Response::Data { outcome, .. }) = response else {
                 return;
             };
             match &outcome.code {
@@ -198,8 +220,9 @@ impl ImapSession {
     /// The numbers of the mails that match, in order.
     pub(super) fn search(&mut self, criteria: &str) -> ChannelResult<Vec<u32>> {
         let mut uids = Vec::new();
+        self.has_new_mail = false;
         self.run_with(&format!("UID SEARCH {criteria}"), &mut |response| {
-            if let Response::MailboxData(MailboxDatum::Search(matches)) = response {
+            if let Some(Response::MailboxData(MailboxDatum::Search(matches))) = response {
                 uids.extend(matches);
             }
         })?;
@@ -210,8 +233,18 @@ impl ImapSession {
 
     /// Fetches headers up to [`MAX_HEADER_BYTES`], sizes and times of arrival.
     pub(super) fn fetch_headers(&mut self, uids: &[u32]) -> ChannelResult<Vec<FetchedMail>> {
-        let items = format!("UID RFC822.SIZE INTERNALDATE BODY.PEEK[HEADER]<0.{MAX_HEADER_BYTES}>");
-        self.fetch(uids, &items)
+        let header = format!("BODY.PEEK[HEADER]<0.{MAX_HEADER_BYTES}>");
+        let items = format!("RFC822.SIZE INTERNALDATE {header}");
+        let FetchAnswer { mut mails, has_unknown } = self.fetch(uids, &items)?;
+        if has_unknown {
+            let is_missing = |uid: &&u32| mails.iter().all(|mail| mail.uid != **uid);
+            let missing: Vec<u32> = uids.iter().filter(is_missing).copied().collect();
+            for uid in missing {
+                // It may be the size or the time that cannot be parsed.
+                mails.extend(self.fetch_one(uid, &header)?);
+            }
+        }
+        Ok(mails)
     }
 
     /// Fetches a mail, or its first `limit_bytes`; `None` if it is gone.
@@ -219,42 +252,46 @@ impl ImapSession {
         &mut self,
         uid: u32,
         limit_bytes: usize,
-    ) -> ChannelResult<Option<Vec<u8>>> {
-        let items = format!("UID BODY.PEEK[]<0.{limit_bytes}>");
-        let mails = self.fetch(&[uid], &items)?;
-        let mut mails = mails.into_iter().filter(|mail| mail.uid == uid);
-        Ok(mails.next().map(|mail| mail.content).filter(|content| !content.is_empty()))
+    ) -> ChannelResult<Option<FetchedMail>> {
+        let mail = self.fetch_one(uid, &format!("BODY.PEEK[]<0.{limit_bytes}>"))?;
+        Ok(mail.filter(|mail| mail.content.as_ref().is_none_or(|content| !content.is_empty())))
     }
 
-    fn fetch(&mut self, uids: &[u32], items: &str) -> ChannelResult<Vec<FetchedMail>> {
-        let mut mails = Vec::new();
+    /// Fetches an item of one mail; `None` if the mail is gone.
+    fn fetch_one(&mut self, uid: u32, item: &str) -> ChannelResult<Option<FetchedMail>> {
+        let FetchAnswer { mails, has_unknown } = self.fetch(&[uid], item)?;
+        let unreadable = || FetchedMail { uid, ..FetchedMail::default() };
+        Ok(mails.into_iter().next().or_else(|| has_unknown.then(unreadable)))
+    }
+
+    fn fetch(&mut self, uids: &[u32], items: &str) -> ChannelResult<FetchAnswer> {
+        let mut answer = FetchAnswer { mails: Vec::new(), has_unknown: false };
         let set: Vec<String> = uids.iter().map(u32::to_string).collect();
-        let line = format!("UID FETCH {} ({items})", set.join(","));
+        let line = format!("UID FETCH {} (UID {items})", set.join(","));
         self.run_with(&line, &mut |response| {
-            let Response::Fetch(_, attributes) = response else {
+            answer.has_unknown |= response.is_none();
+            let Some(Response::Fetch(_, attributes)) = response else {
                 return;
             };
             let mut mail = FetchedMail::default();
-            let mut has_content = false;
             for attribute in attributes {
                 match attribute {
                     AttributeValue::Uid(uid) => mail.uid = *uid,
                     AttributeValue::Rfc822Size(size) => mail.size_bytes = *size,
                     AttributeValue::InternalDate(date) => mail.arrived = date.to_string(),
                     AttributeValue::BodySection { data, .. } => {
-                        has_content = true;
-                        mail.content = data.as_deref().unwrap_or_default().to_vec();
+                        mail.content = Some(data.as_deref().unwrap_or_default().to_vec());
                     }
                     _ => {}
                 }
             }
             // Changes of flags by other clients come in the same form.
-            if has_content && uids.contains(&mail.uid) {
-                mails.push(mail);
+            if mail.content.is_some() && uids.contains(&mail.uid) {
+                answer.mails.push(mail);
             }
         })?;
-        mails.sort_unstable_by_key(|mail| mail.uid);
-        Ok(mails)
+        answer.mails.sort_unstable_by_key(|mail| mail.uid);
+        Ok(answer)
     }
 
     /// Marks a mail as answered, and also as read if the settings say so.
@@ -301,23 +338,26 @@ impl ImapSession {
         if !self.has("IDLE") {
             return Ok(IdleOutcome::Unsupported);
         }
+        // It was reported with the answer to another command.
+        if self.has_new_mail {
+            return Ok(IdleOutcome::NewMail);
+        }
         let tag = self.next_tag();
         self.connection.write(format!("{tag} IDLE\r\n").as_bytes())?;
-        let mut has_new_mail = false;
-        while !has_new_mail && self.connection.wait_until(end)? {
-            let raw = self.read_response()?;
-            if let Some(ImapOutcome::Refused(cause) | ImapOutcome::Busy(cause)) =
-                self.end_of(&tag, &raw)
-            {
-                return Err(ChannelError::Unavailable(cause));
-            }
-            let raw = to_parsable(&raw);
-            let response = parse(&raw);
-            has_new_mail = matches!(response, Some(Response::MailboxData(MailboxDatum::Exists(_))));
+        let mut outcome = None;
+        while outcome.is_none() && !self.has_new_mail && self.connection.wait_until(end)? {
+            outcome = self.read_outcome(&tag, &mut |_| {})?;
         }
-        self.connection.write(b"DONE\r\n")?;
-        self.finish(&tag, &mut |_| {})?;
-        Ok(if has_new_mail { IdleOutcome::NewMail } else { IdleOutcome::TimedOut })
+        let outcome = match outcome {
+            // The server has ended the command.
+            Some(outcome) => outcome,
+            None => {
+                self.connection.write(b"DONE\r\n")?;
+                self.finish(&tag, &mut |_| {})?
+            }
+        };
+        outcome.require_ok("IDLE")?;
+        Ok(if self.has_new_mail { IdleOutcome::NewMail } else { IdleOutcome::TimedOut })
     }
 
     /// Sends a command without effect. The server reports new mail with it, and a broken connection is noticed.
@@ -333,21 +373,17 @@ impl ImapSession {
     fn run_with(
         &mut self,
         line: &str,
-        on_response: &mut dyn FnMut(&Response<'_>),
+        on_response: &mut dyn FnMut(Option<&Response<'_>>),
     ) -> ChannelResult<()> {
-        match self.execute(line.as_bytes(), on_response)? {
-            ImapOutcome::Ok => Ok(()),
-            ImapOutcome::Refused(cause) | ImapOutcome::Busy(cause) => {
-                let command = line.split(" (").next().unwrap_or_default();
-                Err(ChannelError::Unavailable(format!("{command}: {cause}")))
-            }
-        }
+        let command = line.split(" (").next().unwrap_or_default();
+        self.execute(line.as_bytes(), on_response)?.require_ok(command)
     }
 
+    /// Runs a command. `on_response` gets the responses before its end, and `None` for one that cannot be parsed.
     fn execute(
         &mut self,
         line: &[u8],
-        on_response: &mut dyn FnMut(&Response<'_>),
+        on_response: &mut dyn FnMut(Option<&Response<'_>>),
     ) -> ChannelResult<ImapOutcome> {
         let tag = self.next_tag();
         let line = [tag.as_bytes(), b" ", line, b"\r\n"].concat();
@@ -359,17 +395,31 @@ impl ImapSession {
     fn finish(
         &mut self,
         tag: &str,
-        on_response: &mut dyn FnMut(&Response<'_>),
+        on_response: &mut dyn FnMut(Option<&Response<'_>>),
     ) -> ChannelResult<ImapOutcome> {
         loop {
-            let raw = self.read_response()?;
-            if let Some(outcome) = self.end_of(tag, &raw) {
+            if let Some(outcome) = self.read_outcome(tag, on_response)? {
                 return Ok(outcome);
             }
-            if let Some(response) = parse(&to_parsable(&raw)) {
-                on_response(&response);
-            }
         }
+    }
+
+    /// Reads a response. Returns the end of the command `tag` if this is it.
+    fn read_outcome(
+        &mut self,
+        tag: &str,
+        on_response: &mut dyn FnMut(Option<&Response<'_>>),
+    ) -> ChannelResult<Option<ImapOutcome>> {
+        let raw = self.read_response()?;
+        let outcome = self.end_of(tag, &raw);
+        if outcome.is_none() {
+            let raw = to_parsable(&raw);
+            let response = parse(&raw);
+            self.has_new_mail |=
+                matches!(response, Some(Response::MailboxData(MailboxDatum::Exists(_))));
+            on_response(response.as_ref());
+        }
+        Ok(outcome)
     }
 
     fn next_tag(&mut self) -> String {
@@ -413,8 +463,8 @@ impl ImapSession {
 /// A response in ASCII, unless it has the content of a mail: `imap-proto` panics at other characters after a response
 /// code.
 fn to_parsable(raw: &[u8]) -> Cow<'_, [u8]> {
-    let has_number = raw.strip_prefix(b"* ").and_then(|rest| rest.first());
-    if raw.is_ascii() || has_number.is_some_and(u8::is_ascii_digit) {
+    let first_byte = raw.strip_prefix(b"* ").and_then(|rest| rest.first());
+    if raw.is_ascii() || first_byte.is_some_and(u8::is_ascii_digit) {
         raw.into()
     } else {
         let to_ascii = |byte: &u8| if byte.is_ascii() { *byte } else { b'?' };
@@ -423,7 +473,7 @@ fn to_parsable(raw: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn parse(raw: &[u8]) -> Option<Response<'_>> {
-    // `imap-proto` panics at a date that is NIL. We ask for no dates, but a server may send them. What follows the first line is a mail.
+    // `imap-proto` panics at a date that is NIL. What follows the first line is a mail.
     let first_line = raw.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let has_no_date =
         memchr::memmem::find(&first_line.to_ascii_uppercase(), b"INTERNALDATE NIL").is_some();
@@ -469,8 +519,8 @@ fn encode_mailbox(name: &str) -> String {
     let mut encoded = String::new();
     let mut rest = name;
     while let Some(first) = rest.chars().next() {
-        let is_run = |letter: char| is_plain(letter) != is_plain(first);
-        let end = rest.find(is_run).unwrap_or(rest.len());
+        let ends_run = |letter: char| is_plain(letter) != is_plain(first);
+        let end = rest.find(ends_run).unwrap_or(rest.len());
         let (run, after) = rest.split_at(end);
         if is_plain(first) {
             encoded += &run.replace('&', "&-");

@@ -88,10 +88,8 @@ pub fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl Channel for Email {
     fn poll(&self, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { cursor, wait, store_batch, .. } = request;
         let mut session = self.session()?;
-        let position = cursor.and_then(|cursor| self.position(cursor));
-        self.poll_in(&mut session, position, wait, store_batch)?;
+        self.poll_in(&mut session, request)?;
         self.sessions.lock().push(session);
         Ok(())
     }
@@ -210,13 +208,8 @@ impl Email {
         Ok((session, mailbox))
     }
 
-    fn poll_in(
-        &self,
-        session: &mut ImapSession,
-        position: Option<MailPosition>,
-        wait: Duration,
-        store_batch: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
+    fn poll_in(&self, session: &mut ImapSession, request: PollRequest<'_>) -> Result<()> {
+        let PollRequest { cursor, wait, store_batch, report, .. } = request;
         let end = signal::now().saturating_add(wait);
         let mailbox = self.select(session)?;
         self.require_verification(session, mailbox)?;
@@ -226,19 +219,19 @@ impl Email {
             read_at: self.clock.timestamp().as_second(),
         };
         // Mail from before the first poll is not answered.
-        let Some(mut position) = position else {
+        let Some(mut position) = cursor.and_then(|cursor| self.position(cursor)) else {
             return store_batch(self.batch(now, Vec::new()));
         };
         if position.uid_validity != now.uid_validity {
             let mails = self.mails_since(session, position.read_at)?;
-            let messages = self.read_all(session, &mails, now.uid_validity);
+            let messages = self.read_all(session, &mails, now.uid_validity, report);
             store_batch(self.batch(now, messages?))?;
             position = now;
         }
         let mut may_have_new_mail = position.uid_next < now.uid_next;
         loop {
-            let has_messages =
-                may_have_new_mail && self.read_new_mails(session, &mut position, store_batch)?;
+            let has_messages = may_have_new_mail
+                && self.read_new_mails(session, &mut position, store_batch, report)?;
             if has_messages || signal::now() >= end {
                 return Ok(());
             }
@@ -279,6 +272,7 @@ impl Email {
         session: &mut ImapSession,
         position: &mut MailPosition,
         store_batch: &mut dyn FnMut(Batch) -> Result<()>,
+        report: &dyn Fn(&str),
     ) -> Result<bool> {
         let first = position.uid_next;
         let mut uids = session.search(&format!("UID {first}:*"))?;
@@ -287,7 +281,7 @@ impl Email {
         let mut has_messages = false;
         for uids in uids.chunks(HEADERS_AT_ONCE) {
             let mails = session.fetch_headers(uids)?;
-            let messages = self.read_all(session, &mails, position.uid_validity)?;
+            let messages = self.read_all(session, &mails, position.uid_validity, report)?;
             has_messages |= !messages.is_empty();
             position.uid_next = uids.last().map_or(first, |uid| uid.saturating_add(1));
             position.read_at = self.clock.timestamp().as_second();
@@ -317,10 +311,17 @@ impl Email {
         session: &mut ImapSession,
         mails: &[FetchedMail],
         uid_validity: u32,
+        report: &dyn Fn(&str),
     ) -> ChannelResult<Vec<InboundMessage>> {
         let mut messages = Vec::new();
         for mail in mails {
-            messages.extend(self.read(session, mail, uid_validity)?);
+            match &mail.content {
+                Some(header) => messages.extend(self.read(session, mail, header, uid_validity)?),
+                None => report(&format!(
+                    "the mail with UID {} is not answered: the server's answer to FETCH cannot be parsed",
+                    mail.uid
+                )),
+            }
         }
         Ok(messages)
     }
@@ -330,6 +331,7 @@ impl Email {
         &self,
         session: &mut ImapSession,
         mail: &FetchedMail,
+        header: &[u8],
         uid_validity: u32,
     ) -> ChannelResult<Option<InboundMessage>> {
         let uid = mail.uid;
@@ -337,10 +339,10 @@ impl Email {
             log::info!(target: "channel", "email: the mail with UID {uid} is not answered: {reason}");
             Ok(None)
         };
-        if mail.content.len() >= MAX_HEADER_BYTES {
+        if header.len() >= MAX_HEADER_BYTES {
             return ignore("its header is too large");
         }
-        let Some(header) = MailHeader::parse(&mail.content) else {
+        let Some(header) = MailHeader::parse(header) else {
             return ignore("it has no header");
         };
         let Some(sender) = header.sender() else {
@@ -366,9 +368,15 @@ impl Email {
         }
         let is_large = mail.size_bytes as usize > MAX_MAIL_BYTES;
         let limit = if is_large { LARGE_MAIL_START_BYTES } else { MAX_MAIL_BYTES };
-        let Some(raw) = session.fetch_content(uid, limit)? else {
+        let Some(mail) = session.fetch_content(uid, limit)? else {
             return ignore("it is gone");
         };
+        let Some(raw) = mail.content else {
+            message.is_unreadable = true;
+            return Ok(Some(message));
+        };
+        // The size that the server gave may be missing.
+        let is_large = is_large || raw.len() >= MAX_MAIL_BYTES;
         let settings = &self.settings;
         let (max_chars, limits) = (settings.max_body_chars, &settings.attachments);
         let result = inbound::add_content(&mut message, &raw, max_chars, limits);
@@ -435,9 +443,9 @@ impl Email {
         if mailbox.uid_validity != mail_uid.uid_validity {
             return Err(missing_mail());
         }
-        let raw = session.fetch_content(mail_uid.uid, MAX_MAIL_BYTES)?;
+        let mail = session.fetch_content(mail_uid.uid, MAX_MAIL_BYTES)?;
         self.sessions.lock().push(session);
-        raw.ok_or_else(missing_mail)
+        mail.and_then(|mail| mail.content).ok_or_else(missing_mail)
     }
 
     fn mark(&self, mail_uid: MailUid) -> ChannelResult<()> {
@@ -466,7 +474,7 @@ fn verifying_servers(
         return Ok(BTreeSet::new());
     }
     let mails = session.fetch_headers(&uids)?;
-    let headers = mails.iter().filter_map(|mail| MailHeader::parse(&mail.content));
+    let headers = mails.iter().filter_map(|mail| MailHeader::parse(mail.content.as_deref()?));
     Ok(headers.filter_map(|header| header.verifying_server()).collect())
 }
 

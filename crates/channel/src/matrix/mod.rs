@@ -79,7 +79,7 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl Channel for Matrix {
     fn poll(&self, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { identity, cursor, wait, store_batch } = request;
+        let PollRequest { identity, cursor, wait, store_batch, .. } = request;
         self.user_id.get_or_init(|| identity.id.clone());
         let end = signal::now() + wait;
         let mut cursor = cursor.cloned().unwrap_or_else(|| json!({}));

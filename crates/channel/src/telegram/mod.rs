@@ -51,7 +51,7 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl Channel for Telegram {
     fn poll(&self, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { identity, cursor, wait, store_batch } = request;
+        let PollRequest { identity, cursor, wait, store_batch, .. } = request;
         let mut offset = cursor.and_then(Value::as_i64).unwrap_or(0);
         let mut wait = wait.min(MAX_SERVICE_TIMEOUT);
         loop {
