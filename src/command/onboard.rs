@@ -4,6 +4,7 @@
 use crate::cli::onboard::{DirectoryArg, OnboardArgs};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
+use crate::ops::mcp_servers::missing_allow_rules;
 use crate::ops::model;
 use crate::ops::onboarding::{
     ConfigEdit, ProviderSection, allow_servers_edit, apply, directory_edit,
@@ -40,10 +41,10 @@ pub fn run(ctx: &Context, arguments: &OnboardArgs) -> Result<Exit> {
     let mut edits = edits_from_flags(arguments, &before)?;
     if arguments.allow_servers {
         let settings = Settings::resolve(&before, &ctx.env, &FlagOverrides::default(), &ctx.paths)?;
-        edits.extend(allow_servers_edit(&settings));
+        edits.extend(allow_servers_edit(&before, &settings));
     }
     let settings = apply(ctx, edits, &print, &|after| retained_model(&before, after, arguments))?;
-    if allow_servers_edit(&settings).is_some() {
+    if !missing_allow_rules(&settings).is_empty() {
         print(
             "tools of MCP servers that do not claim to be read-only are refused in `agent`; `--allow-servers` allows them",
         );
@@ -195,8 +196,8 @@ fn edits_from_flags(arguments: &OnboardArgs, config: &Config) -> Result<Vec<Conf
         edits.push(ConfigEdit::new("agents.defaults.provider", name.as_str()));
     }
     let key = |flag: &str, name: &str| match &section {
-        Some(section) => Ok(section.key(name)),
-        None => Err(fail_with_hint(
+        Some(section) if section.name != "auto" => Ok(section.key(name)),
+        _ => Err(fail_with_hint(
             Exit::Usage,
             format!("`{flag}` needs a provider"),
             "`--provider NAME`",

@@ -121,13 +121,24 @@ impl ProviderSection {
 
     /// The section of the provider called `name`. A provider that is not in the table needs an address, from a flag or from
     /// the config.
+    ///
+    /// # Errors
+    /// Status 2 if no run could use the provider.
     pub(crate) fn find(name: &str, has_base: bool, config: &Config) -> Result<Self> {
         let section = Self { name: snake_case(name), entry: find_entry(name) };
-        let is_valid = section.entry.is_some()
-            || name == "auto"
-            || has_base
-            || config.get_path(&section.key("apiBase")).is_some();
-        if !is_valid {
+        let cause = match section.entry {
+            Some(entry) if entry.kind == ProviderKind::Unsupported => {
+                Some(format!("{} is not supported by this release", entry.label))
+            }
+            None if name != "auto"
+                && !has_base
+                && config.get_path(&section.key("apiBase")).is_none() =>
+            {
+                Some(format!("there is no provider `{name}`"))
+            }
+            _ => None,
+        };
+        if let Some(cause) = cause {
             let names: Vec<&str> = PROVIDERS
                 .iter()
                 .filter(|provider| provider.kind != ProviderKind::Unsupported)
@@ -135,7 +146,7 @@ impl ProviderSection {
                 .collect();
             return Err(fail_with_hint(
                 Exit::Usage,
-                format!("there is no provider `{name}`"),
+                cause,
                 format!("one of {}, or any name with `--api-base URL`", names.join(", ")),
             ));
         }
@@ -153,10 +164,13 @@ pub(crate) fn directory_edit(directory: &str) -> ConfigEdit {
     ConfigEdit::new("agents.defaults.directory", directory)
 }
 
-/// The rules for the servers whose tools are not allowed yet; `None` if there are none.
-pub(crate) fn allow_servers_edit(settings: &Settings) -> Option<ConfigEdit> {
+/// The rules for the servers whose tools are not allowed yet, after those of `config`; `None` if there are none.
+pub(crate) fn allow_servers_edit(config: &Config, settings: &Settings) -> Option<ConfigEdit> {
     let missing = mcp_servers::missing_allow_rules(settings);
-    let rules = [settings.tools.allow.clone(), missing.clone()].concat();
+    // The list of the settings may have rules of the environment.
+    let rules = config.get_path("tools.allow").and_then(Value::as_array).into_iter().flatten();
+    let rules: Vec<Value> =
+        rules.cloned().chain(missing.iter().map(|rule| rule.as_str().into())).collect();
     (!missing.is_empty()).then(|| ConfigEdit::new("tools.allow", rules))
 }
 

@@ -405,6 +405,9 @@ fn onboard_rejects_invalid_values() {
         assert!(!story.workspace().exists());
     };
     check("{}", &["--provider", "opnai"], 2, "openrouter");
+    check("{}", &["--provider", "assemblyai"], 2, "(speech only) is not supported by this release");
+    let auto = ["--provider", "auto", "--api-key-env", "OPENAI_API_KEY"];
+    check("{}", &auto, 2, "`--api-key-env` needs a provider");
     let key = ["--provider", "openai", "--api-key-env", "sk-secret"];
     check("{}", &key, 2, "is not a variable name");
     check("{}", &["--api-key-env", "KEY"], 2, "--provider NAME");

@@ -499,7 +499,7 @@ impl Wizard<'_> {
         if !self.is_python_config() {
             return Ok(None);
         }
-        let Some(edit) = allow_servers_edit(&settings) else {
+        let Some(edit) = allow_servers_edit(self.config, &settings) else {
             return Ok(None);
         };
         let rules = mcp_servers::missing_allow_rules(&settings).join("`, `");
