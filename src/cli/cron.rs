@@ -43,8 +43,8 @@ pub enum CronCommand {
         /// All jobs, but not one-time jobs whose time has passed, and not the heartbeat
         #[arg(short, long, conflicts_with = "jobs")]
         all: bool,
-        /// Disable them instead, as `cron disable` does
-        #[arg(long)]
+        /// Disable them instead, as `cron disable` does (accepted for compatibility)
+        #[arg(long, hide = true)]
         disable: bool,
     },
     /// Disable jobs, but keep them
@@ -82,7 +82,7 @@ pub enum CronCommand {
         #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
         lines: usize,
         /// Print the output of the last run
-        #[arg(long, requires = "job", conflicts_with_all = ["follow", "json"])]
+        #[arg(long, requires = "job", conflicts_with_all = ["follow", "lines", "failed", "since", "json"])]
         output: bool,
         /// Only runs that failed
         #[arg(long)]

@@ -449,6 +449,11 @@ fn quiet_jobs_store_their_answer() {
     write_terms(&story, &json!({ "v": 1, "quiet": true }));
     story.run(SCHEDULED);
     story.run(["cron", "logs", JOB_ID, "--output"]).stdout("for the record\n");
+    // A filter of the list is refused, not ignored.
+    story
+        .run(["cron", "logs", JOB_ID, "--output", "--failed"])
+        .status(2)
+        .stderr_has("the argument '--output' cannot be used with '--failed'");
 }
 
 /// The silence of a job has a flag of its own; `-q` only concerns what `cron add` says.
