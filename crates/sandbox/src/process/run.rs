@@ -218,6 +218,39 @@ fn run_with(
         };
     }
     let snapshot = writing_sandbox.map(SandboxSpec::take_snapshot).transpose()?;
+    let finished = run_to_end(spec, options, on_output);
+    // The command has ended, so what it changed is undone, even if reading its output has failed.
+    let undone = snapshot.as_ref().map(PathSnapshot::restore);
+    let undone_in_background = lock.as_mut().map(WriteLock::restore_background);
+    drop((snapshot, lock));
+    let FinishedCommand { status, stop, had_leftovers, output } = finished?;
+    let HeadAndTail { head, tail, omitted_bytes, .. } = output;
+    Ok(CommandResult {
+        head,
+        tail,
+        omitted_bytes,
+        status,
+        stop,
+        had_leftovers,
+        undone: undone.unwrap_or_default(),
+        undone_in_background: undone_in_background.unwrap_or_default(),
+    })
+}
+
+/// A command none of whose processes is left.
+struct FinishedCommand {
+    status: Option<ExitStatus>,
+    stop: Option<Stop>,
+    had_leftovers: bool,
+    output: HeadAndTail,
+}
+
+/// Starts a command, reads its output, and ends it, also if an error is returned.
+fn run_to_end(
+    spec: &CommandSpec,
+    options: SpawnOptions<'_>,
+    on_output: &mut dyn FnMut(&[u8]),
+) -> io::Result<FinishedCommand> {
     let (pipe, stdout) = io::pipe()?;
     let mut child = spawn(spec, &stdout, &options)?;
     // Only the command holds its ends from then on.
@@ -240,20 +273,7 @@ fn run_with(
     while output.is_readable(Deadline::after(Duration::ZERO)) && signal::now() < end {
         output.read(on_output)?;
     }
-    let undone = snapshot.as_ref().map(PathSnapshot::restore);
-    let undone_in_background = lock.as_mut().map(WriteLock::restore_background);
-    drop((snapshot, lock));
-    let HeadAndTail { head, tail, omitted_bytes, .. } = output.captured;
-    Ok(CommandResult {
-        head,
-        tail,
-        omitted_bytes,
-        status,
-        stop,
-        had_leftovers,
-        undone: undone.unwrap_or_default(),
-        undone_in_background: undone_in_background.unwrap_or_default(),
-    })
+    Ok(FinishedCommand { status, stop, had_leftovers, output: output.captured })
 }
 
 /// Reads the output of `child` until it ends, `timeout` is over, or the run is cancelled.
@@ -272,10 +292,10 @@ fn wait(
         let pipe = output.pipe.as_ref();
         fds.extend(pipe.map(|pipe| (pipe.as_fd(), PollFlags::IN)));
         fds.extend(pidfd.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN)));
-        if child.has_more_reports
-            && let Some(connection) = &child.connection
+        if let Some(supervised) = &child.supervised
+            && supervised.has_more_reports
         {
-            fds.push((connection.control.as_fd(), PollFlags::IN));
+            fds.push((supervised.connection.control.as_fd(), PollFlags::IN));
         }
         let mut deadline = Deadline::until(end);
         if pidfd.is_none() {
@@ -298,18 +318,27 @@ fn wait(
 /// A running child. Dropping this ends it, even during a panic.
 struct RunningChild {
     process: Child,
-    /// The connection to its supervisor, if it has one: `process` is then the supervisor's.
-    connection: Option<SupervisorConnection>,
     group: Pid,
-    has_more_reports: bool,
-    /// The report of its start has arrived.
-    has_started: bool,
-    /// The reported end of the command.
-    reported_end: Option<ExitStatus>,
-    /// True if only its supervisor is left, which is about to end.
-    is_finished: bool,
+    /// The command, if `process` is that of its supervisor.
+    supervised: Option<SupervisedCommand>,
     is_ended: bool,
+}
+
+/// A command of a supervisor, as the reports say.
+struct SupervisedCommand {
+    connection: SupervisorConnection,
+    has_more_reports: bool,
+    phase: CommandPhase,
     had_leftovers: bool,
+}
+
+#[derive(Clone, Copy)]
+enum CommandPhase {
+    Starting,
+    Running,
+    Ended(ExitStatus),
+    /// Only the supervisor is left, which is about to end.
+    Finished(ExitStatus),
 }
 
 impl Drop for RunningChild {
@@ -326,37 +355,28 @@ fn spawn(
     options: &SpawnOptions<'_>,
 ) -> io::Result<RunningChild> {
     let stderr = options.stderr.as_ref().unwrap_or(stdout);
+    // Read only once: another thread may find it out meanwhile.
+    let has_namespaces = are_namespaces_available();
     if let Some(sandbox) = &spec.sandbox
-        && are_namespaces_available() != Some(false)
-        && let Some(child) =
-            spawn_supervised(spec, sandbox, stdout.try_clone()?, stderr.try_clone()?)?
+        && has_namespaces != Some(false)
     {
-        return Ok(child);
+        let streams = [stdout.try_clone()?, stderr.try_clone()?];
+        if let Some(child) = spawn_supervised(spec, sandbox, has_namespaces.is_some(), streams)? {
+            return Ok(child);
+        }
     }
     let hidden_paths = options.hidden_paths;
     let process = spawn_unsupervised(spec, hidden_paths, stdout.try_clone()?, stderr.try_clone()?)?;
-    Ok(RunningChild {
-        group: Pid::from_child(&process),
-        process,
-        connection: None,
-        has_more_reports: false,
-        has_started: true,
-        reported_end: None,
-        is_finished: false,
-        is_ended: false,
-        had_leftovers: false,
-    })
+    Ok(RunningChild::new(process))
 }
 
-/// Starts a command in namespaces of its own. Returns `None` if the system allows none.
+/// Starts a command in namespaces of its own, with standard output and standard error. Returns `None` if the system allows none.
 fn spawn_supervised(
     spec: &CommandSpec,
     sandbox: &SandboxSpec,
-    stdout: io::PipeWriter,
-    stderr: io::PipeWriter,
+    has_tried_namespaces: bool,
+    [stdout, stderr]: [io::PipeWriter; 2],
 ) -> io::Result<Option<RunningChild>> {
-    // Read only once: another thread may find it out meanwhile.
-    let has_tried_namespaces = are_namespaces_available().is_some();
     let launch = LaunchSpec {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
@@ -371,42 +391,36 @@ fn spawn_supervised(
     // The supervisor changes the directory itself, so that its start needs no copy of this process (`vfork`).
     let SupervisorProcess { process, mut connection } = standby::take_or_start(sandbox)?;
     let launched = connection.launch(&launch, streams);
-    let mut child = RunningChild {
-        group: Pid::from_child(&process),
-        process,
-        connection: Some(connection),
+    let mut child = RunningChild::new(process);
+    let supervised = child.supervised.insert(SupervisedCommand {
+        connection,
         has_more_reports: true,
-        has_started: false,
-        reported_end: None,
-        is_finished: false,
-        is_ended: false,
+        phase: CommandPhase::Starting,
         had_leftovers: false,
-    };
+    });
     launched?;
     if has_tried_namespaces {
         // A run with a second command is likely to have more.
         standby::start_next(sandbox);
-    } else {
-        let connection = child.connection.as_mut();
-        match connection.map(SupervisorConnection::wait_for_start) {
-            Some(Ok(SupervisorReport::NoNamespaces(reason))) => {
-                child.terminate(false);
-                return match remember_namespaces(Err(reason.clone())) {
-                    // Another thread got them, so the sandbox of this command is the cause.
-                    Ok(()) => Err(io::Error::other(reason)),
-                    Err(_) => Ok(None),
-                };
-            }
-            Some(Ok(SupervisorReport::Started(_))) => {
-                child.has_started = true;
-                drop(remember_namespaces(Ok(())));
-            }
-            // The run was cancelled, which the caller sees next.
-            Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-            Some(Ok(report)) => return Err(report.into_error()),
-            Some(Err(error)) => return Err(error),
-            None => {}
+        return Ok(Some(child));
+    }
+    match supervised.connection.wait_for_start() {
+        Ok(SupervisorReport::NoNamespaces(reason)) => {
+            child.terminate(false);
+            return match remember_namespaces(Err(reason.clone())) {
+                // Another thread got them, so the sandbox of this command is the cause.
+                Ok(()) => Err(io::Error::other(reason)),
+                Err(_) => Ok(None),
+            };
         }
+        Ok(SupervisorReport::Started(_)) => {
+            supervised.phase = CommandPhase::Running;
+            drop(remember_namespaces(Ok(())));
+        }
+        // The run was cancelled, which the caller sees next.
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        Ok(report) => return Err(report.into_error()),
+        Err(error) => return Err(error),
     }
     Ok(Some(child))
 }
@@ -447,60 +461,79 @@ fn spawn_unsupervised(
     Ok(process)
 }
 
+impl SupervisedCommand {
+    /// The command's exit status, once it has ended. Its supervisor may have ended.
+    ///
+    /// # Errors
+    /// It could not be started.
+    fn try_wait(&mut self, has_supervisor_ended: bool) -> io::Result<Option<ExitStatus>> {
+        self.read_reports()?;
+        match self.phase {
+            CommandPhase::Finished(status) => Ok(Some(status)),
+            _ if !has_supervisor_ended => Ok(None),
+            CommandPhase::Ended(status) => Ok(Some(status)),
+            CommandPhase::Running => Ok(Some(killed())),
+            CommandPhase::Starting => Err(io::Error::other("its sandbox could not be set up")),
+        }
+    }
+
+    fn read_reports(&mut self) -> io::Result<()> {
+        self.has_more_reports = self.connection.read_reports();
+        while let Some(report) = self.connection.next_report() {
+            match report {
+                SupervisorReport::Entered => {}
+                SupervisorReport::Started(_) => self.phase = CommandPhase::Running,
+                SupervisorReport::Ended(status, signal) => {
+                    // The format of wait(2): a signal, or the exit code in the second byte.
+                    let raw = status.map_or(signal.unwrap_or_default(), |code| code << 8);
+                    self.phase = CommandPhase::Ended(ExitStatus::from_raw(raw));
+                }
+                SupervisorReport::Leftovers => self.had_leftovers = true,
+                SupervisorReport::Finished => {
+                    self.phase = CommandPhase::Finished(match self.phase {
+                        CommandPhase::Ended(status) => status,
+                        _ => killed(),
+                    });
+                }
+                other => return Err(other.into_error()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The status of a command whose end was not reported: its supervisor was killed, and the command with it.
+fn killed() -> ExitStatus {
+    ExitStatus::from_raw(Signal::KILL.as_raw())
+}
+
 impl RunningChild {
+    fn new(process: Child) -> Self {
+        Self { group: Pid::from_child(&process), process, supervised: None, is_ended: false }
+    }
+
     /// The command's exit status, once it has ended.
     ///
     /// # Errors
     /// It could not be started.
     fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let ended = self.process.try_wait()?;
-        if self.connection.is_none() {
-            return Ok(ended);
+        match &mut self.supervised {
+            None => Ok(ended),
+            Some(supervised) => supervised.try_wait(ended.is_some()),
         }
-        self.read_reports()?;
-        if self.is_finished {
-            return Ok(self.reported_end);
-        }
-        // Without a report of its end, its supervisor was killed, and the command with it.
-        let killed = ExitStatus::from_raw(Signal::KILL.as_raw());
-        match (ended, self.has_started) {
-            (None, _) => Ok(None),
-            (Some(_), true) => Ok(Some(self.reported_end.unwrap_or(killed))),
-            (Some(_), false) => Err(io::Error::other("its sandbox could not be set up")),
-        }
-    }
-
-    fn read_reports(&mut self) -> io::Result<()> {
-        let Some(connection) = &mut self.connection else {
-            return Ok(());
-        };
-        self.has_more_reports = connection.read_reports();
-        while let Some(report) = connection.next_report() {
-            match report {
-                SupervisorReport::Entered => {}
-                SupervisorReport::Started(_) => self.has_started = true,
-                SupervisorReport::Ended(status, signal) => {
-                    // The format of wait(2): a signal, or the exit code in the second byte.
-                    let raw = status.map_or(signal.unwrap_or_default(), |code| code << 8);
-                    self.reported_end = Some(ExitStatus::from_raw(raw));
-                }
-                SupervisorReport::Leftovers => self.had_leftovers = true,
-                SupervisorReport::Finished => self.is_finished = true,
-                other => return Err(other.into_error()),
-            }
-        }
-        Ok(())
     }
 
     /// Ends what is left of its group and the processes that it moved out of it. Returns true if there were any.
     fn terminate(&mut self, has_ended: bool) -> bool {
         self.is_ended = true;
         let group = self.group;
-        if self.is_finished {
+        let supervised = self.supervised.as_ref();
+        let mut had_leftovers = supervised.is_some_and(|supervised| supervised.had_leftovers);
+        if matches!(supervised.map(|it| it.phase), Some(CommandPhase::Finished(_))) {
             leave_to_end(group);
-            return self.had_leftovers;
+            return had_leftovers;
         }
-        let mut had_leftovers = self.had_leftovers;
         had_leftovers |= has_ended && is_group_alive(group, TERM_GRACE);
         // Errors below mean that no process is left to signal or to wait for.
         let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::TERM);
