@@ -144,14 +144,29 @@ struct OtherPath {
 }
 
 impl OtherPath {
-    /// True if the path leads to the part. It does not if something is mounted over it.
+    /// True if the path leads to the part. It does not if something is mounted over it. Of a part that the run may have closed by the
+    /// mode of a directory, this is not known.
     fn shows_part(&self) -> bool {
         let identify = |path: &Path| {
-            let metadata = path.symlink_metadata().ok()?;
-            Some((metadata.dev(), metadata.ino()))
+            let metadata = path.symlink_metadata()?;
+            io::Result::Ok((metadata.dev(), metadata.ino()))
         };
-        identify(&self.path).is_some_and(|id| identify(&self.part) == Some(id))
+        identify(&self.path).is_ok_and(|id| match identify(&self.part) {
+            Err(error) if is_denied(&error) => can_be_opened(&self.part),
+            part_id => part_id.is_ok_and(|part_id| part_id == id),
+        })
     }
+}
+
+fn is_denied(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// True if the directory that keeps this user from `path` belongs to the user, who can then change its mode.
+fn can_be_opened(path: &Path) -> bool {
+    let mut parents = path.ancestors().skip(1);
+    let closed = parents.find_map(|parent| parent.symlink_metadata().ok());
+    closed.is_some_and(|closed| closed.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// The other paths by which mounts show `path`, and the mounts within it. `mount_id` returns the id of the mount that a path leads to,
@@ -172,10 +187,13 @@ fn other_paths(
     let mut paths = paths_of_same_files(path, id, mounts)?;
     let is_within = |mount: &&Mount| mount.point.starts_with(path) && mount.point != path;
     for mount in mounts.iter().filter(|mount| !mount.is_of_kernel).filter(is_within) {
-        // A mount that this process cannot open is closed to the run as well.
-        if let Ok(id) = mount_id(&mount.point) {
-            paths.extend(paths_of_same_files(&mount.point, id, mounts)?);
-        }
+        let id = match mount_id(&mount.point) {
+            Ok(id) => id,
+            Err(error) if is_denied(&error) => mount.id,
+            // Another mount hides it.
+            Err(_) => continue,
+        };
+        paths.extend(paths_of_same_files(&mount.point, id, mounts)?);
     }
     // The cover of `path` hides its entries.
     paths.retain(|other| !other.path.starts_with(path));
@@ -207,8 +225,9 @@ fn paths_of_same_files(path: &Path, id: u64, mounts: &[Mount]) -> io::Result<Vec
 
 #[cfg(test)]
 mod tests {
-    use super::{mount_id, other_paths, parse_mounts};
+    use super::{OtherPath, can_be_opened, mount_id, other_paths, parse_mounts};
     use std::io;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     #[test]
@@ -268,6 +287,13 @@ mod tests {
         check("/media", &[("/other/disk", "/media/disk"), ("/other/part", "/media/disk/in")]);
         check("/etc", &[]);
         check("/over/in", &[("/under/in", "/over/in")]);
+        let id_below_closed_directory = |path: &Path| match path.to_str() {
+            Some("/other/part") => Err(io::ErrorKind::PermissionDenied.into()),
+            _ => id(path),
+        };
+        let found = other_paths(Path::new("/other"), &mounts, &id_below_closed_directory).unwrap();
+        let is_in_disk = |other: &OtherPath| other.path == Path::new("/media/disk/in");
+        assert!(found.iter().any(is_in_disk), "{found:?}");
         let fails = |id: &dyn Fn(&Path) -> io::Result<u64>| {
             assert!(other_paths(Path::new("/etc"), &mounts, id).is_err());
         };
@@ -277,6 +303,15 @@ mod tests {
         fails(&|_| Err(io::ErrorKind::Unsupported.into()));
         let missing = |_: &Path| -> io::Result<u64> { Err(io::ErrorKind::NotFound.into()) };
         assert!(other_paths(Path::new("/data"), &mounts, &missing).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_directory_of_the_user_can_be_opened() {
+        let temp = tempfile::tempdir().unwrap();
+        let closed = temp.path().join("closed");
+        std::fs::create_dir(&closed).unwrap();
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o0)).unwrap();
+        assert!(can_be_opened(&closed.join("mount/within")));
     }
 
     #[test]
