@@ -1,6 +1,7 @@
 //! `/paste` and Ctrl-V: an image in the desktop's clipboard becomes a file that the next message mentions.
 
 use super::repl_session::ReplSession;
+use crate::ops::channel::attachments;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::durable_file;
@@ -106,6 +107,7 @@ impl ReplSession<'_> {
     fn mention_image(&mut self, image: &[u8], extension: &str) -> Result<()> {
         let directory = self.ctx.paths.media().join("clipboard");
         durable_file::create_dir(&directory)?;
+        attachments::remove_old(&directory, self.ctx.clock.timestamp().into());
         let path = directory.join(format!("{}.{extension}", random_hex(4)));
         durable_file::replace(&path, image)?;
         if !self.draft.is_empty() && !self.draft.ends_with(char::is_whitespace) {

@@ -10,6 +10,7 @@ use image::{DynamicImage, GenericImageView, ImageFormat, RgbImage, RgbaImage};
 use serde_json::{Value, json};
 use std::io::{Cursor, Write};
 use std::os::unix::fs::symlink;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The content of the last message that the model was sent.
 fn last_content(story: &Story) -> Value {
@@ -147,11 +148,20 @@ fn the_image_in_the_clipboard_is_attached() {
     screen.until("lists").until_prompt("> ").type_("/paste").press(Key::Enter);
     screen.until("there is no image in the clipboard").until_prompt("> ");
     std::fs::write(&types, "text/html\nimage/png\n").unwrap();
+    let directory = story.home().join(".nanobot/media/clipboard");
+    std::fs::create_dir_all(&directory).unwrap();
+    // The time of a story is 2026-01-02.
+    let day = |day: u64| UNIX_EPOCH + Duration::from_secs(day * 24 * 3600);
+    for (name, age_days) in [("old.png", 31), ("recent.png", 29)] {
+        let file = std::fs::File::create(directory.join(name)).unwrap();
+        file.set_modified(day(20_455 - age_days)).unwrap();
+    }
     // It is added to the text.
     screen.type_to("what is", "> what is").press(Key::Ctrl('v'));
     screen.until("> what is @~/.nanobot/media/clipboard/").press(Key::Enter);
     screen.until("attached: ").until("A picture.").until_prompt("> ");
     assert_eq!(part_types(&story, 0), [["image_url".to_owned()]]);
+    assert!(!directory.join("old.png").exists() && directory.join("recent.png").exists());
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
 }

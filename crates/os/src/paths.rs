@@ -239,7 +239,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/media/NAME/",
-        meaning: "attachments of chat messages, removed after 30 days; images that were pasted in the REPL, in `clipboard`",
+        meaning: "attachments of chat messages, and in `clipboard` images that were pasted in the REPL; removed after 30 days",
     },
     DocumentedPath {
         path: "~/.nanobot/mcp/cache/",

@@ -157,7 +157,7 @@ pub(crate) fn remove_copy(media: &Path, path: &Path) {
     }
 }
 
-/// Removes attachments of a channel that are older than [`MAX_FILE_AGE`], and copies of files that could not be sent.
+/// Removes attachments in `directory` that are older than [`MAX_FILE_AGE`], and copies of files that could not be sent.
 pub(crate) fn remove_old(directory: &Path, now: SystemTime) {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     for entry in entries.flatten() {
