@@ -1,7 +1,6 @@
 //! `nanobot serve acp`: the agent of an editor.
 
-use crate::options::grants::Grants;
-use crate::options::model::ModelOptions;
+use crate::options::turn::ServedTurnOptions;
 use clap::Args;
 
 /// Serve an editor that speaks the Agent Client Protocol
@@ -13,11 +12,6 @@ use clap::Args;
 /// The process ends when its input ends; turns under way are then cancelled, and kept as far as they came.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AcpArgs {
-    /// Print progress to standard error
-    #[arg(short, long)]
-    pub verbose: bool,
     #[command(flatten)]
-    pub model: ModelOptions,
-    #[command(flatten)]
-    pub grants: Grants,
+    pub turns: ServedTurnOptions,
 }

@@ -1,7 +1,6 @@
 //! `nanobot serve pipe`: the message bus.
 
-use crate::options::grants::Grants;
-use crate::options::model::ModelOptions;
+use crate::options::turn::ServedTurnOptions;
 use crate::options::value::file_name;
 use clap::Args;
 
@@ -35,11 +34,6 @@ pub struct PipeArgs {
     /// A chat of a service must have one already: a program makes no chat one that the agent may write to.
     #[arg(long)]
     pub any_session: bool,
-    /// Print progress to standard error
-    #[arg(short, long)]
-    pub verbose: bool,
     #[command(flatten)]
-    pub model: ModelOptions,
-    #[command(flatten)]
-    pub grants: Grants,
+    pub turns: ServedTurnOptions,
 }

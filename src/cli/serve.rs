@@ -2,8 +2,7 @@
 
 use super::acp::AcpArgs;
 use super::pipe::PipeArgs;
-use crate::options::grants::Grants;
-use crate::options::model::ModelOptions;
+use crate::options::turn::ServedTurnOptions;
 use clap::{Args, Subcommand};
 
 #[derive(Clone, Debug, Subcommand)]
@@ -30,14 +29,6 @@ pub enum ServeCommand {
 /// under the policy of these flags. What the client sends is text of a program, not of the user.
 #[derive(Args, Clone, Debug)]
 pub struct McpServeArgs {
-    /// Print progress to standard error
-    #[arg(short, long)]
-    pub verbose: bool,
     #[command(flatten)]
-    pub model: ModelOptions,
-    #[command(flatten)]
-    pub grants: Grants,
-    /// Connect to loopback addresses only
-    #[arg(long, hide_short_help = true)]
-    pub offline: bool,
+    pub turns: ServedTurnOptions,
 }

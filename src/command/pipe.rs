@@ -3,24 +3,18 @@
 use crate::cli::pipe::PipeArgs;
 use crate::ops::context::Context;
 use crate::ops::pipe::{self, PipeOptions};
-use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, OutputOptions, SessionChoice, TurnOptions};
+use crate::options::turn::DEFAULT_LOCK_TIMEOUT;
 use anyhow::Result;
 use nanobot_base::error::Exit;
 
 /// Runs `nanobot serve pipe`.
 pub fn run(ctx: &Context, arguments: &PipeArgs) -> Result<Exit> {
-    let PipeArgs { jobs, name, any_session, verbose, model, grants } = arguments;
-    let mut grants = grants.clone();
-    if grants.directory.is_none() {
-        grants.directory = Some(ctx.settings()?.workspace);
+    let PipeArgs { jobs, name, any_session, turns } = arguments;
+    let mut turn_options = turns.to_turn_options();
+    if turn_options.grants.directory.is_none() {
+        turn_options.grants.directory = Some(ctx.settings()?.workspace);
     }
-    let turn_options = TurnOptions {
-        grants,
-        session: SessionChoice { lock_timeout: DEFAULT_LOCK_TIMEOUT, ..SessionChoice::default() },
-        output: OutputOptions { verbose: *verbose, ..OutputOptions::default() },
-        model: model.clone(),
-        ..TurnOptions::default()
-    };
+    turn_options.session.lock_timeout = DEFAULT_LOCK_TIMEOUT;
     let pipe_options =
         PipeOptions { jobs: *jobs as usize, name: name.clone(), any_session: *any_session };
     pipe::run(ctx, &turn_options, &pipe_options)

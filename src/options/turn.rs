@@ -245,6 +245,34 @@ pub enum OutputFormat {
     StreamJson,
 }
 
+/// Options of the turns that a program starts, of which it gets the answers
+#[derive(Args, Clone, Debug, Default)]
+pub struct ServedTurnOptions {
+    /// Print progress to standard error
+    #[arg(short, long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub model: ModelOptions,
+    #[command(flatten)]
+    pub grants: Grants,
+    /// Connect to loopback addresses only
+    #[arg(long, hide_short_help = true)]
+    pub offline: bool,
+}
+
+impl ServedTurnOptions {
+    /// The options of each of these turns.
+    pub(crate) fn to_turn_options(&self) -> TurnOptions {
+        TurnOptions {
+            grants: self.grants.clone(),
+            output: OutputOptions { verbose: self.verbose, ..OutputOptions::default() },
+            model: self.model.clone(),
+            limits: TurnLimits { offline: self.offline, ..TurnLimits::default() },
+            ..TurnOptions::default()
+        }
+    }
+}
+
 /// Limits of a turn, besides those of its cost
 #[derive(Args, Clone, Debug)]
 pub struct TurnLimits {

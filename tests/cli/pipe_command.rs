@@ -6,7 +6,7 @@ use crate::memory::{calls_save_memory, session_text};
 use crate::server::{Request, Responder, Response, calls, fails, replies, says, sends};
 use crate::signals::send_signal;
 use crate::story::{Story, write};
-use crate::wait::until_exists;
+use crate::wait::{until, until_exists};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -213,6 +213,16 @@ fn a_failure_that_passes_is_not_acknowledged() {
 }
 
 #[test]
+fn an_offline_pipe_sends_nothing_to_a_remote_model() {
+    let story = Story::new()
+        .env("NANOBOT_PROVIDERS__CUSTOM__API_BASE", "https://model.example/v1")
+        .stdin(message("1", "s", "hi"));
+    let ran = story.run(["serve", "pipe", "--offline"]).status(69);
+    let text = ran.text();
+    assert!(text.contains("`--offline` forbids connecting to `model.example`"), "{text}");
+}
+
+#[test]
 fn a_signal_lets_what_has_begun_be_answered() {
     let story = Story::new();
     let gate = &*Box::leak(Box::new(Gate::default()));
@@ -228,6 +238,11 @@ fn a_signal_lets_what_has_begun_be_answered() {
     pipe.write(&input);
     began_rx.recv().unwrap();
     send_signal(&pipe.child, Signal::TERM.as_raw());
+    until("the signal has arrived", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", pipe.child.id())).unwrap();
+        let mut pending = status.lines().filter_map(|line| line.strip_prefix("ShdPnd:"));
+        pending.any(|mask| mask.trim().chars().all(|digit| digit == '0'))
+    });
     gate.open();
     assert_eq!(pipe.read_line()["text"], "One.");
     assert_eq!(pipe.read_line()["id"], "1");
