@@ -252,7 +252,8 @@ impl MessageBus<'_> {
     fn take(&self) -> Option<PipeMessage> {
         let mut state = self.state.lock();
         loop {
-            if state.error.is_some() {
+            // Nothing begins after a signal, which the reader may not have noticed yet.
+            if state.error.is_some() || cancel::scope(None, signal::check).is_err() {
                 return None;
             }
             let is_free = |message: &PipeMessage| !state.busy.contains(&self.session_key(message));
