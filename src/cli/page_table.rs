@@ -6,9 +6,9 @@
 pub struct HelpPage {
     /// Words after `nanobot`; empty for the program itself.
     pub command: &'static str,
-    /// Its exit statuses and their meanings; empty for the table of all statuses. [`Self::exit_statuses`] adds those of all
+    /// Its own exit statuses and their meanings; empty for the table of all statuses. [`Self::exit_statuses`] adds those of all
     /// commands.
-    pub statuses: &'static [(u8, &'static str)],
+    statuses: &'static [(u8, &'static str)],
     /// Environment variables it reads, beside those that all commands read.
     pub variables: &'static [&'static str],
     /// Files it uses: a part of the path of each.
@@ -50,13 +50,13 @@ const BUSY: (u8, &str) = (75, "the session is in use");
 const NO_SKILL: (u8, &str) = (66, "no such skill");
 const NO_JOB: (u8, &str) = (66, "no such job");
 /// Statuses of most commands that print or change something.
-const COMMON_STATUSES: &[(u8, &str)] = &[DONE, USAGE, IO, CONFIG];
+const COMMON_STATUSES: &[(u8, &str)] = &[DONE, CONFIG];
 const NO_SERVER: (u8, &str) = (66, "no such server, tool or resource");
 const SERVER_UNAVAILABLE: (u8, &str) = (69, "a server does not answer");
 const TOOL_CHANGED: (u8, &str) = (77, "a tool has changed since it was accepted");
-const SERVER_STATUSES: &[(u8, &str)] = &[DONE, USAGE, NO_SERVER, SERVER_UNAVAILABLE, IO, CONFIG];
-const SESSION_STATUSES: &[(u8, &str)] = &[DONE, USAGE, NO_SESSION, IO, BUSY, CONFIG];
-const JOB_STATUSES: &[(u8, &str)] = &[DONE, USAGE, NO_JOB, IO, CONFIG];
+const SERVER_STATUSES: &[(u8, &str)] = &[DONE, NO_SERVER, SERVER_UNAVAILABLE, CONFIG];
+const SESSION_STATUSES: &[(u8, &str)] = &[DONE, NO_SESSION, BUSY, CONFIG];
+const JOB_STATUSES: &[(u8, &str)] = &[DONE, NO_JOB, CONFIG];
 /// Statuses of commands that change jobs.
 const JOB_CHANGE_STATUSES: &[(u8, &str)] =
     &[DONE, (1, "the job was changed, but the crontab could not be"), NO_JOB, FILE_BUSY, CONFIG];
@@ -94,12 +94,10 @@ const CHANNEL_FILES: &[&str] = &["channels/NAME/", "pairing.json", "media/"];
 const CHANNEL_STATUSES: &[(u8, &str)] = &[
     (0, "nothing new, or all answered and delivered"),
     (1, "a turn failed"),
-    USAGE,
     (4, "stopped by a budget"),
     (65, "a message cannot be delivered: its chat does not exist"),
     (66, "nothing to send, or a file or an id is missing"),
     (69, "the service is unavailable after all retries"),
-    IO,
     (75, "another poll is at work, or a rate limit; messages wait"),
     (77, "the service rejects the token, or a recipient does not accept messages"),
     (78, "the config is incomplete, or no sender is allowed"),
@@ -145,10 +143,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot config set agents.defaults.model gpt-6-luna", "Change a key"),
         ("nanobot config list --origin", "What differs from the defaults, and where it is set"),
     ] },
-    HelpPage { command: "config path", statuses: &[DONE, USAGE], variables: &[], files: &["config.json"], examples: &[
+    HelpPage { command: "config path", statuses: &[DONE], variables: &[], files: &["config.json"], examples: &[
         ("${EDITOR:-vi} \"$(nanobot config path)\"", "Open the config in an editor"),
     ] },
-    HelpPage { command: "config get", statuses: &[DONE, USAGE, IO, (78, "no such key, or the config is invalid")], variables: &[], files: &["config.json"], examples: &[
+    HelpPage { command: "config get", statuses: &[DONE, (78, "no such key, or the config is invalid")], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config get agents.defaults.model", "One key"),
         ("nanobot config get agents.defaults.model --json", "With its origin"),
     ] },
@@ -158,7 +156,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot config set 'models.\"gpt-4.1\".price' '{\"input\": 2, \"output\": 8}'", "A name with a dot, in quotes"),
         ("pass show openai | nanobot config set providers.openai.apiKey -", "An API key that stays out of the shell history"),
     ] },
-    HelpPage { command: "config list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: &["config.json"], examples: &[
+    HelpPage { command: "config list", statuses: &[DONE, CONFIG], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config list", "What differs from the defaults"),
         ("nanobot config list --all --origin", "All keys with their origins"),
         ("nanobot config list --json | jq -r .key", "The names of the keys that differ"),
@@ -169,10 +167,10 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "config edit", statuses: &[(0, "no errors"), (1, "the editor failed"), FILE_BUSY, (78, "there are errors")], variables: &["VISUAL", "EDITOR"], files: &["config.json"], examples: &[
         ("EDITOR=nano nanobot config edit", "With another editor"),
     ] },
-    HelpPage { command: "config check", statuses: &[(0, "no errors"), USAGE, IO, (78, "there are errors")], variables: &[], files: &["config.json"], examples: &[
+    HelpPage { command: "config check", statuses: &[(0, "no errors"), (78, "there are errors")], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config check", "Errors and warnings with line and column"),
     ] },
-    HelpPage { command: "config schema", statuses: &[DONE, USAGE, IO], variables: &[], files: &[], examples: &[
+    HelpPage { command: "config schema", statuses: &[DONE], variables: &[], files: &[], examples: &[
         ("nanobot config schema > config.schema.json", "For an editor that supports JSON schemas"),
         ("nanobot config schema --events", "The schema of `agent --output-format stream-json`"),
     ] },
@@ -188,7 +186,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot session show", "The session `cli:direct`"),
         ("nanobot session show telegram:42 -n 2 --full", "The last two messages, with full tool results"),
     ] },
-    HelpPage { command: "session search", statuses: &[(0, "something matches"), (1, "nothing matches"), USAGE, NO_SESSION, IO, CONFIG], variables: &[], files: &["sessions/KEY.jsonl", "memory/"], examples: &[
+    HelpPage { command: "session search", statuses: &[(0, "something matches"), (1, "nothing matches"), NO_SESSION, CONFIG], variables: &[], files: &["sessions/KEY.jsonl", "memory/"], examples: &[
         ("nanobot session search -i 'invoice [0-9]+'", "Search all sessions and the memory"),
         ("nanobot session search -l -F 'Ada'", "Only the keys of matching sessions"),
     ] },
@@ -223,7 +221,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot session prune 'pipe:*' --older-than 30d --dry-run", "List what would be moved"),
         ("nanobot session prune 'pipe:*' --older-than 30d --yes", "For a crontab"),
     ] },
-    HelpPage { command: "session repair", statuses: &[DONE, (1, "something could not be repaired"), USAGE, NO_SESSION, IO, BUSY, CONFIG], variables: &[], files: &["sessions/KEY.jsonl"], examples: &[
+    HelpPage { command: "session repair", statuses: &[DONE, (1, "something could not be repaired"), NO_SESSION, BUSY, CONFIG], variables: &[], files: &["sessions/KEY.jsonl"], examples: &[
         ("nanobot session repair --all --dry-run", "Check all sessions"),
     ] },
     HelpPage { command: "memory", statuses: GROUP_STATUSES, variables: &[], files: &["memory/"], examples: &[
@@ -237,23 +235,23 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "memory show", statuses: COMMON_STATUSES, variables: &[], files: &["memory/MEMORY.md"], examples: &[
         ("nanobot memory show | less", "Read it"),
     ] },
-    HelpPage { command: "memory search", statuses: &[(0, "something matches"), (1, "nothing matches"), USAGE, IO, CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/HISTORY.md"], examples: &[
+    HelpPage { command: "memory search", statuses: &[(0, "something matches"), (1, "nothing matches"), CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/HISTORY.md"], examples: &[
         ("nanobot memory search '(?i)dentist'", "Ignoring case"),
     ] },
-    HelpPage { command: "memory edit", statuses: &[DONE, (1, "the editor failed"), USAGE, IO, (75, "another run is changing the memory"), CONFIG], variables: &["VISUAL", "EDITOR"], files: &["memory/MEMORY.md", "memory/.versions"], examples: &[
+    HelpPage { command: "memory edit", statuses: &[DONE, (1, "the editor failed"), (75, "another run is changing the memory"), CONFIG], variables: &["VISUAL", "EDITOR"], files: &["memory/MEMORY.md", "memory/.versions"], examples: &[
         ("EDITOR=nano nanobot memory edit", "With another editor"),
     ] },
-    HelpPage { command: "memory accept", statuses: &[DONE, USAGE, IO, (75, "another run is changing the memory"), CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/.versions"], examples: &[
+    HelpPage { command: "memory accept", statuses: &[DONE, (75, "another run is changing the memory"), CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/.versions"], examples: &[
         ("nanobot memory accept", "After a review"),
     ] },
     HelpPage { command: "memory log", statuses: COMMON_STATUSES, variables: &[], files: &["memory/.versions"], examples: &[
         ("nanobot memory log", "The versions, newest first"),
     ] },
-    HelpPage { command: "memory diff", statuses: &[DONE, USAGE, (66, "no such version"), IO, CONFIG], variables: &[], files: &["memory/.versions"], examples: &[
+    HelpPage { command: "memory diff", statuses: &[DONE, (66, "no such version"), CONFIG], variables: &[], files: &["memory/.versions"], examples: &[
         ("nanobot memory diff", "The last change"),
         ("nanobot memory diff 3 7", "Between two versions"),
     ] },
-    HelpPage { command: "memory undo", statuses: &[DONE, USAGE, (66, "no such version"), IO, (75, "another run is changing the memory"), CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/.versions"], examples: &[
+    HelpPage { command: "memory undo", statuses: &[DONE, (66, "no such version"), (75, "another run is changing the memory"), CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/.versions"], examples: &[
         ("nanobot memory undo", "Restore the previous version"),
         ("nanobot memory undo 3", "Restore a version from `memory log`"),
     ] },
@@ -261,14 +259,14 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot model list", "All known models"),
         ("nanobot model show gpt-6-luna", "Provider and price of a model"),
     ] },
-    HelpPage { command: "model list", statuses: &[DONE, USAGE, (69, "the provider is not available"), (77, "the API key was rejected"), CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
+    HelpPage { command: "model list", statuses: &[DONE, (69, "the provider is not available"), (77, "the API key was rejected"), CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
         ("nanobot model list --provider anthropic", "Limits and prices of one provider's models"),
         ("nanobot model list --remote", "Ask the configured provider"),
     ] },
     HelpPage { command: "model use", statuses: &[DONE, FILE_BUSY, CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
         ("nanobot model use claude-sonnet-5", "Runs without `--model` use it"),
     ] },
-    HelpPage { command: "model show", statuses: &[DONE, USAGE, CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
+    HelpPage { command: "model show", statuses: &[DONE, CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
         ("nanobot model show claude-sonnet-5", "Provider, endpoint, limits and price"),
     ] },
     HelpPage { command: "model provider", statuses: GROUP_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
@@ -278,7 +276,7 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "model provider list", statuses: COMMON_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
         ("nanobot model provider list --json", "As JSON"),
     ] },
-    HelpPage { command: "model provider show", statuses: &[DONE, USAGE, (66, "no such provider"), IO, CONFIG], variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
+    HelpPage { command: "model provider show", statuses: &[DONE, (66, "no such provider"), CONFIG], variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
         ("nanobot model provider show anthropic", "Its address, default model, and where its key comes from"),
     ] },
     HelpPage { command: "model provider login", statuses: &[(0, "logged in"), (69, "the provider is not available"), FILE_BUSY, (77, "the login was refused"), CONFIG], variables: &["HTTPS_PROXY"], files: &["auth/"], examples: &[
@@ -305,7 +303,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot cron list --all", "Disabled jobs too"),
         ("nanobot cron list --json", "As JSON"),
     ] },
-    HelpPage { command: "cron check", statuses: &[(0, "no job has a problem"), (1, "some jobs fail, are overdue or cannot run"), USAGE, IO, CONFIG], variables: &[], files: JOB_FILES, examples: &[
+    HelpPage { command: "cron check", statuses: &[(0, "no job has a problem"), (1, "some jobs fail, are overdue or cannot run"), CONFIG], variables: &[], files: JOB_FILES, examples: &[
         ("report=$(nanobot cron check) || echo \"$report\" | mail -s 'nanobot jobs' root", "Mail the problems, if there are any"),
         ("nanobot cron check --json", "For a monitoring system"),
     ] },
@@ -356,10 +354,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot channel login telegram", "Ask for the token, try it, and set the command menu"),
         ("* * * * * nanobot channel poll --wait 60", "A crontab line that answers messages at once"),
     ] },
-    HelpPage { command: "channel list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
+    HelpPage { command: "channel list", statuses: &[DONE, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
         ("nanobot channel list --json", "Messages that wait, for a monitor"),
     ] },
-    HelpPage { command: "channel show", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
+    HelpPage { command: "channel show", statuses: &[DONE, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
         ("nanobot channel show telegram", "Settings, and the ids of refused senders"),
     ] },
     HelpPage { command: "channel check", statuses: CHANNEL_STATUSES, variables: &[], files: &[], examples: &[
@@ -371,7 +369,7 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "channel pair", statuses: &[DONE, (66, "there is no such code"), FILE_BUSY, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
         ("nanobot channel pair approve ABCD-EFGH", "Allow a sender"),
     ] },
-    HelpPage { command: "channel pair list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
+    HelpPage { command: "channel pair list", statuses: &[DONE, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
         ("nanobot channel pair list", "The codes that are valid now"),
     ] },
     HelpPage { command: "channel pair approve", statuses: &[DONE, (66, "there is no such code"), FILE_BUSY, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
@@ -387,7 +385,7 @@ pub const PAGES: &[HelpPage] = &[
         ("df -h | nanobot channel send telegram 123456", "Send the output of a command"),
         ("nanobot channel send telegram 123456 -a report.pdf --key report-7", "Send a file, and only once"),
     ] },
-    HelpPage { command: "channel inbox", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
+    HelpPage { command: "channel inbox", statuses: &[DONE, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
         ("nanobot channel inbox telegram", "What waits, was given up or failed"),
     ] },
     HelpPage { command: "channel retry", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
@@ -443,9 +441,9 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot tool run read_file '{\"path\": \"README.md\"}'", "The result the model would get"),
     ] },
     HelpPage { command: "tool list", statuses: &[DONE, NO_PATH, CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool list --profile plan --json", "As JSON, with the schemas")] },
-    HelpPage { command: "tool show", statuses: &[DONE, USAGE, (66, "there is no such tool"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool show grep", "Its arguments")] },
-    HelpPage { command: "tool new", statuses: &[DONE, (1, "there is such a file already"), USAGE, CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool new tides -d 'Times of high and low water'", "A program to complete; then try it with `tool run tides`")] },
-    HelpPage { command: "tool check", statuses: &[DONE, (1, "a program cannot be used"), USAGE, CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool check", "All programs, and the reason why one cannot be used")] },
+    HelpPage { command: "tool show", statuses: &[DONE, (66, "there is no such tool"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool show grep", "Its arguments")] },
+    HelpPage { command: "tool new", statuses: &[DONE, (1, "there is such a file already"), CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool new tides -d 'Times of high and low water'", "A program to complete; then try it with `tool run tides`")] },
+    HelpPage { command: "tool check", statuses: &[DONE, (1, "a program cannot be used"), CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool check", "All programs, and the reason why one cannot be used")] },
     HelpPage { command: "tool run", statuses: &[DONE, (1, "the tool failed"), (66, "no such file or directory, server, tool or resource"), SERVER_UNAVAILABLE, (77, "the policy denies the call, or the tool has changed since it was accepted"), CONFIG, (124, "timed out (`--timeout`)")], variables: &["HTTPS_PROXY", "BRAVE_API_KEY"], files: &["config.json", "profiles/", "undo/", "mcp/"], examples: &[
         ("nanobot tool run grep '{\"pattern\": \"TODO\"}'", "Search this directory as the agent would"),
         ("nanobot tool run exec '{\"command\": \"id; ls /root\"}'", "See the sandbox from inside"),
@@ -457,7 +455,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot mcp list", "All servers"),
         ("nanobot mcp check", "Check all servers; the agent starts a server when it calls one of its tools"),
     ] },
-    HelpPage { command: "mcp login", statuses: &[DONE, USAGE, (66, "there is no such server"), (69, "a server does not answer"), (75, "the time to log in was over"), (77, "the login was refused"), (78, "the server has no login that can be used, or the config is invalid")], variables: &["HTTPS_PROXY"], files: &["config.json", "auth/mcp"], examples: &[
+    HelpPage { command: "mcp login", statuses: &[DONE, (66, "there is no such server"), (69, "a server does not answer"), (75, "the time to log in was over"), (77, "the login was refused"), (78, "the server has no login that can be used, or the config is invalid")], variables: &["HTTPS_PROXY"], files: &["config.json", "auth/mcp"], examples: &[
         ("nanobot mcp login linear", "In the browser of this machine"),
         ("nanobot mcp login linear --paste", "With a browser elsewhere"),
     ] },
@@ -467,7 +465,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot mcp show time", "Tools, resources and prompts"),
         ("nanobot mcp show time convert_time", "A tool with the schema of its arguments"),
     ] },
-    HelpPage { command: "mcp check", statuses: &[(0, "all answer, with unchanged tools"), USAGE, NO_SERVER, SERVER_UNAVAILABLE, TOOL_CHANGED, IO, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
+    HelpPage { command: "mcp check", statuses: &[(0, "all answer, with unchanged tools"), NO_SERVER, SERVER_UNAVAILABLE, TOOL_CHANGED, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
         ("nanobot mcp check", "Check all servers"),
         ("nanobot mcp check time || nanobot mcp show time", "In a script"),
     ] },
@@ -491,24 +489,24 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot skill list", "All skills, with missing requirements"),
         ("nanobot skill list --json | jq -r 'select(.missing != []) | .name'", "Skills with missing requirements"),
     ] },
-    HelpPage { command: "skill show", statuses: &[DONE, USAGE, (65, "the file is not text"), NO_SKILL, IO, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
+    HelpPage { command: "skill show", statuses: &[DONE, (65, "the file is not text"), NO_SKILL, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
         ("nanobot skill show memory", "The text that the model would read, and the other files"),
         ("nanobot skill show skill-creator --file scripts/check.sh | sh -s -- tea/SKILL.md", "Run one of its scripts"),
     ] },
-    HelpPage { command: "skill check", statuses: &[(0, "no problems"), (1, "there are problems"), USAGE, (65, "not a skill"), NO_SKILL, IO, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
+    HelpPage { command: "skill check", statuses: &[(0, "no problems"), (1, "there are problems"), (65, "not a skill"), NO_SKILL, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
         ("nanobot skill check", "Check all skills"),
         ("nanobot skill check ./tea", "Check a skill that is not installed"),
     ] },
-    HelpPage { command: "skill new", statuses: &[DONE, (1, "a skill of that name exists"), USAGE, IO, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
+    HelpPage { command: "skill new", statuses: &[DONE, (1, "a skill of that name exists"), CONFIG], variables: &[], files: SKILL_FILES, examples: &[
         ("nanobot skill new tea -d 'How tea is made here; for any question about tea'", "Prints the path of the new SKILL.md"),
         ("$EDITOR \"$(nanobot skill new tea)\"", "Create it and open it in an editor"),
     ] },
-    HelpPage { command: "skill install", statuses: &[DONE, (1, "a skill of that name exists, or the answer was no"), USAGE, (65, "not a valid skill"), (66, "no such file or directory"), IO, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
+    HelpPage { command: "skill install", statuses: &[DONE, (1, "a skill of that name exists, or the answer was no"), (65, "not a valid skill"), (66, "no such file or directory"), CONFIG], variables: &[], files: SKILL_FILES, examples: &[
         ("nanobot skill install --dry-run ~/Downloads/pdf", "Print the review only"),
         ("nanobot skill install --yes ~/Downloads/pdf", "In a script"),
         ("nanobot skill install skill-creator", "Copy a built-in skill, to change it"),
     ] },
-    HelpPage { command: "skill remove", statuses: &[DONE, (1, "the answer was no"), USAGE, NO_SKILL, IO, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
+    HelpPage { command: "skill remove", statuses: &[DONE, (1, "the answer was no"), NO_SKILL, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
         ("nanobot skill remove tea", "Delete it permanently"),
     ] },
     HelpPage { command: "trust", statuses: &[DONE, (66, "no such directory"), FILE_BUSY], variables: &[], files: &["trust.json"], examples: &[
@@ -520,10 +518,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot usage --since month", "Cost of this month, by day"),
         ("nanobot usage --by job --since 7d", "Cost of each job"),
     ] },
-    HelpPage { command: "uninstall", statuses: &[DONE, (1, "the answer was no"), USAGE, IO, (75, "a file is in use"), (77, "in a run's sandbox")], variables: &[], files: &["/"], examples: &[
+    HelpPage { command: "uninstall", statuses: &[DONE, (1, "the answer was no"), (75, "a file is in use"), (77, "in a run's sandbox")], variables: &[], files: &["/"], examples: &[
         ("nanobot uninstall --dry-run", "List what is where, with sizes"),
     ] },
-    HelpPage { command: "completions", statuses: &[DONE, USAGE, IO], variables: &[], files: &[], examples: &[
+    HelpPage { command: "completions", statuses: &[DONE], variables: &[], files: &[], examples: &[
         ("nanobot completions bash > ~/.local/share/bash-completion/completions/nanobot", "For bash, if the directory exists"),
         ("nanobot completions zsh > ~/.zfunc/_nanobot", "For zsh, if ~/.zfunc exists and is in fpath"),
         ("nanobot completions fish > ~/.config/fish/completions/nanobot.fish", "For fish"),
