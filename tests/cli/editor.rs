@@ -414,10 +414,12 @@ fn ctrl_c_works_after_much_type_ahead() {
     screen.type_("begin").press(Key::Enter);
     last_content_of(&story, 0);
     screen.type_(&"y".repeat(20_000)).press(Key::Ctrl('c'));
-    // The line that is edited next fills the screen, so the notice may not be visible for long.
+    // The line that is edited next fills the screen, so the notice may not be visible for long. Before that line, a second Ctrl-C
+    // would still be for the turn.
     screen.wait_for_some(|| {
         let raw = screen.raw();
-        memchr::memmem::find(&raw, b"(interrupted").map(drop)
+        let notice = memchr::memmem::find(&raw, b"(interrupted")?;
+        memchr::memmem::find(&raw[notice..], b"yyyy").map(drop)
     });
     screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
     screen.type_("/exit").press(Key::Enter);

@@ -8,9 +8,24 @@ answers; "runs" is a shell command whose output is the result. LOG gets a line f
 with this text there.
 """
 
+import array
+import fcntl
 import json
 import subprocess
 import sys
+import termios
+import time
+
+
+def warn(text):
+    """Writes to stderr, and waits until the client has handled it: it reads a second line only after that."""
+    for line in [text, ""]:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+        unread = array.array("i", [1])
+        while unread[0]:
+            fcntl.ioctl(2, termios.FIONREAD, unread)
+            time.sleep(0.001)
 
 
 def main():
@@ -24,8 +39,7 @@ def main():
 
     log("start")
     if "warns" in plan:
-        sys.stderr.write(plan["warns"] + "\n")
-        sys.stderr.flush()
+        warn(plan["warns"])
     if "dies" in plan:
         sys.stderr.write(plan["dies"] + "\n")
         return 3
