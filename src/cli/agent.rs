@@ -3,8 +3,8 @@
 use crate::options::grants::Grants;
 use crate::options::model::ModelOptions;
 use crate::options::turn::{
-    OutputOptions, PromptOptions, RecordingOptions, SessionChoice, StdinOptions, TurnInput,
-    TurnLimits, UntilOptions,
+    OutputOptions, PromptOptions, RecordingOptions, ServerFiles, SessionChoice, StdinOptions,
+    TurnInput, TurnLimits, UntilOptions,
 };
 use crate::options::value::typed_text;
 use clap::Args;
@@ -48,6 +48,8 @@ pub struct TurnArgs {
     pub schema: Option<String>,
     #[command(flatten)]
     pub grants: Grants,
+    #[command(flatten)]
+    pub server_files: ServerFiles,
     /// Work in a git worktree, on a branch of that name
     ///
     /// In ~/.nanobot/worktrees, beside your own files. The branch begins at the current commit, or is continued.

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+use crate::options::turn::ServerFiles;
 use crate::options::value::path;
 
 #[derive(Clone, Debug, Subcommand)]
@@ -27,6 +28,8 @@ pub enum McpCommand {
         /// One JSON object
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        files: ServerFiles,
     },
     /// Check servers in parallel: response, latency and tools
     ///
@@ -39,6 +42,8 @@ pub enum McpCommand {
         /// One JSON object per line
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        files: ServerFiles,
     },
     // A doc comment here would hide that of the argument type.
     Add(Box<McpAddArgs>),
@@ -69,6 +74,8 @@ pub enum McpCommand {
         /// Accept without asking
         #[arg(short, long)]
         yes: bool,
+        #[command(flatten)]
+        files: ServerFiles,
     },
 }
 

@@ -37,6 +37,7 @@ pub(super) fn turn_options(arguments: &TurnArgs) -> TurnOptions {
         model,
         schema,
         grants,
+        server_files,
         worktree: _,
         remove_worktree: _,
         limits,
@@ -56,6 +57,7 @@ pub(super) fn turn_options(arguments: &TurnArgs) -> TurnOptions {
         until,
         recording,
         schema,
+        server_files,
         servers: Vec::new(),
     }
 }

@@ -189,8 +189,8 @@ fn suggest_similar(error: &clap::Error) -> Option<String> {
 }
 
 /// The flags that permit more than a run without them may do.
-const PERMITTING_FLAGS: [&str; 7] =
-    ["--allow", "--net", "--profile", "--read", "--sandbox", "--send-keys", "--write"];
+const PERMITTING_FLAGS: [&str; 8] =
+    ["--allow", "--mcp", "--net", "--profile", "--read", "--sandbox", "--send-keys", "--write"];
 /// The number of letters that a misspelled word may lack, have too many, or have in another order.
 const MAX_TYPING_ERRORS: usize = 2;
 

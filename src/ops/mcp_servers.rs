@@ -4,6 +4,8 @@ use crate::ops::agent_turn::tool_usage::find_server;
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment::simulated_env;
 use crate::ops::mcp_sandbox;
+use crate::ops::server_files;
+use crate::options::turn::ServerFiles;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_config::policy::file_scope::FileScope;
@@ -43,7 +45,16 @@ pub(crate) struct McpContext<'w> {
 impl<'w> McpContext<'w> {
     /// Reads the configured servers.
     pub(crate) fn open(ctx: &'w Context) -> Result<Self> {
-        let settings = ctx.settings()?;
+        Self::open_with(ctx, &ServerFiles::default())
+    }
+
+    /// Reads the configured servers and those of `files`.
+    ///
+    /// # Errors
+    /// As [`server_files::add_to`].
+    pub(crate) fn open_with(ctx: &'w Context, files: &ServerFiles) -> Result<Self> {
+        let mut settings = ctx.settings()?;
+        server_files::add_to(ctx, files, &mut settings)?;
         Ok(Self::new(ctx, &settings, false))
     }
 

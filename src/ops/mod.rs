@@ -45,6 +45,7 @@ pub(crate) mod repository;
 pub(crate) mod request_report;
 pub(crate) mod rpc_connection;
 pub(crate) mod sandbox_test;
+pub(crate) mod server_files;
 pub(crate) mod session_library;
 pub(crate) mod since;
 pub(crate) mod skill_lookup;

@@ -210,7 +210,7 @@ fn absolute_text(path: &str) -> String {
 
 /// The front matter that says what the flags say.
 fn front_matter(options: &TurnOptions) -> Map<String, Value> {
-    let TurnOptions { prompt, model, grants, limits, schema, .. } = options;
+    let TurnOptions { prompt, model, grants, limits, schema, server_files, .. } = options;
     let denied: Vec<&String> = grants.deny.iter().chain(&grants.disabled_tools).collect();
     let tools = if grants.no_tools {
         Some(json!([]))
@@ -233,6 +233,7 @@ fn front_matter(options: &TurnOptions) -> Map<String, Value> {
         ("timeout", limits.timeout.map(|timeout| json!(timeout.as_secs().max(1)))),
         ("schema", schema.as_ref().map(|schema| json!(schema_value(schema)))),
         ("system", prompt.system.as_ref().map(|system| json!(system_value(system)))),
+        ("mcp", paths(&server_files.paths.iter().map(|path| absolute(path)).collect::<Vec<_>>())),
         ("skill", texts(&prompt.skills.iter().map(|name| skill_value(name)).collect::<Vec<_>>())),
         ("profile", grants.profile.as_ref().map(|profile| json!(profile))),
         ("tools", tools),

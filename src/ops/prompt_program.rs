@@ -48,7 +48,7 @@ const NARROWING_FIELDS: [&str; 14] = [
 /// The fields that widen permissions.
 const WIDENING_FIELDS: [&str; 5] = ["allow", "net", "profile", "read", "write"];
 /// The fields that change what is sent beside the message, and so are the user's alone.
-const PROMPT_FIELDS: [&str; 3] = ["notes", "skill", "system"];
+const PROMPT_FIELDS: [&str; 4] = ["mcp", "notes", "skill", "system"];
 
 /// A prompt file.
 pub(crate) struct PromptProgram {
@@ -310,6 +310,11 @@ impl PromptProgram {
                     None => text,
                 };
                 set_if_none(&mut options.prompt.system, system);
+            }
+            "mcp" => {
+                let paths = as_texts(value)?;
+                let paths = paths.iter().map(|path| self.path_beside(path));
+                options.server_files.paths.extend(paths);
             }
             "skill" => {
                 let names = as_texts(value)?.into_iter();

@@ -26,6 +26,7 @@ use nanobot_config::settings::keys::nearest;
 use nanobot_mcp::tool_name;
 use nanobot_os::durable_file;
 use nanobot_os::durable_file::format_size;
+use nanobot_os::paths::PathResolver;
 use nanobot_os::secret;
 use nanobot_os::sync::Deferred;
 use nanobot_os::test_hooks;
@@ -94,6 +95,7 @@ pub(crate) fn build(
     let workspace = WorkspacePlace::find(&input.workspace.root);
     let mut policy =
         permissions::build_policy(ctx, input.grants, settings, input.profile, &workspace)?;
+    policy.file_scope.read_only = with_server_files(&policy.file_scope, settings);
     let is_bare = input.prompt.is_bare;
     let mut instructions = project_instructions(ctx, &workspace.path, &mut policy)?;
     let has_skills = !is_bare || !input.prompt.skills.is_empty();
@@ -127,7 +129,7 @@ pub(crate) fn build(
     let host_traffic = Arc::default();
     let provenance =
         web_tools::new_provenance_tracker(settings, &policy, &mcp_tools, &host_traffic);
-    if let Some(reason) = mcp_tools.untrusted_descriptions() {
+    if let Some(reason) = mcp_tools.untrusted_descriptions(settings) {
         provenance.raise(Origin::External, &reason);
     }
     let files = Arc::new(open_files(ctx, input, &policy, &provenance, &instructions)?);
@@ -188,6 +190,21 @@ pub(crate) fn build(
         instructions,
         memory_file: notes.memory_file,
         memory_version,
+    })
+}
+
+/// The paths that no run changes, with the files of its servers: they decide what the next run starts.
+fn with_server_files(scope: &FileScope, settings: &Settings) -> Deferred<Vec<PathBuf>> {
+    let files = settings.servers.iter().filter_map(|server| server.file.clone());
+    let files: Vec<PathBuf> = files.collect();
+    if files.is_empty() {
+        return scope.read_only.clone();
+    }
+    let read_only = scope.read_only.clone();
+    Deferred::new(move || {
+        let mut paths = PathResolver::default();
+        let files = files.iter().flat_map(|file| [file.clone(), paths.resolve(file)]);
+        read_only.iter().cloned().chain(files).collect()
     })
 }
 

@@ -36,6 +36,7 @@ pub struct TurnOptions {
     pub recording: RecordingOptions,
     /// A JSON schema for the answer: a file or the schema itself.
     pub schema: Option<String>,
+    pub server_files: ServerFiles,
     /// MCP servers in addition to those of the config, which take precedence.
     pub servers: Vec<McpServer>,
 }
@@ -182,6 +183,26 @@ pub struct PromptOptions {
         hide_short_help = true
     )]
     pub skills: Vec<String>,
+}
+
+/// Files with MCP servers
+#[derive(Args, Clone, Debug, Default)]
+pub struct ServerFiles {
+    /// Use the MCP servers of FILE too; may be repeated
+    ///
+    /// An `.mcp.json`, or a file with `tools.mcpServers` as in the config. They are servers as those of the config, and take the place of
+    /// those that have their names; with `--bare` they are the only ones. No such file is read unless it is named.
+    #[arg(
+        id = "mcp",
+        long = "mcp",
+        alias = "mcp-config",
+        value_name = "FILE",
+        help_heading = "Permissions",
+        action = ArgAction::Append,
+        hide_short_help = true,
+        value_parser = path()
+    )]
+    pub paths: Vec<PathBuf>,
 }
 
 /// Output of a turn

@@ -1,10 +1,11 @@
 //! Flags that give one run something: skills from the start, servers, fallback models, a title.
 
 use crate::cron::{add_job, run_cron};
+use crate::mcp::{plain_tool, read_only_tool, server_log, story_with_servers};
 use crate::server::{calls, says};
 use crate::story::Story;
 use crate::web::{PageServer, page_response};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The system prompt of the last request.
 fn system_prompt(story: &Story) -> String {
@@ -172,4 +173,154 @@ fn prompt_files_and_jobs_load_skills() {
     story.server().script([says("Hi.")]);
     story.run(["cron", "run", &id]).stdout("Hi.\n");
     assert!(!system_prompt(&story).contains("four minutes"));
+}
+
+/// A story without servers in its config. The file `name` in its directory has those of `servers`, in the form of an `.mcp.json`.
+fn story_with_server_file(name: &str, servers: &[(&str, Value, Value)]) -> Story {
+    let story = story_with_servers(servers);
+    let servers = story.config_value()["tools"]["mcpServers"].clone();
+    let file = json!({ "mcpServers": servers }).to_string();
+    story.set("tools", json!({})).file(name, file)
+}
+
+fn tool_names(story: &Story) -> Vec<String> {
+    let requests = story.requests();
+    let tools = requests.last().unwrap().body["tools"].as_array().cloned().unwrap_or_default();
+    let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
+    tools.iter().map(name).filter(|name| name.starts_with("mcp_")).collect()
+}
+
+#[test]
+fn servers_of_a_file_are_those_of_one_run() {
+    let plan = json!({ "tools": [read_only_tool("look", "Look."), plain_tool("set")] });
+    let story = story_with_server_file(".mcp.json", &[("one", plan, json!({}))]);
+    story.server().script([says("Nothing.")]);
+    // A file that is only there is not read.
+    story.run(["agent", "-m", "x"]).stdout("Nothing.\n").stderr("");
+    assert!(tool_names(&story).is_empty() && server_log(&story, "one").is_empty());
+    // The policy is that of any server: new tools are not accepted, and one that changes something needs consent.
+    story.server().script([
+        calls("mcp_one_look", json!({})),
+        calls("mcp_one_set", json!({})),
+        says("Looked."),
+    ]);
+    let ran = story.run(["agent", "-m", "x", "--mcp", ".mcp.json", "-s", "own"]);
+    ran.stdout("Looked.\n").stderr_has("denied: mcp_one_set").stderr_has("--allow mcp_one_set");
+    assert_eq!(tool_names(&story), ["mcp_one_look", "mcp_one_set"]);
+    let origin_before = origin(&story, "own");
+    assert!(origin_before.starts_with("external"), "{origin_before}");
+    assert!(origin_before.contains("mcp accept one --mcp $DIR/.mcp.json"), "{origin_before}");
+    let accept = ["mcp", "accept", "one", "--mcp", ".mcp.json", "--yes"];
+    story.run(accept).stdout_has("set").stderr_has("accepted");
+    story.run(["mcp", "check", "--mcp", ".mcp.json"]).stdout_has("ok    one");
+    story.run(["mcp", "show", "one", "--mcp", ".mcp.json"]).stdout_has("look");
+    story.run(["mcp", "list"]).stdout("").error_text();
+    story.server().script([says("Ready.")]);
+    story.run(["agent", "-m", "x", "--mcp=.mcp.json", "-s", "next"]).stdout("Ready.\n").stderr("");
+    assert!(origin(&story, "next").starts_with("user"), "{}", origin(&story, "next"));
+}
+
+#[test]
+fn servers_of_a_file_are_the_only_ones_of_a_bare_run() {
+    let plan = || json!({ "tools": [read_only_tool("look", "Look.")] });
+    let servers = [("one", plan(), json!({})), ("two", plan(), json!({}))];
+    let story = story_with_servers(&servers);
+    let all = story.config_value()["tools"]["mcpServers"].clone();
+    // Both forms, and the last file of a name counts.
+    let story = story
+        .set("tools.mcpServers", json!({ "one": all["one"] }))
+        .file("ours.json", json!({ "tools": { "mcpServers": { "two": all["two"] } } }).to_string())
+        .file(
+            "theirs.json",
+            json!({ "mcpServers": { "two": { "command": "${NO_SUCH:-/nonexistent}/server" } } })
+                .to_string(),
+        );
+    story.server().script([says("Both.")]);
+    story.run(["agent", "-m", "x", "--mcp", "ours.json"]).stdout("Both.\n").error_text();
+    assert_eq!(tool_names(&story), ["mcp_one_look", "mcp_two_look"]);
+    let bare = ["agent", "--bare", "--mcp", "ours.json", "-m", "x"];
+    story.server().script([says("None."), says("One.")]);
+    story.run(bare).stdout("None.\n").stderr("");
+    assert!(tool_names(&story).is_empty());
+    story.run(bare.iter().chain(&["--tools", "mcp_*"])).stdout("One.\n").stderr("");
+    assert_eq!(tool_names(&story), ["mcp_two_look"]);
+    story.server().script([says("None.")]);
+    let both = ["--mcp", "theirs.json", "--tools", "mcp_*"];
+    story.run(bare.iter().chain(&both)).stdout("None.\n").stderr_has("/nonexistent/server");
+    assert!(tool_names(&story).is_empty());
+}
+
+#[test]
+fn a_file_of_servers_that_cannot_be_used_is_an_error() {
+    let entry = |key: &str, value: Value| {
+        let mut server = json!({ "command": "true" });
+        server[key] = value;
+        json!({ "mcpServers": { "s": server } }).to_string()
+    };
+    let story = Story::new()
+        .file("text.json", "servers: none")
+        .file("other.json", r#"{"servers": {}}"#)
+        .file("list.json", r#"{"mcpServers": []}"#)
+        .file("args.json", entry("args", json!("--root")))
+        .file("off.json", entry("sandbox", json!("off")))
+        .file("key.json", entry("env", json!({ "K": { "command": "touch ran; echo k" } })))
+        .file("trusted.json", entry("Trusted", json!(true)));
+    let check = |file: &str, status: i32, cause: &str| {
+        let ran = story.run(["agent", "-m", "x", "--mcp", file]);
+        ran.status(status).stderr_has(cause);
+    };
+    check("gone.json", 66, "no such file: `gone.json`");
+    check("text.json", 65, "`text.json`: it is not JSON: ");
+    check("other.json", 65, "`other.json` has no object `mcpServers`");
+    check("list.json", 65, "`list.json` has no object `mcpServers`");
+    check("args.json", 65, "`args.json`: ");
+    // What loosens a server's containment is in a file that the user has read.
+    check(
+        "off.json",
+        77,
+        "`off.json` sets `sandbox` of the server `s`\n  try: `nanobot trust off.json`",
+    );
+    check("key.json", 77, "`key.json` sets `env.K` of the server `s`");
+    check("trusted.json", 77, "`trusted.json` sets `Trusted` of the server `s`");
+    assert!(story.requests().is_empty() && !story.dir().join("ran").exists());
+    story.run(["trust", "off.json"]).stdout_has("now trusted").error_text();
+    story.server().script([says("Yes.")]);
+    story.run(["agent", "-m", "x", "--mcp", "off.json"]).stdout("Yes.\n").error_text();
+}
+
+/// The file decides what the next run starts, so this one cannot change it.
+#[test]
+fn no_run_changes_the_file_of_its_servers() {
+    let story = Story::new().file("tools/servers.json", r#"{"mcpServers": {}}"#);
+    let file = story.dir().join("tools/servers.json");
+    story.server().script([
+        calls("write_file", json!({ "path": "tools/servers.json", "content": "x" })),
+        calls("exec", json!({ "command": "echo x > tools/servers.json; rm tools/servers.json" })),
+        calls("write_file", json!({ "path": "tools/other.json", "content": "x" })),
+        says("Done."),
+    ]);
+    let servers = json!({ "mcpServers": { "s": { "command": "/nonexistent" } } }).to_string();
+    std::fs::write(&file, &servers).unwrap();
+    story
+        .run(["agent", "--write", "-m", "x", "--mcp", "tools/servers.json"])
+        .stdout("Done.\n")
+        .error_text();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), servers);
+    assert!(story.dir().join("tools/other.json").exists());
+}
+
+#[test]
+fn prompt_files_name_files_of_servers() {
+    let plan = json!({ "tools": [read_only_tool("look", "Look.")] });
+    let story = story_with_server_file("p/servers.json", &[("one", plan, json!({}))])
+        .file("p/p.md", "---\nmcp: servers.json\ntools: ['mcp_*']\n---\nHello.\n");
+    story.run(["run", "p/p.md"]).status(77).stderr_has("`p/p.md` sets `mcp`");
+    story.run(["trust", "p/p.md"]).stdout_has("now trusted").error_text();
+    story.server().script([says("Hi."), says("Hi.")]);
+    story.run(["run", "p/p.md"]).stdout("Hi.\n").error_text();
+    assert_eq!(tool_names(&story), ["mcp_one_look"]);
+    let save = ["run", "--save", "hi", "--mcp", "p/servers.json", "--tools=mcp_*", "-m", "Hello."];
+    story.run(save).stderr_has("saved");
+    story.run(["run", "hi"]).stdout("Hi.\n").error_text();
+    assert_eq!(tool_names(&story), ["mcp_one_look"]);
 }

@@ -135,6 +135,15 @@ impl ToolCatalog {
         }
     }
 
+    /// The command that shows and accepts the changes of the tools of `server`.
+    pub fn accept_command(&self, server: &str) -> String {
+        let configured = self.server(server);
+        configured.map_or_else(
+            |_| format!("nanobot mcp accept {}", quote(server)),
+            McpServer::accept_command,
+        )
+    }
+
     /// The paths that `server` may change, if it is a local program in the sandbox.
     pub fn changeable_paths(&self, server: &str) -> Option<ChangeablePaths> {
         self.0.clients.changeable_paths(server)

@@ -71,6 +71,7 @@ fn config_fingerprint(servers: &[McpServer], config: &ClientConfig) -> String {
             is_trusted,
             sampling,
             unusable_reason,
+            file: _,
         } = server;
         let server_fingerprint = fingerprint::of_server(server, env);
         text.push_str(&format!(

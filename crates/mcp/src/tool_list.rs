@@ -258,7 +258,7 @@ struct ListBuilder<'a> {
 impl ListBuilder<'_> {
     fn add_server(&mut self, server: &McpServer, features: &ServerFeatures, check: &PinCheck) {
         let name = &server.name;
-        self.warn_of_changes(name, check);
+        self.warn_of_changes(server, check);
         let mut matched_entries: BTreeSet<&str> = BTreeSet::new();
         for (tool, model_name) in tool_name::for_tools(name, &features.tools) {
             if !server.is_tool_enabled([&tool.name, &model_name]) {
@@ -293,7 +293,8 @@ impl ListBuilder<'_> {
         }
     }
 
-    fn warn_of_changes(&mut self, name: &str, check: &PinCheck) {
+    fn warn_of_changes(&mut self, server: &McpServer, check: &PinCheck) {
+        let name = &server.name;
         if check.replaced_server {
             (self.notice)(&format!(
                 "MCP server `{name}` has another command or URL than when its tools were pinned: they are treated as new"
@@ -307,7 +308,8 @@ impl ListBuilder<'_> {
                 .collect();
             let names = sanitize::truncate(&names.join("`, `"), MAX_NOTICE_CHARS);
             (self.notice)(&format!(
-                "MCP server `{name}` has new tools: `{names}`; each call needs approval until `nanobot mcp accept {name}`"
+                "MCP server `{name}` has new tools: `{names}`; each call needs approval until `{}`",
+                server.accept_command()
             ));
         }
     }

@@ -55,7 +55,7 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
     if !yes && !Terminal::can_prompt() {
         let cause =
             format!("{count} of `{}` changed or new, and nothing was accepted", server.name);
-        let hint = format!("nanobot mcp accept {} --yes", server.name);
+        let hint = format!("{} --yes", server.accept_command());
         return Err(fail_with_hint(Exit::Refused, cause, hint));
     }
     if !yes {

@@ -166,15 +166,17 @@ fn print_test(mcp: &McpContext<'_>, test: &ServerTest<'_>, as_json: bool) -> Res
         let names: Vec<String> =
             changed.iter().map(|name| sanitize::single_line(name, 80)).collect();
         line.push_str(&format!(
-            "\n      changed: {}\n      try: nanobot mcp accept {name}",
-            names.join(", ")
+            "\n      changed: {}\n      try: {}",
+            names.join(", "),
+            test.server.accept_command()
         ));
     }
     let unaccepted = test.unaccepted();
     if !unaccepted.is_empty() {
         line.push_str(&format!(
-            "\nwarn  {name}: {} not accepted yet, and untrusted content until then\n      try: nanobot mcp accept {name}",
-            unaccepted.len()
+            "\nwarn  {name}: {} not accepted yet, and untrusted content until then\n      try: {}",
+            unaccepted.len(),
+            test.server.accept_command()
         ));
     }
     terminal.print(&format!("{line}\n"))

@@ -26,10 +26,13 @@ pub fn run(ctx: &Context, command: &McpCommand) -> Result<Exit> {
 pub(super) fn dispatch(ctx: &Context, command: &McpCommand) -> Result<Exit> {
     match command {
         McpCommand::List { json } => list::run(&McpContext::open(ctx)?, *json),
-        McpCommand::Show { server, tool, json } => {
-            show::run(&McpContext::open(ctx)?, server, tool.as_deref(), *json)
+        McpCommand::Show { server, tool, json, files } => {
+            let mcp = McpContext::open_with(ctx, files)?;
+            show::run(&mcp, server, tool.as_deref(), *json)
         }
-        McpCommand::Check { servers, json } => check::run(&McpContext::open(ctx)?, servers, *json),
+        McpCommand::Check { servers, json, files } => {
+            check::run(&McpContext::open_with(ctx, files)?, servers, *json)
+        }
         McpCommand::Login(arguments) => login::run(ctx, arguments),
         McpCommand::Logout { server } => login::log_out(ctx, server),
         McpCommand::Add(arguments) => {
@@ -65,8 +68,8 @@ pub(super) fn dispatch(ctx: &Context, command: &McpCommand) -> Result<Exit> {
                 Err(mcp.unknown_server_error(server))
             }
         }
-        McpCommand::Accept { server, tools, yes } => {
-            accept::run(&McpContext::open(ctx)?, server, tools, *yes)
+        McpCommand::Accept { server, tools, yes, files } => {
+            accept::run(&McpContext::open_with(ctx, files)?, server, tools, *yes)
         }
     }
 }

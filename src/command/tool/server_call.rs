@@ -90,7 +90,7 @@ fn call_error(server: &McpServer, tool: &str, error: CallError) -> anyhow::Error
         CallError::Changed => fail_with_hint(
             Exit::Refused,
             format!("`{tool}` of MCP server `{name}` has changed since it was accepted"),
-            format!("nanobot mcp accept {name}"),
+            server.accept_command(),
         ),
         CallError::NotOffered => {
             fail(Exit::NoInput, format!("MCP server `{name}` no longer has the tool `{tool}`"))

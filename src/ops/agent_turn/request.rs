@@ -5,6 +5,7 @@ use crate::ops::context::Context;
 use crate::ops::default_session::{default_session_key, fresh_session_key, last_session_key};
 use crate::ops::model;
 use crate::ops::permissions;
+use crate::ops::server_files;
 use crate::ops::turn_setup::setup_input::PromptRequest;
 use crate::options::turn::{PromptOptions, TurnOptions};
 use anyhow::Result;
@@ -101,6 +102,7 @@ pub(crate) fn read(
             hooks.commands.retain(|hook| hook.is_strict);
         }
     }
+    server_files::add_to(ctx, &options.server_files, &mut settings)?;
     for server in &options.servers {
         if !settings.servers.iter().any(|configured| configured.name == server.name) {
             settings.servers.push(server.clone());

@@ -280,7 +280,7 @@ fn check_server(server: &McpServer, view: Result<ServerView>) -> CheckResult {
             let names: Vec<String> =
                 view.changed.iter().map(|tool| sanitize::single_line(&tool.name, 80)).collect();
             CheckResult::warn(format!("{name}: changed tools: {}", first_names(&names)))
-                .with_hint(format!("`nanobot mcp accept {name}`"))
+                .with_hint(format!("`{}`", server.accept_command()))
         }
         // A run continues without an optional server.
         Err(error) if !server.is_required => CheckResult::from_error(Severity::Warn, &error),

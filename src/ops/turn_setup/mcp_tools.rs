@@ -78,15 +78,17 @@ impl McpTools {
 
     /// Untrusted content that these tools add to the conversation before any call: descriptions by their servers that
     /// the user has not accepted.
-    pub(crate) fn untrusted_descriptions(&self) -> Option<String> {
+    pub(crate) fn untrusted_descriptions(&self, settings: &Settings) -> Option<String> {
         let names: Vec<&str> = self.tool_list.unaccepted.iter().map(String::as_str).collect();
         let servers = match names.as_slice() {
             [] => return None,
             [name] => format!("the MCP server `{name}`"),
             names => format!("the MCP servers `{}`", names.join("`, `")),
         };
+        let servers_of_run = settings.servers.iter();
+        let unaccepted = servers_of_run.filter(|server| names.contains(&server.name.as_str()));
         let commands: Vec<String> =
-            names.iter().map(|name| format!("`nanobot mcp accept {name}`")).collect();
+            unaccepted.map(|server| format!("`{}`", server.accept_command())).collect();
         let commands = commands.join(", ");
         Some(format!("the tools of {servers}, which you have not accepted yet: {commands}"))
     }

@@ -46,6 +46,46 @@ pub(crate) fn expand_all(value: &Value, env: &Env) -> Result<Value, UnsetVariabl
     })
 }
 
+/// Replaces each `${NAME:-DEFAULT}` in the strings of `value`, as the files `.mcp.json` of other agents have it, by a reference to the variable
+/// if it is set, else by the default.
+pub fn expand_defaults(value: &mut Value, env: &Env) {
+    match value {
+        Value::String(text) => *text = with_defaults(text, env),
+        Value::Array(items) => items.iter_mut().for_each(|item| expand_defaults(item, env)),
+        Value::Object(members) => {
+            members.values_mut().for_each(|member| expand_defaults(member, env));
+        }
+        _ => {}
+    }
+}
+
+fn with_defaults(text: &str, env: &Env) -> String {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("${") {
+        expanded.push_str(&rest[..start]);
+        let reference = rest[start + 2..].split_once('}').and_then(|(inner, after)| {
+            let (name, default) = inner.split_once(":-")?;
+            is_variable_name(name).then_some((name, default, after))
+        });
+        rest = match reference {
+            Some((name, default, after)) if !expanded.ends_with('$') => {
+                match env.get(name) {
+                    Some(_) => expanded.push_str(&format!("${{{name}}}")),
+                    None => expanded.push_str(default),
+                }
+                after
+            }
+            _ => {
+                expanded.push_str("${");
+                &rest[start + 2..]
+            }
+        };
+    }
+    expanded.push_str(rest);
+    expanded
+}
+
 /// True if `text` refers to an environment variable, and so contains no secret itself.
 pub fn has_reference(text: &str) -> bool {
     text.match_indices("${").any(|(at, _)| {
@@ -69,8 +109,9 @@ fn parse_reference(text: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{UnsetVariable, expand, has_reference};
+    use super::{UnsetVariable, expand, expand_defaults, has_reference};
     use nanobot_os::env::Env;
+    use serde_json::json;
 
     #[test]
     fn references_are_replaced() {
@@ -96,6 +137,22 @@ mod tests {
         assert!(has_reference("Bearer ${A}"));
         assert!(!has_reference("$${A}"));
         assert!(!has_reference("sk-${"));
+    }
+
+    #[test]
+    fn defaults_take_the_place_of_unset_variables() {
+        let env: Env = [("A", "1"), ("E", "")].into_iter().collect();
+        let check = |text: &str, expect: &str| {
+            let mut value = json!({ "args": [text] });
+            expand_defaults(&mut value, &env);
+            assert_eq!(value["args"][0], expect, "{text}");
+        };
+        check("${A:-2}", "${A}");
+        check("x${B:-2}y${C:-}z", "x2yz");
+        check("${E:-2}", "2");
+        check("${A} ${B}", "${A} ${B}");
+        check("$${B:-2}", "$${B:-2}");
+        check("${1:-2} ${B:-2", "${1:-2} ${B:-2");
     }
 
     #[test]

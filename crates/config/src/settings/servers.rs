@@ -4,8 +4,10 @@
 use super::typed_reader::{TypedReader, not_blank};
 use crate::policy::rule::Pattern;
 use anyhow::Result;
+use nanobot_base::shell_quote::quote;
 use nanobot_os::secret::LazySecret;
 use serde_json::Value;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// An MCP server as configured.
@@ -35,6 +37,8 @@ pub struct McpServer {
     pub sampling: SamplingMode,
     /// The reason why the server cannot be used, such as an unset variable.
     pub unusable_reason: Option<String>,
+    /// The file that it comes from, if it is not of the config.
+    pub file: Option<PathBuf>,
 }
 
 /// The access of an MCP server to the model, during calls of its tools (sampling).
@@ -84,6 +88,15 @@ pub struct RemoteEndpoint {
 }
 
 impl McpServer {
+    /// The command that shows and accepts the changes of its tools.
+    pub fn accept_command(&self) -> String {
+        let command = format!("nanobot mcp accept {}", quote(&self.name));
+        match &self.file {
+            Some(file) => format!("{command} --mcp {}", quote(&file.display().to_string())),
+            None => command,
+        }
+    }
+
     /// True if a tool with any of `names` is enabled: the server's own name for it, and ours.
     pub fn is_tool_enabled(&self, names: [&str; 2]) -> bool {
         let mut enabled = self.enabled_tools.iter().map(Pattern::new);
@@ -187,6 +200,7 @@ impl TypedReader<'_> {
             is_trusted: boolean("trusted")?,
             sampling: SamplingMode::from_config(&get("sampling")?),
             unusable_reason,
+            file: None,
         })
     }
 }

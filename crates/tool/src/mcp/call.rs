@@ -4,7 +4,6 @@ use super::result::{self, MAX_NAME_CHARS, ResultLimits};
 use crate::files::Files;
 use crate::{ToolError, ToolOutput};
 use nanobot_base::message::Usage;
-use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::Refusal;
 use nanobot_config::policy::provenance::{AllowedHosts, ProvenanceTracker};
 use nanobot_mcp::catalog::{CallError, ToolCatalog};
@@ -56,7 +55,8 @@ pub(super) fn to_output(
             return output.map_err(|failure| format!("{failure}{}", log()).into());
         }
         Err(CallError::Changed) => {
-            return Err(changed_refusal(server, tool.unwrap_or_default()).into());
+            let accept = context.catalog.accept_command(server);
+            return Err(changed_refusal(server, tool.unwrap_or_default(), accept).into());
         }
         Err(CallError::NotOffered) => {
             return Err(
@@ -76,10 +76,9 @@ pub(super) fn to_output(
     Err(format!("server `{name}`: {message}{next}{}", log()).into())
 }
 
-/// The refusal to call a tool whose description has changed.
-pub(super) fn changed_refusal(server: &str, tool: &str) -> Refusal {
+/// The refusal to call a tool whose description has changed. `accept` is the command that accepts the change.
+pub(super) fn changed_refusal(server: &str, tool: &str, accept: String) -> Refusal {
     let tool = sanitize::single_line(tool, MAX_NAME_CHARS);
-    let accept = format!("nanobot mcp accept {}", quote(server));
     Refusal {
         message: format!(
             "MCP server `{}` changed the description of its tool `{tool}`; `{accept}` shows the difference",

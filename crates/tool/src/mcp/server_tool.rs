@@ -56,7 +56,8 @@ impl Tool for ServerTool {
     fn check_call(&self, _: &Value) -> Result<(), ToolError> {
         let ToolView { server, tool, .. } = &self.view;
         if self.view.has_changed || self.context.catalog.has_changed(server, tool) {
-            Err(changed_refusal(server, tool).into())
+            let accept = self.context.catalog.accept_command(server);
+            Err(changed_refusal(server, tool, accept).into())
         } else {
             Ok(())
         }
