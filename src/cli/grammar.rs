@@ -7,7 +7,7 @@ pub const VERBS: &[(&[&str], &str)] = &[
     (&["list", "show", "search"], "print many things, one thing, or what matches; change nothing"),
     (&["get", "path", "schema", "context", "explain", "diff", "log", "logs", "inbox", "metrics"], "print what the name says; change nothing"),
     (&["check"], "look for problems; the exit status says whether there are any"),
-    (&["add", "new", "install", "fork", "apply"], "create something; what exists is kept, unless a flag says otherwise"),
+    (&["add", "new", "install", "fork", "import", "apply"], "create something; what exists is kept, unless a flag says otherwise"),
     (&["set", "unset", "use", "edit", "rename", "title", "enable", "disable", "accept", "approve"], "change something that exists"),
     (&["remove", "prune"], "remove something"),
     (&["restore", "undo", "repair"], "bring back what was"),

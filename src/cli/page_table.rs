@@ -197,6 +197,9 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "session fork", statuses: SESSION_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
         ("nanobot session fork cli:direct other --at 6", "Continue from the sixth message, in a copy"),
     ] },
+    HelpPage { command: "session import", statuses: &[DONE, USAGE, (65, "the file is no session of a known program"), (66, "there is no such file"), IO, BUSY, CONFIG], variables: &[], files: SESSION_FILES, examples: &[
+        ("nanobot session import ~/.claude/projects/-src-tea/ID.jsonl tea", "Go on with a conversation of Claude Code: `nanobot agent -s tea`"),
+    ] },
     HelpPage { command: "session context", statuses: SESSION_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
         ("nanobot session context cli:direct", "Tokens by part of the context"),
     ] },

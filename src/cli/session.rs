@@ -32,6 +32,21 @@ pub enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Make a session of a file: of nanobot, Claude Code or Codex
+    ///
+    /// A session file of nanobot (`session show --raw` prints it), a transcript of Claude Code (~/.claude/projects/…/ID.jsonl), or a rollout
+    /// of Codex (~/.codex/sessions/…/rollout-….jsonl). Texts, tool calls and results are imported; images and reasoning are not. The
+    /// session counts as one that has read content of others. No session is overwritten.
+    Import {
+        /// The file
+        #[arg(value_name = "FILE", value_parser = path())]
+        file: PathBuf,
+        /// Key of the new session [default: import:NAME, from the name of the file]
+        new: Option<String>,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the parts of a session that would be sent
     ///
     /// Prints each part with its tokens and the reason.

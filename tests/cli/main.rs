@@ -141,6 +141,7 @@ mod secrets;
 mod security_promises;
 mod server;
 mod session_commands;
+mod session_import;
 mod session_robustness;
 mod sessions;
 mod sessions_tool;

@@ -160,13 +160,17 @@ fn commands_of_the_topic_sessions() {
             screen.until("[y/N]").type_("y").press(Key::Enter);
             screen.until("moved to the trash: 1");
         }),
-        answers("session compact", [says("Numbers: 42.")], "Compacted: "),
+        prints("session import", "imported 2 messages of Claude Code"),
+        answers("-s tea", [says("At the tea.")], "At the tea.\n"),
     ];
-    run_page(&story, topic("sessions"), &[], rows);
+        answers("session compact", [says("Numbers: 42.")], "Compacted: "),
+    let transcript = story.home().join(".claude/projects/-src-tea/ID.jsonl");
+    crate::story::write(&transcript, crate::session_import::short_transcript().as_bytes());
     let copied = story.session("idea.jsonl");
+    run_page(&story, topic("sessions"), &[], rows);
     let messages = copied.iter().filter(|line| line["role"].is_string());
     assert_eq!(messages.count(), 12);
-    let request = &story.requests()[0];
+    let request = &story.requests()[1];
     assert!(request.last_content().contains("keep the numbers"));
 }
 

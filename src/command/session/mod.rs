@@ -15,6 +15,7 @@ use std::time::Duration;
 mod export;
 mod exported_message;
 mod html;
+mod import;
 mod list;
 mod remove;
 mod repair;
@@ -43,6 +44,9 @@ pub fn run(ctx: &Context, command: &SessionCommand) -> Result<Exit> {
             } else {
                 ctx.notice(&format!("copied to `{new}`: {count} messages"));
             }
+        }
+        SessionCommand::Import { file, new, json } => {
+            import::run(ctx, &store, file, new.as_deref(), *json)?;
         }
         SessionCommand::Context { key, json } => {
             require_session(&store, key)?;

@@ -12,7 +12,7 @@ use crate::history::compaction::CompactedHistory;
 use anyhow::{Context, Result};
 use nanobot_base::error::{Exit, fail};
 use nanobot_os::durable_file;
-use nanobot_os::file_lock;
+use nanobot_os::file_lock::{self, FileLock};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -35,14 +35,7 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
         return Err(fail(Exit::Usage, cause));
     }
     refuse_newer(tail.metadata.is_newer(), &source)?;
-    let path = store.path_for(new)?.path;
-    durable_file::create_dir(path.parent().context("the session path has no parent directory")?)?;
-    let require_unused =
-        || if store.find_path(new)?.exists() { Err(already_exists_error(new)) } else { Ok(()) };
-    require_unused()?;
-    let lock = try_lock(store, new, &path)?;
-    // Check again under the lock: another process may have created the session meanwhile.
-    require_unused()?;
+    let (path, lock) = lock_new(store, new)?;
     // The offset of the summary in the source is not valid in the copy.
     let summary = tail.summary.filter(|summary| summary.first_sent <= count);
     let mut metadata = truncate_metadata(tail.metadata, count);
@@ -80,6 +73,22 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
     })?;
     drop(lock);
     Ok(count)
+}
+
+/// Locks the new session `key`. Returns its path too, whose directory exists.
+///
+/// # Errors
+/// Status 2 if there is such a session, 75 if it is in use.
+pub(super) fn lock_new(store: &SessionStore, key: &str) -> Result<(PathBuf, FileLock)> {
+    let path = store.path_for(key)?.path;
+    durable_file::create_dir(path.parent().context("the session path has no parent directory")?)?;
+    let require_unused =
+        || if store.find_path(key)?.exists() { Err(already_exists_error(key)) } else { Ok(()) };
+    require_unused()?;
+    let lock = try_lock(store, key, &path)?;
+    // Check again under the lock: another process may have created the session meanwhile.
+    require_unused()?;
+    Ok((path, lock))
 }
 
 /// Reduces the metadata of a session to its first `count` messages.
@@ -187,14 +196,14 @@ fn copy_log(
 }
 
 /// A writer that counts the bytes written.
-struct CountingWriter<'a> {
-    out: &'a mut dyn Write,
-    bytes_written: u64,
+pub(super) struct CountingWriter<'a> {
+    pub(super) out: &'a mut dyn Write,
+    pub(super) bytes_written: u64,
 }
 
 impl CountingWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.out.write_all(bytes).context("write the copy")?;
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes).context("write the session")?;
         self.bytes_written += bytes.len() as u64;
         Ok(())
     }

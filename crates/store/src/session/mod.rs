@@ -26,6 +26,7 @@ mod copy;
 mod delivered;
 mod diagnosis;
 mod files;
+mod import;
 mod integrity;
 mod layout;
 mod line;
@@ -46,6 +47,7 @@ pub use files::{
     LoggedMessage, SessionEntry, not_found_error, open_raw, read_conversation_turns, read_entries,
     read_last_entries,
 };
+pub use import::{ImportedConversation, TranscriptFormat, import, parse_conversation};
 pub use layout::{SessionStore, SyncMode};
 pub use list::{SessionListing, SessionSummary, list, summarize};
 pub use lock::lock_holder;
