@@ -160,6 +160,7 @@ fn flag_without_field(options: &TurnOptions) -> Option<&'static str> {
         (session.resume, "--resume"),
         (session.last, "--continue"),
         (session.fork.is_some(), "--fork"),
+        (session.title.is_some(), "--title"),
         (session.lock_timeout != DEFAULT_LOCK_TIMEOUT, "--wait"),
         (output.json, "--json"),
         (output.output_format != OutputFormat::Text, "--output-format"),
@@ -224,6 +225,7 @@ fn front_matter(options: &TurnOptions) -> Map<String, Value> {
     let paths = |paths: &[PathBuf]| list(paths.iter().map(|path| json!(path)).collect());
     let fields = [
         ("model", model.name.as_ref().map(|name| json!(name))),
+        ("fallback", model.fallbacks.as_ref().map(|names| json!(names))),
         ("effort", model.reasoning_effort.as_ref().map(|effort| json!(effort))),
         ("temperature", model.temperature.map(|temperature| json!(temperature))),
         ("max-cost", model.max_cost.map(|cost| json!(cost))),

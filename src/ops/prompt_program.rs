@@ -29,10 +29,11 @@ use std::time::Duration;
 pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// The fields of front matter that choose the model or narrow permissions.
-const NARROWING_FIELDS: [&str; 14] = [
+const NARROWING_FIELDS: [&str; 15] = [
     "deny",
     "description",
     "effort",
+    "fallback",
     "inputs",
     "max-cost",
     "max-iterations",
@@ -245,7 +246,8 @@ impl PromptProgram {
             || session.fork.is_some()
             || session.resume
             || session.last
-            || session.new;
+            || session.new
+            || session.title.is_some();
         if has_notes && !options.prompt.bare {
             if !names_session {
                 options.session.key = Some(fresh_session_key());
@@ -277,6 +279,7 @@ impl PromptProgram {
         let grants = &mut options.grants;
         match name {
             "model" => set_if_none(&mut options.model.name, as_text(value)?),
+            "fallback" => set_if_none(&mut options.model.fallbacks, as_texts(value)?),
             "effort" => set_if_none(&mut options.model.reasoning_effort, as_text(value)?),
             "temperature" => set_if_none(&mut options.model.temperature, as_number(value)?),
             "max-cost" => set_if_none(&mut options.model.max_cost, as_number(value)?),

@@ -2,7 +2,7 @@
 //! empty text removes it.
 
 use super::grants::Grants;
-use super::value::{dollars, time, time_or_zero};
+use super::value::{dollars, time, time_or_zero, trimmed};
 use clap::{ArgAction, Args, ValueEnum};
 use nanobot_cron::job::{CrashPolicy, NotifyPolicy};
 use nanobot_cron::schedule::CatchUpPolicy;
@@ -82,6 +82,19 @@ pub struct JobFlags {
     /// Model, or a preset of the config
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub model: Option<String>,
+    /// Model, or a preset, that answers if the first one cannot; may be repeated
+    ///
+    /// As `nanobot agent --fallback`. An empty text removes the job's own.
+    #[arg(
+        id = "fallback",
+        long = "fallback",
+        value_name = "NAME",
+        action = ArgAction::Append,
+        value_delimiter = ',',
+        value_parser = trimmed,
+        hide_short_help = true
+    )]
+    pub fallbacks: Option<Vec<String>>,
     /// Run only if this command exits with status 0
     ///
     /// Its output goes to the model. Any other status skips the run; 126, 127 and death by a signal are failures. It

@@ -1,6 +1,6 @@
 //! The model of a turn, its parameters, and the limits of its cost.
 
-use super::value::{BodyField, body_field, dollars, temperature};
+use super::value::{BodyField, body_field, dollars, temperature, trimmed};
 use clap::{ArgAction, Args};
 use nanobot_config::settings::FlagOverrides;
 
@@ -11,6 +11,20 @@ pub struct ModelOptions {
     /// Model, or a preset of the config
     #[arg(id = "model", long = "model", value_name = "NAME", overrides_with = "model")]
     pub name: Option<String>,
+    /// Model, or a preset, that answers if the first one cannot; may be repeated
+    ///
+    /// In this order, in place of the config's `fallbackModels`; separated by commas, or the flag again. An empty value means none.
+    #[arg(
+        id = "fallback",
+        long = "fallback",
+        alias = "fallback-model",
+        value_name = "NAME",
+        action = ArgAction::Append,
+        value_delimiter = ',',
+        value_parser = trimmed,
+        hide_short_help = true
+    )]
+    pub fallbacks: Option<Vec<String>>,
     /// Maximum number of tokens in one reply
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true, overrides_with = "max_tokens")]
     pub max_tokens: Option<u32>,
@@ -57,6 +71,7 @@ impl ModelOptions {
     pub(crate) fn overrides(&self) -> FlagOverrides {
         FlagOverrides {
             model: self.name.clone(),
+            fallbacks: self.fallbacks.clone(),
             max_tokens: self.max_tokens,
             temperature: self.temperature,
             reasoning_effort: self.reasoning_effort.clone(),

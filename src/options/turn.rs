@@ -122,6 +122,12 @@ pub struct SessionChoice {
     /// Copy session KEY first, and continue the copy
     #[arg(long, value_name = "KEY", help_heading = "Session", hide_short_help = true)]
     pub fork: Option<String>,
+    /// Give the session this title
+    ///
+    /// Lists show it in place of the first words; `nanobot session title` changes it.
+    #[arg(long, value_name = "TEXT", help_heading = "Session", hide_short_help = true,
+          conflicts_with_all = ["bare", "ephemeral"])]
+    pub title: Option<String>,
     /// Do not save this turn
     #[arg(long, help_heading = "Session", conflicts_with = "resume", hide_short_help = true)]
     pub ephemeral: bool,

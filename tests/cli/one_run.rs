@@ -2,7 +2,7 @@
 
 use crate::cron::{add_job, run_cron};
 use crate::mcp::{plain_tool, read_only_tool, server_log, story_with_servers};
-use crate::server::{calls, says};
+use crate::server::{Request, Responder, calls, fails, says};
 use crate::story::Story;
 use crate::web::{PageServer, page_response};
 use serde_json::{Value, json};
@@ -323,4 +323,83 @@ fn prompt_files_name_files_of_servers() {
     story.run(save).stderr_has("saved");
     story.run(["run", "hi"]).stdout("Hi.\n").error_text();
     assert_eq!(tool_names(&story), ["mcp_one_look"]);
+}
+
+#[test]
+fn fallback_models_of_one_run() {
+    let configured = json!([{ "model": "other", "provider": "custom" }]);
+    let models = |arguments: &[&str], script: Vec<Responder>| {
+        let story = Story::new()
+            .set("agents.defaults.fallbackModels", configured.clone())
+            .set("modelPresets", json!({ "fast": "quick" }))
+            .script(script);
+        let ran = story.run(["agent", "-m", "x"].iter().chain(arguments));
+        let code = ran.code();
+        drop((ran.error_text(), ran.text()));
+        let requests = story.requests();
+        let model = |request: &Request| request.body["model"].as_str().unwrap().to_owned();
+        (code, requests.iter().map(model).collect::<Vec<_>>().join(" "))
+    };
+    let down = || fails(404, "no such model");
+    let check = |arguments: &[&str], script: Vec<Responder>, code: i32, expect: &str| {
+        assert_eq!(models(arguments, script), (code, expect.to_owned()), "{arguments:?}");
+    };
+    check(&[], vec![down(), says("x")], 0, "scripted other");
+    // In place of the config's, in the order of the line, presets too.
+    let flags = ["--fallback", "second", "--fallback=fast"];
+    check(&flags, vec![down(), down(), says("x")], 0, "scripted second quick");
+    check(
+        &["--fallback", "second, fast"],
+        vec![down(), down(), says("x")],
+        0,
+        "scripted second quick",
+    );
+    check(&["--fallback-model", "fast"], vec![down(), says("x")], 0, "scripted quick");
+    check(&["--fallback", "scripted"], vec![down()], 78, "scripted");
+    check(&["--fallback="], vec![down()], 78, "scripted");
+}
+
+#[test]
+fn prompt_files_and_jobs_name_fallback_models() {
+    let story = Story::new().file("p.md", "---\nfallback: [second]\n---\nHello.\n");
+    let answer = || [fails(404, "no such model"), says("Hi.")];
+    let model = || story.requests().last().unwrap().body["model"].clone();
+    story.server().script(answer());
+    story.run(["run", "p.md"]).stdout("Hi.\n").error_text();
+    assert_eq!(model(), "second");
+    story.run(["run", "--save", "hi", "--fallback", "third", "-m", "Hello."]).stderr_has("saved");
+    story.server().script(answer());
+    story.run(["run", "hi"]).stdout("Hi.\n").error_text();
+    assert_eq!(model(), "third");
+    let id = add_job(&story, &["--every", "1h", "--fallback", "fourth,fifth"]);
+    story.run(["cron", "show", &id]).stdout_has("fallbacks    fourth, fifth");
+    story.server().script(answer());
+    story.run(["cron", "run", &id]).stdout("Hi.\n").error_text();
+    assert_eq!(model(), "fourth");
+    run_cron(&story, &["edit", &id, "--fallback", ""]).text();
+    let shown = story.run(["cron", "show", &id]).text();
+    assert!(!shown.contains("fallbacks"), "{shown}");
+}
+
+#[test]
+fn a_run_names_its_session() {
+    let story = Story::new().script([says("a"), says("b"), says("c"), fails(400, "no")]);
+    let title = |key: &str| story.run(["session", "title", key]).text();
+    story.run(["agent", "-m", "x", "-s", "k", "--title", " Tax return "]).stdout("a\n");
+    assert_eq!(title("k"), "Tax return\n");
+    // It stays, and an empty one removes it.
+    story.run(["agent", "-m", "x", "-s", "k"]).stdout("b\n");
+    assert_eq!(title("k"), "Tax return\n");
+    story.run(["session", "list"]).stdout_has("Tax return");
+    story.run(["agent", "-m", "x", "-s", "k", "--title", ""]).stdout("c\n");
+    story.run(["session", "title", "k"]).stdout("").error_text();
+    // A turn that fails has a session too.
+    story.run(["agent", "-m", "x", "-s", "f", "--title", "Failed"]).status(1).error_text();
+    assert_eq!(title("f"), "Failed\n");
+    for flag in ["--bare", "--ephemeral"] {
+        let ran = story.run(["agent", flag, "--title", "x", "-m", "x"]);
+        ran.status(2).stderr_has("cannot be used with");
+    }
+    let story = story.file("p.md", "Hello.\n");
+    story.run(["run", "--title", "x", "p.md"]).status(2).stderr_has("a prompt file has no session");
 }

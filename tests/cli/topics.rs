@@ -4,7 +4,7 @@ use crate::channel_ntfy::NtfyServer;
 use crate::page_commands::{answers, elsewhere, leave, prints, run_page, shows_commands, types};
 use crate::requirements::require;
 use crate::screen::Key;
-use crate::server::{Request, Response, Server, calls, says};
+use crate::server::{Request, Response, Server, calls, fails, says};
 use crate::session_commands::{session_text, set_age};
 use crate::story::{Story, write, write_program};
 use crate::telegram_server::{TOKEN, TelegramServer};
@@ -128,6 +128,7 @@ fn commands_of_the_topic_models() {
         answers("--model gpt-6.1-sol", [says("The first.")], "The first.\n"),
         prints("model show gpt-6-luna", "openai"),
         answers("--model big", [says("Proven.")], "Proven.\n"),
+        answers("--fallback big", [fails(404, "gone"), says("Proven too.")], "Proven too.\n"),
         prints("nanobot usage", "openai/"),
         answers("--max-cost 0.50", [says("Tidy.")], "Tidy.\n"),
     ];
@@ -135,7 +136,7 @@ fn commands_of_the_topic_models() {
     assert!(!printed.contains(key), "{printed}");
     let models: Vec<Value> =
         story.requests().iter().map(|request| request.body["model"].clone()).collect();
-    assert_eq!(models, ["gpt-6.1-sol", "gpt-6.1-sol", "gpt-6-luna"]);
+    assert_eq!(models, ["gpt-6.1-sol", "gpt-6.1-sol", "gpt-6-luna", "gpt-6.1-sol", "gpt-6-luna"]);
     let check = story.run(["config", "check"]).text();
     assert!(check.ends_with(": no problems found\n"), "{check}");
 }
@@ -162,12 +163,12 @@ fn commands_of_the_topic_sessions() {
         }),
         prints("session import", "imported 2 messages of Claude Code"),
         answers("-s tea", [says("At the tea.")], "At the tea.\n"),
-    ];
         answers("session compact", [says("Numbers: 42.")], "Compacted: "),
+    ];
     let transcript = story.home().join(".claude/projects/-src-tea/ID.jsonl");
     crate::story::write(&transcript, crate::session_import::short_transcript().as_bytes());
-    let copied = story.session("idea.jsonl");
     run_page(&story, topic("sessions"), &[], rows);
+    let copied = story.session("idea.jsonl");
     let messages = copied.iter().filter(|line| line["role"].is_string());
     assert_eq!(messages.count(), 12);
     let request = &story.requests()[1];

@@ -82,6 +82,9 @@ pub struct JobOptions {
     pub config: Option<PathBuf>,
     /// A command that decides whether there is anything to do.
     pub when: Option<String>,
+    /// The fallback models, in place of those of the config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallbacks: Option<Vec<String>>,
     /// Names and directories of the skills that a run has from the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<String>,

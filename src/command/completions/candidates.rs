@@ -44,7 +44,7 @@ fn argument_kind(path: &[String], arg: &Arg) -> Option<ArgumentKind> {
         ("mcp", _, "server" | "servers") => NameKind::Servers,
         ("mcp", "show" | "accept", "tool" | "tools") => NameKind::ServerTools,
         (_, _, "session" | "fork") => NameKind::Sessions,
-        (_, _, "model") => NameKind::Models,
+        (_, _, "model" | "fallback") => NameKind::Models,
         (_, _, "provider") => NameKind::Providers,
         (_, _, "profile") => NameKind::Profiles,
         (_, _, "tool" | "tools" | "disabled_tools" | "allow" | "deny") => NameKind::Tools,

@@ -111,6 +111,7 @@ fn job_rows(ctx: &Context, status: &JobStatus, now: &Zoned) -> Vec<(&'static str
     let mut add =
         |name: &'static str, value: Option<String>| rows.extend(value.map(|value| (name, value)));
     add("model", options.model.clone());
+    add("fallbacks", options.fallbacks.as_ref().map(|names| names.join(", ")));
     let redact = |command: &String| secret::redact_all(command).into_owned();
     add("only if", options.when.as_ref().map(redact));
     add("skills", (!options.skills.is_empty()).then(|| options.skills.join(", ")));

@@ -72,6 +72,9 @@ pub(crate) fn execute(
     setup.shared.mcp_tools.set_model(model);
     session.begin_turn(&reporter.envelope.turn);
     session.record_directory(&setup.policy.file_scope.directory);
+    if let Some(title) = &options.session.title {
+        session.record_title(title.trim());
+    }
     let servers: Vec<&str> = settings.servers.iter().map(|server| server.name.as_str()).collect();
     let mut usage = UsageRecorder::new(setup, &servers);
     let tools = setup.toolbox.specs().iter();

@@ -518,6 +518,7 @@ impl JobRunner<'_> {
             input: TurnInput { message: Some(message), ..TurnInput::default() },
             model: ModelOptions {
                 name: options.model.clone(),
+                fallbacks: options.fallbacks.clone(),
                 max_cost: options.max_cost,
                 ..ModelOptions::default()
             },

@@ -43,6 +43,7 @@ pub(crate) fn apply_flags(
     let JobFlags {
         session,
         model,
+        fallbacks,
         when,
         skills,
         until,
@@ -80,6 +81,10 @@ pub(crate) fn apply_flags(
         job.session = non_empty(key);
     }
     set_text(&mut options.model, model);
+    if let Some(names) = fallbacks {
+        let names: Vec<String> = names.iter().filter(|name| !name.is_empty()).cloned().collect();
+        options.fallbacks = (!names.is_empty()).then_some(names);
+    }
     set_text(&mut options.when, when);
     if !skills.is_empty() {
         options.skills = skill_values(ctx, skills)?;

@@ -324,6 +324,8 @@ pub struct ProviderTimeouts {
 #[derive(Clone, Debug, Default)]
 pub struct FlagOverrides {
     pub model: Option<String>,
+    /// The fallback models, in place of those of the config.
+    pub fallbacks: Option<Vec<String>>,
     pub max_tokens: Option<u32>,
     pub temperature: Option<f64>,
     pub reasoning_effort: Option<String>,

@@ -65,6 +65,7 @@ pub(super) struct ModelSources {
 /// The values given on the command line.
 pub(super) struct ModelFlagValues<'a> {
     pub(super) model: Option<&'a str>,
+    pub(super) fallbacks: Option<&'a [String]>,
     pub(super) max_tokens: Option<u32>,
     pub(super) temperature: Option<f64>,
     pub(super) reasoning_effort: Option<&'a str>,
@@ -101,7 +102,11 @@ pub(super) fn model_chain(
         (None, Some(name)) => return Err(unknown_preset(&presets, name)),
         (None, None) => ModelPreset { model_settings: default_settings.clone(), fallbacks: None },
     };
-    let fallbacks = primary.fallbacks.as_ref().unwrap_or(&sources.fallbacks);
+    let flag_fallbacks: Option<Value> = flags
+        .fallbacks
+        .map(|names| names.iter().filter(|name| !name.is_empty()).map(String::as_str).collect());
+    let fallbacks = flag_fallbacks.as_ref().or(primary.fallbacks.as_ref());
+    let fallbacks = fallbacks.unwrap_or(&sources.fallbacks);
     let mut chain = vec![primary.model_settings];
     for (index, fallback) in fallbacks.as_array().into_iter().flatten().enumerate() {
         let fallback = match fallback {
@@ -340,6 +345,7 @@ mod tests {
         };
         let flags = ModelFlagValues {
             model,
+            fallbacks: None,
             max_tokens: None,
             temperature: None,
             reasoning_effort: None,

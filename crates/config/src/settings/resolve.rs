@@ -109,6 +109,7 @@ impl TypedReader<'_> {
     fn models(&self, flags: &FlagOverrides) -> Result<Vec<ModelSettings>> {
         let FlagOverrides {
             model,
+            fallbacks,
             max_tokens,
             temperature,
             reasoning_effort,
@@ -151,6 +152,7 @@ impl TypedReader<'_> {
         let (model, reasoning_effort) = (non_blank_flag(model), non_blank_flag(reasoning_effort));
         let flags = models::ModelFlagValues {
             model: model.as_deref(),
+            fallbacks: fallbacks.as_deref(),
             max_tokens: *max_tokens,
             temperature: *temperature,
             reasoning_effort: reasoning_effort.as_deref(),

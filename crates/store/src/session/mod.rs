@@ -93,6 +93,8 @@ pub struct Session {
     origin: Option<RecordedOrigin>,
     /// The working directory of this turn.
     directory: Option<String>,
+    /// The title that this turn gives the session.
+    title: Option<String>,
     /// The messages of others to its chat that the log has.
     known_deliveries: KnownDeliveries,
     /// Number of messages in the log when the turn began.
@@ -219,6 +221,7 @@ impl Session {
                 .origin
                 .or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
             directory: None,
+            title: None,
             known_deliveries: session_metadata.known_deliveries,
             count_before_turn: tail.count,
             log,
@@ -306,6 +309,11 @@ impl Session {
     /// Records the working directory of the turn, which is stored with its closing line.
     pub fn record_directory(&mut self, directory: &Path) {
         self.directory = Some(directory.to_string_lossy().into_owned());
+    }
+
+    /// Records a title, which is stored with the turn's closing line; an empty one removes the earlier title.
+    pub fn record_title(&mut self, title: &str) {
+        self.title = Some(title.to_owned());
     }
 
     /// The messages of the running turn among [`Self::messages`].
@@ -593,6 +601,9 @@ impl Session {
                         session_metadata.origin.clone_from(&self.origin);
                         if let Some(directory) = &self.directory {
                             session_metadata.directory.clone_from(directory);
+                        }
+                        if let Some(title) = &self.title {
+                            session_metadata.title.clone_from(title);
                         }
                         session_metadata.shortened_before = self.window.shortened_before;
                         session_metadata.token_ratio = self.window.token_ratio;
