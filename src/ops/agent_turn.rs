@@ -30,6 +30,7 @@ use nanobot_store::session::Session;
 use post_turn::{OutputUse, PostTurnWork};
 use request::{TurnCommand, TurnRequest};
 use source::{ChatTurn, InteractiveContext, JobTurn, TurnSource};
+use span_export::SpanExport;
 use std::time::{Duration, Instant};
 
 mod conversation;
@@ -41,6 +42,7 @@ pub(crate) mod post_turn;
 pub(crate) mod prepare;
 mod request;
 pub(crate) mod source;
+mod span_export;
 mod stop;
 pub(crate) mod tool_usage;
 
@@ -57,7 +59,7 @@ pub(crate) struct TurnOutcome {
     pub(crate) run_metadata: json::RunMetadata,
     /// The turn's id.
     pub(crate) turn_id: String,
-    post_turn: Option<PostTurnWork>,
+    post_turn: PostTurnWork,
 }
 
 /// The result of a turn of the REPL.
@@ -103,10 +105,8 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, format: ReportFormat) ->
     }
     // The answer is printed, and the post-turn work needs no MCP servers.
     ctx.servers.shut_down();
-    if let Some(work) = post_turn {
-        let keeps_errors = progress_level(ctx, &options.output) == ProgressLevel::Lines;
-        work.run(ctx, exit, OutputUse::Ended { keeps_errors });
-    }
+    let keeps_errors = progress_level(ctx, &options.output) == ProgressLevel::Lines;
+    post_turn.run(ctx, exit, OutputUse::Ended { keeps_errors });
     exit
 }
 
@@ -185,9 +185,7 @@ pub(crate) fn run_repl_turn(
     for error in printed.err().iter().chain(&ending.error) {
         print_error(error, ctx.terminal);
     }
-    if let Some(work) = post_turn {
-        work.run(ctx, exit, OutputUse::GoesOn);
-    }
+    post_turn.run(ctx, exit, OutputUse::GoesOn);
     ReplOutcome { exit, text: ending.text }
 }
 
@@ -246,9 +244,7 @@ impl TurnOutcome {
 
     /// Does the post-turn work after the answer is delivered. The MCP servers of `ctx` keep running.
     pub(crate) fn do_post_turn_work(&self, ctx: &Context) {
-        if let Some(work) = &self.post_turn {
-            work.run(ctx, self.exit, OutputUse::GoesOn);
-        }
+        self.post_turn.run(ctx, self.exit, OutputUse::GoesOn);
     }
 }
 
@@ -303,7 +299,7 @@ fn run_to_outcome(
 ) -> TurnOutcome {
     let started = Instant::now();
     let mut run_metadata = json::RunMetadata::default();
-    let mut post_turn = None;
+    let mut post_turn = PostTurnWork::default();
     let format = reporter.format();
     let ending = run_steps(ctx, options, source, reporter, &mut run_metadata, &mut post_turn);
     let mut ending = ending.unwrap_or_else(|error| Ending {
@@ -331,13 +327,11 @@ fn run_to_outcome(
     }
     run_metadata.has_schema = options.schema.is_some();
     run_metadata.duration = started.elapsed();
-    TurnOutcome {
-        exit: ending.error.as_ref().map_or(Exit::Answered, exit_for),
-        ending,
-        run_metadata,
-        turn_id: reporter.envelope.turn.clone(),
-        post_turn,
+    let exit = ending.error.as_ref().map_or(Exit::Answered, exit_for);
+    if let Some(export) = &post_turn.span_export {
+        export.end_turn(exit, ending.stats.usage, &run_metadata);
     }
+    TurnOutcome { exit, ending, run_metadata, turn_id: reporter.envelope.turn.clone(), post_turn }
 }
 
 /// Runs the steps of a turn. Fills `run_metadata` and `post_turn` step by step, so that both are there after a failure too.
@@ -347,7 +341,7 @@ fn run_steps(
     mut source: TurnSource<'_>,
     reporter: &mut Reporter,
     run_metadata: &mut json::RunMetadata,
-    post_turn: &mut Option<PostTurnWork>,
+    post_turn: &mut PostTurnWork,
 ) -> Result<Ending> {
     if matches!(source, TurnSource::CommandLine) {
         signal::install(options.limits.timeout).context("wait for signals")?;
@@ -383,7 +377,8 @@ fn run_steps(
         session.start_new_conversation()?;
     }
     if is_new {
-        *post_turn = post_turn::plan(ctx, options, &request.settings, &session, None);
+        post_turn.consolidation =
+            post_turn::plan_consolidation(ctx, options, &request.settings, &session, None);
         return print_canned_reply("New session started.", reporter);
     }
     if source.job().is_some_and(|job| job.last_turn_only) {
@@ -392,6 +387,10 @@ fn run_steps(
     conversation::check_session(options, &request, &session)?;
     conversation::announce(options, &source, &request, &session, reporter);
     conversation::restore_images(ctx, options, &request.settings, &mut session);
+
+    post_turn.span_export = SpanExport::begin(ctx, options, &request, reporter);
+    let traced_ctx = post_turn.span_export.as_ref().map(|export| export.traced_context(ctx));
+    let ctx = traced_ctx.as_ref().unwrap_or(ctx);
 
     let mut prepared =
         prepare::prepare(ctx, options, &source, request, session, reporter, run_metadata)?;
@@ -447,7 +446,8 @@ fn run_steps(
         };
         ending.error = ending.error.map(|error| with_next_step(error, &command, is_left_out));
     }
-    *post_turn = execute::finish(ctx, options, &prepared, &model, &sessions, &mut ending, reporter);
+    post_turn.consolidation =
+        execute::finish(ctx, options, &prepared, &model, &sessions, &mut ending, reporter);
     prepare::report_nested_files(&prepared.setup, reporter, run_metadata);
     Ok(ending)
 }

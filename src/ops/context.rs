@@ -2,6 +2,7 @@
 //! turns.
 
 use anyhow::Result;
+use nanobot_agent::report::trace::AgentTrace;
 use nanobot_base::error::{Exit, Stop, exit_for, fail_with_hint, hint_for};
 use nanobot_config::settings::terminal::TerminalSettings;
 use nanobot_config::settings::{Config, ConsolidationMode, FlagOverrides, SessionSync, Settings};
@@ -47,6 +48,8 @@ pub struct Context {
     pub servers: SharedCatalog,
     /// The notices that are shown once per process.
     pub(crate) single_notices: SingleNotices,
+    /// The trace of the turn or sub-agent; `None` if its spans are not exported.
+    pub(crate) trace: Option<Arc<AgentTrace>>,
 }
 
 /// The texts of the notices that were already shown.
@@ -80,7 +83,14 @@ impl Context {
             connections: ConnectionPool::default(),
             servers: SharedCatalog::default(),
             single_notices: SingleNotices::default(),
+            trace: None,
         })
+    }
+
+    /// The context of an agent whose work is in `trace`. What it starts continues the trace.
+    pub(crate) fn with_trace(&self, trace: Arc<AgentTrace>) -> Self {
+        let env = self.env.with(env::TRACEPARENT, trace.context().to_string());
+        Self { env, trace: Some(trace), ..self.clone() }
     }
 
     /// The context of turns that run beside others of this process. Their MCP servers are their own: those of another turn have other

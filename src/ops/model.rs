@@ -215,18 +215,17 @@ fn fallback_chain(
                    if first.is_none() { "primary" } else { "fallback" });
         first
             .get_or_insert_with(|| (choice.provider.clone(), choice.model.clone(), context_tokens));
+        let (name, model) = (choice.provider.clone(), choice.model.clone());
+        let endpoint = Endpoint { choice, http_provider };
+        let provider = with_retries(ctx, settings, endpoint, purpose, &budget, shows_pieces);
         models.push(FallbackModel {
-            model: choice.model.clone(),
+            model,
             sampling: sampling(model_settings, context_tokens),
             context_tokens: known_context_tokens,
-            provider: with_retries(
-                ctx,
-                settings,
-                Endpoint { choice, http_provider },
-                purpose,
-                &budget,
-                shows_pieces,
-            ),
+            provider: match &ctx.trace {
+                Some(trace) => Box::new(trace.wrap(&name, provider)),
+                None => provider,
+            },
         });
     }
     let known_max_tokens = FallbackModel::largest_window(&models);

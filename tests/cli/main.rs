@@ -164,6 +164,7 @@ mod text_files;
 mod tidy;
 mod tool_programs;
 mod topics;
+mod traces;
 mod trust;
 mod turn;
 mod type_ahead;

@@ -408,6 +408,10 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "Spans (`telemetry.otlp`) are exported only where",
+        &["spans_have_content_only_on_request", "the_trace_of_the_caller_is_passed_on"],
+    ),
+    (
         "Only senders in `channels.NAME.allowFrom`",
         &[
             "unknown_senders_get_one_code_and_cost_nothing",

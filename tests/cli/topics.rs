@@ -35,6 +35,9 @@ fn commands_of_the_topic_scripting() {
         answers("--bare -x", [says("```awk\n{ sum += $3 } END { print sum }\n```")], ""),
         answers("--bare --system", [says("Bonjour.")], ""),
         answers("--until", [says("Fine."), write, says("Repaired.")], "Repaired.\n"),
+        prints("config set telemetry.otlp", ""),
+        answers("-m 'hello'", [says("Hi.")], "Hi.\n"),
+        prints("tail", "invoke_agent nanobot"),
     ];
     run_page(&story, topic("scripting"), &[], rows);
     let read = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();

@@ -13,17 +13,21 @@ use serde_json::Value;
 use short_text::count_noun;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use stream::AnswerStream;
+use trace::AgentTrace;
 
 mod bar;
 pub mod columns;
 pub mod json;
 mod markdown;
 pub mod meter;
+mod otlp;
 mod progress;
 pub mod short_text;
 mod stream;
+pub mod trace;
 
 pub use bar::Bar;
 pub use progress::{ProgressDisplay, ProgressLevel};
@@ -54,6 +58,7 @@ pub struct Reporter {
     stream: AnswerStream,
     log: Option<EventLog>,
     observer: Option<EventObserver>,
+    trace: Option<Arc<AgentTrace>>,
     /// True if the observer shows the deltas of a reply as they arrive.
     is_observer_live: bool,
     /// True if the answer is only printed once it is complete, even on a terminal.
@@ -92,6 +97,7 @@ impl Reporter {
             stream: AnswerStream::new(terminal),
             log: None,
             observer: None,
+            trace: None,
             is_observer_live: false,
             is_buffered: false,
             extract: None,
@@ -117,6 +123,11 @@ impl Reporter {
         self.log = Some(EventLog::new(path));
     }
 
+    /// Also passes every event to `trace`.
+    pub fn trace_to(&mut self, trace: Arc<AgentTrace>) {
+        self.trace = Some(trace);
+    }
+
     /// Also passes every event to `observer`.
     pub fn observe(&mut self, observer: EventObserver) {
         self.observer = Some(observer);
@@ -137,6 +148,9 @@ impl Reporter {
         self.progress.handle(&event);
         if let Some(observer) = &self.observer {
             observer(&event);
+        }
+        if let Some(trace) = &self.trace {
+            trace.observe(&event);
         }
         if is_logged(&event) {
             self.log(|envelope| json::event_json(&event, envelope));
@@ -267,14 +281,18 @@ impl EventLog {
             Some(file) => file,
             none => none.insert(durable_file::open_line_log(&self.path)?),
         };
-        file_lock::with_lock(file, &self.path, || {
-            let size = durable_file::size(file, &self.path)?;
-            durable_file::append_to(
-                file,
-                &self.path,
-                size,
-                format!("{}\n", secret::redact_all_json(line)).as_bytes(),
-            )
-        })
+        append_json_line(file, &self.path, line)
     }
+}
+
+/// Appends `line`, with known keys masked, to `file`, the open log of lines at `path`. Several runs may do so.
+///
+/// # Errors
+/// The file cannot be locked or written.
+pub fn append_json_line(file: &File, path: &Path, line: &Value) -> Result<()> {
+    file_lock::with_lock(file, path, || {
+        let size = durable_file::size(file, path)?;
+        let line = format!("{}\n", secret::redact_all_json(line));
+        durable_file::append_to(file, path, size, line.as_bytes())
+    })
 }

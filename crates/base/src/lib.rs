@@ -28,3 +28,4 @@ pub mod message;
 pub mod patch;
 pub mod shell_quote;
 pub mod terminal_text;
+pub mod trace_context;

@@ -2,6 +2,7 @@
 
 use super::home::{expand_home, user_home};
 use nanobot_base::error::{Exit, fail};
+use nanobot_base::trace_context::TraceContext;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,10 @@ pub const INSIDE_SANDBOX: &str = "NANOBOT_INSIDE";
 pub const INSIDE_HOOK: &str = "NANOBOT_HOOK";
 /// Set for commands that git may sign in: the socket of the run, and with it this program signs in the place of gpg.
 pub const SIGNING_SOCKET: &str = "NANOBOT_SIGNING";
+/// The trace that a run continues, as [`TraceContext`] reads it. Commands, hooks and local servers continue it.
+pub const TRACEPARENT: &str = "TRACEPARENT";
+/// Data of tracing systems about the trace in [`TRACEPARENT`]; passed on unread.
+pub const TRACESTATE: &str = "TRACESTATE";
 /// The API key of the Brave search engine.
 pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
 /// Directory of systemd credentials.
@@ -85,6 +90,10 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "set for commands that the agent runs: with it, `nanobot` exits with status 77",
     },
     Variable {
+        name: "TRACEPARENT, TRACESTATE",
+        meaning: "trace (W3C Trace Context) that commands, hooks and local MCP servers of a run continue; its spans are exported if `telemetry.otlp` of the config is set",
+    },
+    Variable {
         name: "NANOBOT_A__B",
         meaning: "any config key, such as `NANOBOT_AGENTS__DEFAULTS__MODEL`; overrides the config file, and flags override it",
     },
@@ -136,12 +145,25 @@ pub struct Env {
 }
 
 impl Env {
-    /// Reads the environment of this process. Under CGI, `HTTP_PROXY` is a header of the request, and no proxy.
+    /// Reads the environment of this process. Under CGI, `HTTP_PROXY` is a header of the request, and no proxy. A trace that is
+    /// invalid is ignored, as the W3C demands.
     pub fn from_process() -> Self {
         let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         if variables.contains_key(std::ffi::OsStr::new("GATEWAY_INTERFACE")) {
             variables.remove(std::ffi::OsStr::new("HTTP_PROXY"));
         }
+        let is_invalid = |value: &OsString| value.to_str().and_then(TraceContext::parse).is_none();
+        if variables.get(std::ffi::OsStr::new(TRACEPARENT)).is_none_or(is_invalid) {
+            variables.remove(std::ffi::OsStr::new(TRACEPARENT));
+            variables.remove(std::ffi::OsStr::new(TRACESTATE));
+        }
+        Self { variables }
+    }
+
+    /// Returns the same environment with another value of one variable.
+    pub fn with(&self, name: &str, value: String) -> Self {
+        let mut variables = self.variables.clone();
+        variables.insert(name.into(), value.into());
         Self { variables }
     }
 

@@ -26,9 +26,10 @@ use super::sandbox_spec::{self, InstalledTools};
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput, dangerous_command};
 use background_commands::BackgroundCommands;
 use nanobot_base::message::{ToolSpec, without_blanks};
+use nanobot_base::trace_context::TraceContext;
 use nanobot_config::policy::{Refusal, startup_files};
 use nanobot_os::clock;
-use nanobot_os::env::{Env, INSIDE_SANDBOX};
+use nanobot_os::env::{Env, INSIDE_SANDBOX, TRACEPARENT, TRACESTATE};
 use nanobot_os::secret::random_hex;
 use nanobot_sandbox::process::{
     self, CapturedText, CommandResult, CommandShell, CommandSpec, SigningListener, TextOutput,
@@ -54,7 +55,8 @@ const NOT_EXECUTABLE_STATUS: i32 = 126;
 /// Maximum length of the note on the omitted middle of an output, in characters.
 const MAX_NOTE_CHARS: usize = 256;
 /// Environment variables that are passed on to a command if they are set.
-const PASSED_VARIABLES: &[&str] = &["HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"];
+const PASSED_VARIABLES: &[&str] =
+    &["HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", TRACEPARENT, TRACESTATE];
 /// Variables that point tools into the command's private directory, and the path within it.
 const PRIVATE_DIR_VARIABLES: &[(&str, &str)] = &[
     ("TMPDIR", ""),
@@ -125,8 +127,13 @@ pub struct ExecTool {
     /// The hosts that commands reach through a proxy, and the traffic of that proxy.
     hosts: CommandHosts,
     host_traffic: Arc<HostTraffic>,
+    /// `None` if the run has no trace of its own.
+    call_trace: Option<Arc<CallTrace>>,
     sandbox_spec: OnceLock<SandboxSpec>,
 }
+
+/// The span of the tool call with this id, which its command continues.
+pub type CallTrace = dyn Fn(&str) -> Option<TraceContext> + Send + Sync;
 
 /// Creates missing paths that a mount is to protect. Returns true if there were any.
 pub type BeforeFirstRun = dyn Fn() -> anyhow::Result<bool> + Send + Sync;
@@ -178,6 +185,7 @@ impl ExecTool {
             background: None,
             hosts: CommandHosts::default(),
             host_traffic: Arc::default(),
+            call_trace: None,
             sandbox_spec: OnceLock::new(),
         }
     }
@@ -201,6 +209,12 @@ impl ExecTool {
             self.hosts = hosts;
             self.host_traffic = Arc::clone(traffic);
         }
+        self
+    }
+
+    /// Lets commands continue the spans of their calls, instead of the trace in the environment.
+    pub fn with_call_trace(mut self, call_trace: Arc<CallTrace>) -> Self {
+        self.call_trace = Some(call_trace);
         self
     }
 
@@ -282,6 +296,18 @@ impl ExecTool {
         self.files.project_file_access(false, has_network)
     }
 
+    /// The environment of the command of a tool call.
+    fn call_environment(&self, private: Option<&Path>, call_id: &str) -> Vec<(String, String)> {
+        let mut env =
+            private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path));
+        if let Some(context) = self.call_trace.as_ref().and_then(|call_trace| call_trace(call_id)) {
+            for (_, value) in env.iter_mut().filter(|(name, _)| name == TRACEPARENT) {
+                *value = context.to_string();
+            }
+        }
+        env
+    }
+
     /// The environment of a command in the sandbox, with the variables that point tools into the private directory.
     fn sandbox_environment(&self, private: &Path) -> Vec<(String, String)> {
         let private_variables = PRIVATE_DIR_VARIABLES.iter().map(|(name, subpath)| {
@@ -355,8 +381,7 @@ impl Tool for ExecTool {
         } else {
             (script_from_input(command, is_background), Some(command.into()))
         };
-        let mut env =
-            private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path));
+        let mut env = self.call_environment(private, call.id);
         let signing = match &sandbox {
             Some(sandbox) if !is_background => self.start_signing(sandbox, &mut env),
             _ => Ok(None),

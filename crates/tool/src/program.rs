@@ -156,6 +156,7 @@ impl Tool for ProgramTool {
             return Err(format!("not run: `{path}` has changed since this run began").into());
         }
         let program_call = ProgramCall {
+            call_id: call.id,
             program: path,
             arguments: &[],
             input: &format!("{}\n", call.arguments),

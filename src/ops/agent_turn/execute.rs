@@ -1,7 +1,7 @@
 //! Runs a prepared turn and does the work at its end: usage, memory provenance, pruning.
 
 use super::prepare::PreparedTurn;
-use crate::ops::agent_turn::post_turn::{self, PostTurnWork};
+use crate::ops::agent_turn::post_turn::{self, PlannedConsolidation};
 use crate::ops::agent_turn::tool_usage::UsageRecorder;
 use crate::ops::context::Context;
 use crate::ops::model::{self, ModelHandle};
@@ -263,7 +263,7 @@ fn memory_label(setup: &TurnSetup, stats: &TurnStats) -> Option<String> {
 }
 
 /// Does the work at the end of a turn. The answer is printed by then, so a failure here is only added to it. Returns
-/// the post-turn work.
+/// the consolidation that is due.
 pub(crate) fn finish(
     ctx: &Context,
     options: &TurnOptions,
@@ -272,11 +272,11 @@ pub(crate) fn finish(
     sessions: &SessionStore,
     ending: &mut Ending,
     reporter: &mut Reporter,
-) -> Option<PostTurnWork> {
+) -> Option<PlannedConsolidation> {
     let is_answered = ending.stop_reason == StopReason::Answered && ending.error.is_none();
     let PreparedTurn { setup, settings, session, .. } = prepared;
-    let post_turn = if is_answered {
-        post_turn::plan(ctx, options, settings, session, Some(model))
+    let consolidation = if is_answered {
+        post_turn::plan_consolidation(ctx, options, settings, session, Some(model))
     } else {
         None
     };
@@ -295,5 +295,5 @@ pub(crate) fn finish(
     {
         reporter.notice(&format!("old sessions were not removed: {error:#}"));
     }
-    post_turn
+    consolidation
 }

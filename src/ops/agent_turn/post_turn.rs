@@ -1,6 +1,7 @@
-//! The work after a turn, when the answer is printed: consolidation of old messages into the memory. It never delays the answer,
-//! nor the end-of-file of a process that prints nothing more.
+//! The work after a turn, when the answer is printed: the export of its spans, and consolidation of old messages into the memory. It
+//! never delays the answer, nor the end-of-file of a process that prints nothing more.
 
+use crate::ops::agent_turn::span_export::SpanExport;
 use crate::ops::consolidation::consolidator;
 use crate::ops::consolidation::deferred::DeferredConsolidation;
 use crate::ops::context::Context;
@@ -17,21 +18,28 @@ use nanobot_store::session::Session;
 use std::time::Duration;
 
 /// The post-turn work of a turn.
+#[derive(Default)]
 pub(crate) struct PostTurnWork {
+    pub(super) span_export: Option<SpanExport>,
+    pub(super) consolidation: Option<PlannedConsolidation>,
+}
+
+/// The consolidation that follows a turn.
+pub(crate) struct PlannedConsolidation {
     memory: Memory,
     consolidation: DeferredConsolidation,
     mode: ConsolidationMode,
 }
 
-/// Plans the work that follows a turn of `session`, answered by `model`; `None` if there is no work. `model` is
-/// `None` for `/new`, which asks none. The work may cost at most the rest of the turn's budget.
-pub(crate) fn plan(
+/// Plans the consolidation that follows a turn of `session`, answered by `model`; `None` if none is due. `model` is
+/// `None` for `/new`, which asks none. It may cost at most the rest of the turn's budget.
+pub(crate) fn plan_consolidation(
     ctx: &Context,
     options: &TurnOptions,
     settings: &Settings,
     session: &Session,
     model: Option<&ModelHandle>,
-) -> Option<PostTurnWork> {
+) -> Option<PlannedConsolidation> {
     // Offline, only the model that has just answered is certainly reachable.
     let is_out_of_reach =
         options.limits.offline && (model.is_none() || settings.memory.model.is_some());
@@ -54,7 +62,7 @@ pub(crate) fn plan(
             max_tokens: options.limits.max_total_tokens,
         },
     };
-    session.is_due(&thresholds).then(|| PostTurnWork {
+    session.is_due(&thresholds).then(|| PlannedConsolidation {
         memory: Memory::new(&settings.workspace, &ctx.clock),
         consolidation: DeferredConsolidation {
             key: session.key().to_owned(),
@@ -79,10 +87,22 @@ pub(crate) enum OutputUse {
 }
 
 impl PostTurnWork {
+    /// Does the work after a run that ended with `exit`. It does not change that status.
+    pub(crate) fn run(&self, ctx: &Context, exit: Exit, output_use: OutputUse) {
+        if let Some(export) = &self.span_export {
+            export.run(ctx, matches!(output_use, OutputUse::Ended { .. }));
+        }
+        if let Some(consolidation) = &self.consolidation {
+            consolidation.run(ctx, exit, output_use);
+        }
+    }
+}
+
+impl PlannedConsolidation {
     /// Does the work after a run that ended with `exit`, in a separate process or in this one. It does not change that status, and
     /// its failures are notices. If nothing more is printed, work in this process closes the output first, so that its readers
     /// need not wait.
-    pub(crate) fn run(&self, ctx: &Context, exit: Exit, output_use: OutputUse) {
+    fn run(&self, ctx: &Context, exit: Exit, output_use: OutputUse) {
         if !matches!(exit, Exit::Answered | Exit::Denied) {
             return;
         }

@@ -13,12 +13,13 @@ use nanobot_agent::guard::loop_detection::LoopDetection;
 use nanobot_agent::prompt;
 use nanobot_agent::report::short_text::count_noun;
 use nanobot_agent::report::short_text::{call_hint, format_denial, truncate_line};
+use nanobot_agent::report::trace::AgentEnd;
 use nanobot_agent::turn;
 use nanobot_agent::turn::agent::Agent;
 use nanobot_agent::turn::background::BackgroundEvent;
-use nanobot_agent::turn::ending::Ending;
+use nanobot_agent::turn::ending::{Ending, exit_status};
 use nanobot_agent::turn::guard::Guard;
-use nanobot_base::error::Stop;
+use nanobot_base::error::{Stop, exit_for};
 use nanobot_base::event::{Event, StopReason, ToolOutcome};
 use nanobot_base::message::{MessagePart, UserMessage, plain_text};
 use nanobot_os::secret::redact_all;
@@ -76,6 +77,10 @@ fn run_turn(
     on_denial: &dyn Fn(String),
 ) -> Result<Ending> {
     let ModelBinding { handle, settings } = &task.model;
+    let id = format!("{}-{}", turn.purpose.turn, task.name());
+    let trace = ctx.trace.as_ref().map(|trace| trace.begin_subagent(&id, &task.name()));
+    let traced_ctx = trace.clone().map(|trace| ctx.with_trace(trace));
+    let ctx = traced_ctx.as_ref().unwrap_or(ctx);
     let mut tool_names = turn.tool_names.clone();
     tool_names.retain(|name| !EXCLUDED_TOOLS.contains(&name.as_str()));
     let (toolbox, system) = subagent_setup::build_subagent(
@@ -108,7 +113,6 @@ fn run_turn(
     };
     let session_key = &turn.purpose.session;
     let mut session = Session::ephemeral(session_key, settings.max_tool_result_chars);
-    let id = format!("{}-{}", turn.purpose.turn, task.name());
     session.begin_turn(&id);
     // The task was written by the parent, possibly under the influence of untrusted content, and not by the user.
     let message = UserMessage {
@@ -123,6 +127,9 @@ fn run_turn(
     };
     let mut call_hints: HashMap<String, String> = HashMap::new();
     let mut sink = |event: Event<'_>| {
+        if let Some(trace) = &trace {
+            trace.observe(&event);
+        }
         if let Event::ToolCall(call) = event {
             call_hints.insert(call.id.clone(), call_hint(&call.name, &call.arguments));
         }
@@ -137,7 +144,16 @@ fn run_turn(
         }
         Ok(())
     };
-    Ok(turn::run(&mut agent, &mut session, Some(message), &mut sink))
+    let ending = turn::run(&mut agent, &mut session, Some(message), &mut sink);
+    if let Some(trace) = &trace {
+        trace.end(&AgentEnd {
+            provider: &handle.provider_name,
+            model: &handle.model,
+            usage: ending.stats.usage,
+            exit: ending.error.as_ref().map_or(exit_status(ending.stop_reason), exit_for),
+        });
+    }
+    Ok(ending)
 }
 
 fn build_guards(task: &SubagentTask) -> Vec<Box<dyn Guard>> {

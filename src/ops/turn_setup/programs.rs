@@ -301,8 +301,13 @@ pub(crate) fn ask_spec(
     let files = Files::new(policy.file_scope.clone()).context("open the granted directories")?;
     let exec =
         exec_tool(ctx, settings, &policy, &Arc::new(files)).with_programs(vec![program.to_owned()]);
-    let call =
-        ProgramCall { program, arguments: &["--spec"], input: "", timeout: Some(SPEC_TIMEOUT) };
+    let call = ProgramCall {
+        call_id: "",
+        program,
+        arguments: &["--spec"],
+        input: "",
+        timeout: Some(SPEC_TIMEOUT),
+    };
     let spec_error = |text: String| {
         let cause = format!("`{} --spec` {text}", program.display());
         fail_with_hint(Exit::BadInput, cause, "`nanobot help programs` for the format")

@@ -189,6 +189,10 @@ pub(crate) fn exec_tool(
     let is_sandboxed = containment.is_sandboxed;
     let tool = ExecTool::new(Arc::clone(files), &limits, &ctx.env, containment)
         .with_locks(ctx.paths.write_locks());
+    let tool = match ctx.trace.clone() {
+        Some(trace) => tool.with_call_trace(Arc::new(move |call_id| trace.call_context(call_id))),
+        None => tool,
+    };
     match process::program_path(ctx.env.get("PATH")) {
         Ok(program) if is_sandboxed && policy.allows_signing() => {
             let changeable_paths = changeable_paths(ctx, settings, policy);

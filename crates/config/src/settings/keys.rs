@@ -496,6 +496,9 @@ pub const KEYS: &[ConfigKey] = &[
 
     key("log.events", Text, "null", Used, "file to which each turn appends its events as JSON lines, if NANOBOT_LOG names none"),
 
+    key("telemetry.otlp", Text, "null", Used, "export of the spans of each turn, as OTLP/JSON: a file (a path with `/`), to which each turn appends a line, or the address of an OpenTelemetry collector, such as `http://localhost:4318`; unset: no spans"),
+    key("telemetry.content", Bool, "false", Used, "put messages, and arguments and results of tools, into the spans, with known keys masked"),
+
     key("terminal.background", OneOf(&["auto", "dark", "light"]), r#""auto""#, Used, "background of the terminal, for colours that can be read on it; `auto` reads the variable COLORFGBG"),
     key("terminal.bell", Whole(0, 86_400), "null", Used, "seconds that a turn of the REPL must have taken for its end, or a request for approval, to ring the terminal's bell; unset: never"),
     key("terminal.editMode", OneOf(&["emacs", "vi"]), r#""emacs""#, Used, "keys of the REPL's line editor, as in readline"),

@@ -97,6 +97,25 @@ pub struct Settings {
     pub channels: Vec<&'static str>,
     /// The file to which each turn appends its events.
     pub event_log: Option<PathBuf>,
+    /// The export of spans; `None` if there is none.
+    pub telemetry: Option<TelemetrySettings>,
+}
+
+/// The export of the spans of each turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TelemetrySettings {
+    pub target: OtlpTarget,
+    /// True if spans have the texts of messages, and the arguments and results of tools.
+    pub has_content: bool,
+}
+
+/// The receiver of spans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OtlpTarget {
+    /// Each turn appends a line of OTLP/JSON.
+    File(PathBuf),
+    /// The URL of traces of a collector that speaks OTLP over HTTP.
+    Url(String),
 }
 
 /// Settings for the list of skills in the prompt.

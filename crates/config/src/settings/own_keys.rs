@@ -25,6 +25,7 @@ const OWN_KEYS: &[&str] = &[
     "providers.*.apiKeyCommand",
     "providers.*.apiKeyFile",
     "session",
+    "telemetry",
     "terminal",
     "tools.allow",
     "tools.deny",

@@ -9,9 +9,9 @@ use super::models::{self, ModelSettings};
 use super::typed_reader::{TypedReader, not_blank};
 use super::{
     BudgetSettings, CompactionSettings, Config, ConsolidationMode, DefaultDirectory,
-    DefaultSession, ExecSettings, FlagOverrides, JobStarter, MemorySettings, PromptFileSettings,
-    ProviderSettings, ProviderTimeouts, SessionSync, Settings, SkillSettings, ToolSettings,
-    WebSettings, config_hosts, secrets,
+    DefaultSession, ExecSettings, FlagOverrides, JobStarter, MemorySettings, OtlpTarget,
+    PromptFileSettings, ProviderSettings, ProviderTimeouts, SessionSync, Settings, SkillSettings,
+    TelemetrySettings, ToolSettings, WebSettings, config_hosts, secrets,
 };
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
@@ -27,6 +27,9 @@ use std::time::Duration;
 
 /// Maximum time to open a connection to a provider.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The path of traces at a collector (OTLP/HTTP).
+const OTLP_TRACES_PATH: &str = "/v1/traces";
 
 impl Settings {
     /// Resolves everything that a run needs.
@@ -100,6 +103,7 @@ impl Settings {
             network: values.network(env, paths)?,
             channels: values.enabled_channels()?,
             event_log: values.event_log(env, paths)?,
+            telemetry: values.telemetry(paths)?,
         })
     }
 }
@@ -207,6 +211,29 @@ impl TypedReader<'_> {
     fn event_log(&self, env: &Env, paths: &Paths) -> Result<Option<PathBuf>> {
         let configured = self.optional_text(const { config_key("log.events") }, None)?;
         Ok(log::event_file(env).or_else(|| configured.map(|path| paths.expand(&path))))
+    }
+
+    fn telemetry(&self, paths: &Paths) -> Result<Option<TelemetrySettings>> {
+        let Some(text) = self.optional_text(const { config_key("telemetry.otlp") }, None)? else {
+            return Ok(None);
+        };
+        let target = if text.starts_with("http://") || text.starts_with("https://") {
+            // As with the exporters of OpenTelemetry, the path of traces follows the address of the collector.
+            let base = text.trim_end_matches('/');
+            let base = base.strip_suffix(OTLP_TRACES_PATH).unwrap_or(base);
+            OtlpTarget::Url(format!("{base}{OTLP_TRACES_PATH}"))
+        } else if text.contains('/') {
+            OtlpTarget::File(paths.expand(&text))
+        } else {
+            return Err(fail(
+                Exit::Config,
+                format!(
+                    "`telemetry.otlp` is `{text}`, expected an address (`http://…`) or a path with `/`"
+                ),
+            ));
+        };
+        let has_content = self.boolean(const { config_key("telemetry.content") })?;
+        Ok(Some(TelemetrySettings { target, has_content }))
     }
 
     fn directory(&self) -> Result<DefaultDirectory> {

@@ -1,15 +1,26 @@
 //! The environment of a server that is a local program: a few variables of this process, without API keys, and those
 //! from the config. Also resolves the path of its executable.
 
-use nanobot_os::env::INSIDE_SANDBOX;
+use nanobot_os::env::{INSIDE_SANDBOX, TRACEPARENT, TRACESTATE};
 use nanobot_os::paths::Paths;
 use nanobot_os::secret::{self, Secret};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Variables that a server inherits from this process, in addition to `LC_*`.
-const INHERITED_VARIABLES: &[&str] =
-    &["HOME", "PATH", "LANG", "LANGUAGE", "USER", "LOGNAME", "SHELL", "TERM", "TZ"];
+const INHERITED_VARIABLES: &[&str] = &[
+    "HOME",
+    "PATH",
+    "LANG",
+    "LANGUAGE",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "TZ",
+    TRACEPARENT,
+    TRACESTATE,
+];
 
 /// Maximum length of the file name of a server: file systems allow 255 bytes. Longer names that begin alike share a file name.
 const MAX_FILE_NAME_BYTES: usize = 200;

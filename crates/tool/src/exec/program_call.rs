@@ -11,6 +11,8 @@ use std::time::Duration;
 /// A program to run instead of a shell command.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramCall<'a> {
+    /// The id of the tool call; empty if there is none.
+    pub call_id: &'a str,
     pub program: &'a Path,
     pub arguments: &'a [&'a str],
     pub input: &'a str,
@@ -34,7 +36,7 @@ impl ExecTool {
         call: ProgramCall<'_>,
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
-        let ProgramCall { program, arguments, input, timeout } = call;
+        let ProgramCall { call_id, program, arguments, input, timeout } = call;
         let command = program.display().to_string();
         self.check(&command)?;
         let (directory, _) = self.files.open_directory(".")?;
@@ -44,7 +46,7 @@ impl ExecTool {
             program: program.to_owned(),
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             directory: format!("/proc/self/fd/{}", directory.as_raw_fd()).into(),
-            env: private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path)),
+            env: self.call_environment(private, call_id),
             timeout: timeout.unwrap_or(self.timeout),
             capture_bytes: self.capture_bytes,
             sandbox,
