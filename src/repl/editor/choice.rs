@@ -86,10 +86,13 @@ impl<'c> ChoiceInput<'c> {
 
     /// Returns the choice that `text`, a line, names by its key or its word.
     pub(super) fn parse_line(&self, text: &str) -> Option<usize> {
-        let text = text.trim().to_lowercase();
-        if text.is_empty() {
-            return self.default;
-        }
+        let text = text.trim();
+        if text.is_empty() { self.default } else { self.find(text) }
+    }
+
+    /// Returns the choice whose key or word is `text`.
+    fn find(&self, text: &str) -> Option<usize> {
+        let text = text.to_lowercase();
         let is_named = |choice: &Choice| text == choice.word || text == choice.word[..1];
         self.choices.iter().position(is_named)
     }
@@ -119,7 +122,8 @@ impl<'c> ChoiceInput<'c> {
                     None
                 }
                 ChoiceKey::Backspace => {
-                    self.word.pop();
+                    // The whole word: a letter that is left would be taken for an answer.
+                    self.word.clear();
                     (self.selected, self.refused) = (None, None);
                     None
                 }
@@ -167,7 +171,7 @@ impl<'c> ChoiceInput<'c> {
     }
 
     fn add_letter(&mut self, letter: char) -> Option<ChoiceOutcome> {
-        self.refused = None;
+        (self.selected, self.refused) = (None, None);
         self.word.push(letter);
         let typed = self.word.to_lowercase();
         let is_word = |choice: &Choice| choice.word.starts_with(&typed);
@@ -185,7 +189,7 @@ impl<'c> ChoiceInput<'c> {
     /// Processes the letters as an answer.
     fn take_word(&mut self, is_confirmed: bool) -> Option<ChoiceOutcome> {
         let word = std::mem::take(&mut self.word);
-        let choice = self.parse_line(&word);
+        let choice = self.find(&word);
         match choice {
             Some(index) if is_confirmed || !self.choices[index].needs_enter => {
                 return Some(ChoiceOutcome::Chosen(index));
@@ -210,6 +214,8 @@ impl<'c> ChoiceInput<'c> {
     }
 
     fn take_draft(&mut self) -> ChoiceOutcome {
+        // The Enter that ends the draft confirms no earlier choice.
+        (self.selected, self.refused) = (None, None);
         let mut text = std::mem::take(&mut self.word).into_bytes();
         text.append(&mut self.pending);
         ChoiceOutcome::Draft(text)
@@ -248,10 +254,14 @@ fn first_key(typed: &[u8]) -> Option<(ChoiceKey, usize)> {
 fn escape_sequence(typed: &[u8]) -> Option<(ChoiceKey, usize)> {
     let end = match typed.get(1)? {
         b'[' => {
-            let mut body = typed[2..].iter();
-            body.position(|byte| matches!(byte, 0x40..=0x7e))? + 2
+            // The function keys of the Linux console have a second bracket: `ESC [ [ A`.
+            let start = if typed.get(2) == Some(&b'[') { 3 } else { 2 };
+            let mut body = typed.get(start..)?.iter();
+            body.position(|byte| matches!(byte, 0x40..=0x7e))? + start
         }
         b'O' => 2,
+        // It may begin a sequence, as Alt with an arrow in some terminals.
+        &ESCAPE => return Some((ChoiceKey::Other, 1)),
         _ => return Some((ChoiceKey::Other, 2)),
     };
     let key = match (typed.get(end)?, end) {
@@ -307,6 +317,9 @@ mod tests {
         check(&["x", "y"], 0, "");
         check(&["q\u{7f}y"], 0, "");
         check(&["\u{1b}[1;5Cy"], 0, "");
+        check(&["\u{1b}[[Ay"], 0, "");
+        check(&["\u{1b}\u{1b}[B", "\r"], 0, "");
+        check(&["yes\u{15}", "n"], 1, "");
         assert_eq!(ask(&["\r"], Some(1)).0, Some(ChoiceOutcome::Chosen(1)));
         assert_eq!(ask(&["\u{4}"], None).0, Some(ChoiceOutcome::End));
     }
@@ -336,5 +349,23 @@ mod tests {
         check(&["\u{3}"], "");
         check(&["s"], "session  Enter confirms");
         check(&["ye"], "ye");
+        check(&[" "], "` ` is none of the keys in brackets");
+    }
+
+    #[test]
+    fn an_erased_answer_is_none() {
+        for erase in ["\u{7f}", "\u{8}", "\u{15}"] {
+            assert_eq!(ask(&["ye", erase], Some(0)), (None, String::new()), "{erase:?}");
+        }
+        assert_eq!(ask(&[" "], Some(0)).0, None);
+    }
+
+    #[test]
+    fn a_draft_takes_back_a_selection() {
+        let mut input = ChoiceInput::new(&CHOICES, None);
+        assert_eq!(input.feed(b"s"), None);
+        assert_eq!(input.pause(), None);
+        assert_eq!(input.feed(b"to"), Some(ChoiceOutcome::Draft(b"to".to_vec())));
+        assert_eq!(input.feed(b"\r"), None);
     }
 }
