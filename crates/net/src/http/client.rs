@@ -48,12 +48,19 @@ pub struct Http {
     network: Network,
     /// The proxy of all requests, if any.
     proxy: Option<Proxy>,
-    agent: Arc<OnceLock<Agent>>,
+    agents: Arc<Agents>,
+}
+
+/// The `ureq` agents of a client, created at their first use. Only the one for TLS needs certificates, which take time to load.
+#[derive(Default)]
+struct Agents {
+    plain: OnceLock<Agent>,
+    tls: OnceLock<Agent>,
 }
 
 /// Connections that outlive a client, for later clients with the same settings.
 #[derive(Clone, Default)]
-pub struct ConnectionPool(Arc<Mutex<HashMap<String, Arc<OnceLock<Agent>>>>>);
+pub struct ConnectionPool(Arc<Mutex<HashMap<String, Arc<Agents>>>>);
 
 /// A response: status, headers, and a body still to be read.
 pub struct Response {
@@ -148,7 +155,7 @@ impl Http {
             hosts: TestHosts::default(),
             network: network.clone(),
             proxy: network.proxy().cloned(),
-            agent: Arc::default(),
+            agents: Arc::default(),
         }
     }
 
@@ -169,7 +176,7 @@ impl Http {
         let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
         let key = format!("{base} {:?} {:?} {proxy:?}", self.timeouts, self.policy);
         let mut agents = pool.0.lock();
-        self.agent = Arc::clone(agents.entry(key).or_default());
+        self.agents = Arc::clone(agents.entry(key).or_default());
         drop(agents);
         self
     }
@@ -303,9 +310,10 @@ impl Http {
         }
     }
 
-    /// The `ureq` agent, created at first use. `tls` is true if certificates are needed.
+    /// The `ureq` agent for requests with or without TLS.
     fn agent(&self, tls: bool) -> &Agent {
-        self.agent.get_or_init(|| {
+        let agent = if tls { &self.agents.tls } else { &self.agents.plain };
+        agent.get_or_init(|| {
             let config = self.config(tls, self.proxy.clone());
             Agent::with_parts(config, self.connector(), self.resolver())
         })
@@ -442,7 +450,9 @@ fn stream_uri(host: &str, port: u16, tls: bool) -> anyhow::Result<Uri> {
 }
 
 fn parse_uri(url: &str) -> anyhow::Result<Uri> {
-    url.parse().map_err(|error| fail(Exit::Config, format!("invalid URL `{url}`: {error}")))
+    // A wrong URL may have a password or a key in it, too.
+    let invalid = |error| fail(Exit::Config, format!("invalid URL `{}`: {error}", redact_url(url)));
+    url.parse().map_err(invalid)
 }
 
 /// Adds headers to `request`. Loopback addresses are never reached through a proxy.
@@ -458,4 +468,37 @@ fn with_headers<Body>(
         request = request.config().proxy(None).build();
     }
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Http, parse_uri};
+    use crate::http::{HttpTimeouts, Network};
+    use std::time::Duration;
+
+    const NO_TIMEOUTS: HttpTimeouts = HttpTimeouts {
+        connect: Duration::ZERO,
+        first_byte: Duration::ZERO,
+        idle: Duration::ZERO,
+        total: Duration::ZERO,
+    };
+
+    /// A request without TLS loads no certificates; a later one with TLS does.
+    #[test]
+    fn certificates_do_not_depend_on_earlier_requests() {
+        let http = Http::new(NO_TIMEOUTS, false, &Network::default());
+        let roots = |tls| format!("{:?}", http.agent(tls).config().tls_config().root_certs());
+        let fresh = Http::new(NO_TIMEOUTS, false, &Network::default());
+        roots(false);
+        let expect = format!("{:?}", fresh.agent(true).config().tls_config().root_certs());
+        assert_eq!(roots(true), expect);
+    }
+
+    #[test]
+    fn a_wrong_url_is_shown_without_its_keys() {
+        for url in ["https://h.example/mcp?key=SEC RET", "https://user:SEC RET@h.example/"] {
+            let error = format!("{:#}", parse_uri(url).unwrap_err());
+            assert!(error.contains("h.example") && !error.contains("SEC"), "{error}");
+        }
+    }
 }
