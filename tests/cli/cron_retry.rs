@@ -204,7 +204,7 @@ fn retries_and_delays_are_checked_and_applied_from_a_file() {
 #[test]
 fn a_start_is_delayed_by_the_same_time_each_day() {
     let story = Story::new()
-        .script([says("Waited."), says("Due."), says("At once.")])
+        .script([says("Waited."), says("Due."), says("At once."), says("After a miss.")])
         .env("NANOBOT_TEST_ZONE", "UTC");
     let id = add_daily(&story, &["--jitter", "30m"]);
     let shown = run_cron(&story, &["show", &id, "--json"]).json();
@@ -229,6 +229,11 @@ fn a_start_is_delayed_by_the_same_time_each_day() {
     let mut command = story.command(["cron", "run", &id, "--scheduled", "--no-jitter"]);
     command.env("NANOBOT_TEST_TIME", "2026-01-04T08:00:00Z");
     story.wait(command.spawn().unwrap()).stdout("At once.\n");
+    // The machine was off the day before: that slot is recorded, and this one starts after its delay.
+    let mut command = story.command(["cron", "run", &id, "--scheduled"]);
+    command.env("NANOBOT_TEST_TIME", "2026-01-06T08:00:00Z");
+    story.wait(command.spawn().unwrap()).stdout("After a miss.\n");
+    assert_eq!(tries(&story, &id), ["ok 0", "ok 0", "ok 0", "missed 0", "ok 0"]);
     run_cron(&story, &["export", "--format", "systemd"])
         .stdout_has("RandomizedDelaySec=1800\nFixedRandomDelay=true\n")
         .stdout_has(&format!("cron run {id} --scheduled --no-jitter\n"));

@@ -44,7 +44,7 @@ pub enum CatchUpPolicy {
 /// The result of checking whether a job is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DueState {
-    /// No slot is due; `next` is the next one.
+    /// No slot is due. `next` is the next one to start: it may have come already, if its delay is not over.
     NotYet { next: Option<Timestamp> },
     /// This slot is due. When its run starts, it becomes the last handled slot.
     Due { slot: Timestamp },

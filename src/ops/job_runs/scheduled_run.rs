@@ -54,21 +54,12 @@ pub(crate) fn run_if_due(
     if start.no_jitter {
         start_time.delay = Duration::ZERO;
     }
-    let has_other_work = has_other_work(job, &state, start_time.now);
     let due = timing::due_state(ctx, job, &state, start_time)?;
-    let delay_lock = match due {
-        DueState::NotYet { next } if !has_other_work => {
-            // The slot has come, and its delay is not over.
-            let Some(slot) = next.filter(|slot| *slot <= start_time.now) else {
-                return Ok(Exit::Answered);
-            };
-            let Some(lock) = wait_for_start(ctx, &job_dir, job, slot, &mut start_time)? else {
-                return Ok(Exit::Answered);
-            };
-            Some(lock)
-        }
-        _ => None,
-    };
+    let is_due =
+        !matches!(due, DueState::NotYet { .. }) || has_other_work(job, &state, start_time.now);
+    if !is_due && delayed_slot(&due, start_time.now).is_none() {
+        return Ok(Exit::Answered);
+    }
     let (ctx, settings) = job_context(ctx, settings, job)?;
     let runner = JobRunner {
         ctx: &ctx,
@@ -79,16 +70,54 @@ pub(crate) fn run_if_due(
         prints_answer: true,
         replay: start.replay,
     };
-    let lock = match job_dir.lock(&job.name, &ctx.clock.local_timestamp()) {
+    let mut exit = Exit::Answered;
+    if is_due {
+        exit = run_locked(&runner, job, start_time, None)?;
+        if matches!(exit, Exit::Timeout | Exit::HangUp | Exit::Interrupted | Exit::Terminated) {
+            return Ok(exit);
+        }
+        start_time.now = ctx.clock.timestamp().max(start_time.now);
+    }
+    // With a delay, a further slot may have come. Its crontab line starts the job only once, so this start waits for it.
+    let Some(job) = store.job(&job.id)?.filter(|job| job.enabled) else {
+        return Ok(exit);
+    };
+    let due = timing::due_state(&ctx, &job, &job_dir.read_state()?, start_time)?;
+    let Some(slot) = delayed_slot(&due, start_time.now) else {
+        return Ok(exit);
+    };
+    let Some(delay_lock) = wait_for_start(&ctx, &job_dir, &job, slot, &mut start_time)? else {
+        return Ok(exit);
+    };
+    let delayed_exit = run_locked(&runner, &job, start_time, Some(delay_lock))?;
+    Ok(if exit == Exit::Answered { delayed_exit } else { exit })
+}
+
+/// The slot that has come at `now` and whose delay is not over.
+fn delayed_slot(due: &DueState, now: Timestamp) -> Option<Timestamp> {
+    match due {
+        DueState::NotYet { next } => next.filter(|slot| *slot <= now),
+        _ => None,
+    }
+}
+
+/// Runs what is due, with the lock of the job. `delay_lock` is released once it is held.
+fn run_locked(
+    runner: &JobRunner,
+    job: &Job,
+    start_time: StartTime,
+    delay_lock: Option<FileLock>,
+) -> Result<Exit> {
+    let lock = match runner.job_dir.lock(&job.name, &runner.ctx.clock.local_timestamp()) {
         Ok(lock) => lock,
-        Err(error) => return report_locked(&runner, job, start_time, error),
+        Err(error) => return report_locked(runner, job, start_time, error),
     };
     drop(delay_lock);
     // The process that held the lock before may have changed the job.
-    let Some(job) = store.job(&job.id)?.filter(|job| job.enabled) else {
+    let Some(job) = runner.store.job(&job.id)?.filter(|job| job.enabled) else {
         return Ok(Exit::Answered);
     };
-    let exit = run_slot(&runner, &job, start_time)?;
+    let exit = run_slot(runner, &job, start_time)?;
     drop(lock);
     Ok(exit)
 }
