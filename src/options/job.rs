@@ -188,7 +188,7 @@ pub struct JobFlags {
     /// For a service that raises the alarm when a job does not run, in the protocol of healthchecks.io: `URL/start`, `URL`,
     /// `URL/fail`. `{job}` in it is the job's name. Nothing but the state is sent, and a service that is down does not fail the job.
     /// Default: `cron.ping` of the config; `none` for no address.
-    #[arg(long, value_name = "URL", hide_short_help = true)]
+    #[arg(long, value_name = "URL", value_parser = trimmed, hide_short_help = true)]
     pub ping: Option<String>,
     /// Report all runs, or only changes
     ///

@@ -884,6 +884,15 @@ fn an_edit_changes_only_the_given_options() {
     run_cron(&story, &["edit", &id, "--channel", "command", "--to", "cat"]).stdout_has("✓ Changed");
     run_cron(&story, &["edit", &id, "--to", "tee log"]).stdout_has("✓ Changed");
     assert_eq!(terms()["sink"], json!({ "command": "tee log" }));
+    // A recipient of one channel is none of another, and a command stays out of the job file.
+    for channel in ["file", "telegram"] {
+        run_cron(&story, &["edit", &id, "--channel", channel]).status(2).stderr_has("needs a");
+    }
+    run_cron(&story, &["edit", &id, "--no-deliver"]).stdout_has("✓ Changed");
+    assert_eq!(jobs(&story)[0]["payload"]["to"], Value::Null);
+    run_cron(&story, &["edit", &id, "--channel", "", "--to", "x"])
+        .status(2)
+        .stderr_has("`--to x` needs a channel");
     run_cron(&story, &["edit", &id, "--channel", ""]).stdout_has("✓ Changed");
     assert_eq!(terms()["sink"], Value::Null);
     assert_eq!(

@@ -1,6 +1,7 @@
 //! The job file can be written by other programs. Their changes cannot harm, and get none of the permissions that were
 //! granted to our jobs.
 
+use crate::cron::{add_job, run_cron};
 use crate::cron_run::{
     CREATED_AT_MS, JOB_ID, every_minute, job_dir, outcomes, python_job, records, write_jobs,
     write_terms,
@@ -172,6 +173,26 @@ fn a_job_of_another_program_is_untrusted() {
     story.run(["cron", "run", JOB_ID]).status(5).stdout("I could not.\n").error_text();
     let told = &story.requests()[1].raw;
     assert!(told.contains("untrusted content (a job of another program)"), "{told}");
+}
+
+/// The recipient that another program has written does not become a command or a file of the user's.
+#[test]
+fn a_recipient_in_the_job_file_is_never_run() {
+    let story = Story::new();
+    let proof = story.dir().join("proof");
+    let id = add_job(&story, &["-e", "1h"]);
+    edit_first_job(&story, |job| {
+        let to = format!("touch {}", proof.display());
+        job["payload"]["deliver"] = json!(true);
+        job["payload"]["channel"] = json!("telegram");
+        job["payload"]["to"] = json!(to);
+    });
+    for channel in ["command", "file"] {
+        run_cron(&story, &["edit", &id, "--channel", channel])
+            .status(2)
+            .stderr_has("needs a destination");
+    }
+    run_cron(&story, &["edit", &id, "--channel", "command", "--to", "cat"]).stdout_has("Changed");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::ops::context::Context;
 use crate::ops::jobs::job_grants::{has_any_flag, to_stored};
 use crate::ops::jobs::ping::check_address;
 use crate::ops::jobs::resolved_job::{ResolvedJob, resolve};
+use crate::ops::jobs::workspace_jobs;
 use crate::ops::permissions;
 use crate::ops::skills;
 use crate::ops::turn_setup::loaded_skills;
@@ -22,6 +23,8 @@ use std::time::Duration;
 /// The destinations that can be named besides the chat channels of [`table`]; the Python program delivers to some of them.
 const OTHER_CHANNELS: &[&str] =
     &["", "file", "command", "cli", "feishu", "dingtalk", "qq", "mochat"];
+/// The channel that runs a command with the answer.
+const COMMAND_CHANNEL: &str = "command";
 /// The hint about destinations.
 const DESTINATIONS: &str =
     "`--channel telegram --to CHAT`, `--channel file --to FILE`, or `--channel command --to CMD`";
@@ -86,25 +89,24 @@ pub(crate) fn apply_flags(
         options.fallbacks = (!names.is_empty()).then_some(names);
     }
     set_text(&mut options.when, when);
-    if !skills.is_empty() {
-        options.skills = skill_values(ctx, skills)?;
-    }
     set_text(&mut options.until, until);
-    options.max_rounds = max_rounds.or(options.max_rounds);
-    if options.until.is_none() && options.max_rounds.take().is_some() && max_rounds.is_some() {
+    options.max_rounds = match options.until {
+        Some(_) => max_rounds.or(options.max_rounds),
+        None => None,
+    };
+    if options.until.is_none() && max_rounds.is_some() {
         let cause = "`--max-rounds` limits the rounds of `--until`, which is missing";
         return Err(fail_with_hint(Exit::Usage, cause, "`--until CMD`"));
     }
     set_text(&mut options.on_failure, on_failure);
     set_text(&mut options.on_success, on_success);
     if let Some(address) = ping {
-        check_address(address.trim())?;
+        check_address(address)?;
     }
     set_text(&mut options.ping, ping);
     apply_start_flags(&mut options, flags, schedule.jitter)?;
     if let Some(time) = timeout {
-        // Round up to one second: 0 would mean no limit.
-        options.timeout = Some(time.as_secs().max(1));
+        options.timeout = Some(whole_seconds(*time));
     }
     options.max_cost = max_cost.or(options.max_cost);
     options.after_crash = after_crash.unwrap_or(options.after_crash);
@@ -125,6 +127,9 @@ pub(crate) fn apply_flags(
         }
     }
     let resolved = apply_grants(ctx, &mut options, grants)?;
+    if !skills.is_empty() {
+        options.skills = skill_values(ctx, &options, skills)?;
+    }
     job.options = Some(options);
     if retry_on.as_deref().is_some_and(|statuses| !statuses.trim().is_empty())
         && job.retry_policy().limit == 0
@@ -139,9 +144,10 @@ pub(crate) fn apply_flags(
 ///
 /// # Errors
 /// There is no such skill now.
-fn skill_values(ctx: &Context, names: &[String]) -> Result<Vec<String>> {
+fn skill_values(ctx: &Context, options: &JobOptions, names: &[String]) -> Result<Vec<String>> {
     let settings = ctx.settings()?;
-    let found_skills = skills::find(ctx, &settings, &settings.workspace)?;
+    let directory = workspace_jobs::job_directory(&settings, options);
+    let found_skills = skills::find(ctx, &settings, &directory)?;
     let names = names.iter().filter(|name| !name.trim().is_empty());
     let value = |name: &String| {
         let skill = loaded_skills::read(ctx, &found_skills, name)?;
@@ -204,13 +210,18 @@ const MIN_RETRY_DELAY: Duration = Duration::from_mins(1);
 /// Maximum delay of a retry or a start.
 const MAX_DELAY: Duration = Duration::from_hours(24);
 
+/// The seconds of a duration, rounded up: 0 means no limit or no delay.
+fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}
+
 /// Returns the seconds of a delay.
 ///
 /// # Errors
 /// The delay is less than `min` or more than [`MAX_DELAY`].
 fn check_delay(flag: &str, delay: Duration, min: Duration) -> Result<u64> {
     if (min..=MAX_DELAY).contains(&delay) {
-        Ok(delay.as_secs())
+        Ok(whole_seconds(delay))
     } else {
         Err(fail_with_hint(
             Exit::Usage,
@@ -251,8 +262,7 @@ fn apply_delivery(
     flags: &JobFlags,
 ) -> Result<()> {
     let JobFlags { deliver, no_deliver, channel, to, .. } = flags;
-    // Other programs also write the job file, so a file or command in it is not trusted, unlike one that the user
-    // typed.
+    // Other programs also write the job file, so a destination in it is not trusted, unlike one that the user typed.
     let is_typed = channel.is_some() && (to.is_some() || channel.as_deref() == Some(""));
     let is_trusted = is_typed || options.destination.is_some();
     match &options.destination {
@@ -265,31 +275,23 @@ fn apply_delivery(
             job.delivery.to = Some(path.display().to_string());
         }
         Some(AnswerDestination::Command(command)) => {
-            job.delivery.channel = Some("command".into());
+            job.delivery.channel = Some(COMMAND_CHANNEL.into());
             job.delivery.to = Some(command.clone());
         }
-        None => {
-            let was_local = job.delivery.channel.as_deref().is_some_and(is_local);
-            if was_local && !is_typed && !no_deliver {
-                return Err(fail_with_hint(
-                    Exit::Usage,
-                    "the destination comes from the job file, which other programs can write",
-                    "both `--channel` and `--to`",
-                ));
-            }
-        }
+        None => {}
     }
     check_channel(flags, job.delivery.channel.as_deref())?;
     let delivery = &mut job.delivery;
-    set_text(&mut delivery.channel, channel);
-    set_text(&mut delivery.to, to);
-    if channel.as_deref() == Some("") {
+    if channel.is_some() && *channel != delivery.channel {
+        // A recipient of one channel is none of another.
         delivery.to = None;
     }
+    set_text(&mut delivery.channel, channel);
+    set_text(&mut delivery.to, to);
     // A destination alone turns on the delivery.
     delivery.deliver = !no_deliver && delivery.channel.is_some();
     options.destination = resolve_destination(ctx, job, is_trusted)?;
-    if let Some(AnswerDestination::Command(_)) = &options.destination {
+    if job.delivery.channel.as_deref() == Some(COMMAND_CHANNEL) {
         // The command may contain keys, and others can read the job file.
         job.delivery.to = None;
     }
@@ -340,7 +342,8 @@ fn set_text(field: &mut Option<String>, flag: &Option<String>) {
 /// Checks that `--to` comes with a channel, given or already set, and that `--channel` is not misspelled.
 fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<()> {
     let typed = flags.channel.as_deref();
-    if let (Some(to), None) = (flags.to.as_deref(), typed.or(channel)) {
+    let resulting = typed.or(channel).filter(|channel| !channel.is_empty());
+    if let (Some(to), None) = (flags.to.as_deref(), resulting) {
         return Err(fail_with_hint(
             Exit::Usage,
             format!("`--to {to}` needs a channel"),
@@ -374,7 +377,7 @@ fn non_empty(flag: &str) -> Option<String> {
 
 /// True if the channel delivers on this machine.
 pub(crate) fn is_local(channel: &str) -> bool {
-    ["file", "command"].contains(&channel)
+    ["file", COMMAND_CHANNEL].contains(&channel)
 }
 
 fn missing_destination_error() -> anyhow::Error {
@@ -416,7 +419,14 @@ fn resolve_destination(
             },
         ));
     };
-    if channel == "command" {
+    if !is_trusted {
+        return Err(fail_with_hint(
+            Exit::Usage,
+            "the destination comes from the job file, which other programs can write",
+            "both `--channel` and `--to`",
+        ));
+    }
+    if channel == COMMAND_CHANNEL {
         return Ok(Some(AnswerDestination::Command(to.clone())));
     }
     let path = permissions::absolute(&ctx.paths.expand(to));
