@@ -17,6 +17,7 @@ use nanobot_model::provider::budget::{BudgetedProvider, RunBudget};
 use nanobot_model::provider::chat::ChatFormat;
 use nanobot_model::provider::credentials::{LazyCredentials, LoginStore};
 use nanobot_model::provider::fallback::{FallbackModel, FallbackProvider};
+use nanobot_model::provider::hour_cache;
 use nanobot_model::provider::http_provider::HttpProvider;
 use nanobot_model::provider::login::LoginEndpoints;
 use nanobot_model::provider::quirks::{Quirks, is_reasoning_model};
@@ -455,6 +456,9 @@ pub(crate) fn resolve_endpoint(
     let mut choice = result?;
     apply_overrides(&mut choice, model_settings.overrides);
     choice.body.extend(model_settings.extra_body.clone());
+    if let Some(key) = &model_settings.hour_cache_key {
+        hour_cache::request_hour_cache(&mut choice, key);
+    }
     let limits = &settings.timeouts;
     let timeouts = HttpTimeouts {
         connect: limits.connect,

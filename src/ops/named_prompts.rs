@@ -225,6 +225,7 @@ fn front_matter(options: &TurnOptions) -> Map<String, Value> {
     let paths = |paths: &[PathBuf]| list(paths.iter().map(|path| json!(path)).collect());
     let fields = [
         ("model", model.name.as_ref().map(|name| json!(name))),
+        ("cache", model.cache.map(|cache| json!(cache.name()))),
         ("fallback", model.fallbacks.as_ref().map(|names| json!(names))),
         ("effort", model.reasoning_effort.as_ref().map(|effort| json!(effort))),
         ("temperature", model.temperature.map(|temperature| json!(temperature))),

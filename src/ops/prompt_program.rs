@@ -6,6 +6,7 @@ use crate::ops::context::Context;
 use crate::ops::default_session::fresh_session_key;
 use crate::ops::prompt_arguments::PromptArguments;
 use crate::options::grants::Grants;
+use crate::options::model::CacheTime;
 use crate::options::turn::TurnOptions;
 use anyhow::Result;
 use nanobot_agent::answer_schema::AnswerSchema;
@@ -29,7 +30,8 @@ use std::time::Duration;
 pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// The fields of front matter that choose the model or narrow permissions.
-const NARROWING_FIELDS: [&str; 15] = [
+const NARROWING_FIELDS: [&str; 16] = [
+    "cache",
     "deny",
     "description",
     "effort",
@@ -279,6 +281,11 @@ impl PromptProgram {
         let grants = &mut options.grants;
         match name {
             "model" => set_if_none(&mut options.model.name, as_text(value)?),
+            "cache" => {
+                let cache = CacheTime::parse(&as_text(value)?);
+                let cache = cache.ok_or_else(|| "it is neither 5m nor 1h".to_owned())?;
+                set_if_none(&mut options.model.cache, cache);
+            }
             "fallback" => set_if_none(&mut options.model.fallbacks, as_texts(value)?),
             "effort" => set_if_none(&mut options.model.reasoning_effort, as_text(value)?),
             "temperature" => set_if_none(&mut options.model.temperature, as_number(value)?),

@@ -2,6 +2,7 @@
 //! empty text removes it.
 
 use super::grants::Grants;
+use super::model::CacheTime;
 use super::value::{dollars, time, time_or_zero, trimmed};
 use clap::{ArgAction, Args, ValueEnum};
 use nanobot_cron::job::{CrashPolicy, NotifyPolicy};
@@ -95,6 +96,11 @@ pub struct JobFlags {
         hide_short_help = true
     )]
     pub fallbacks: Option<Vec<String>>,
+    /// Lifetime of the provider's prompt cache
+    ///
+    /// As `nanobot agent --cache`, for jobs that run every hour or more often.
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
+    pub cache: Option<CacheTime>,
     /// Run only if this command exits with status 0
     ///
     /// Its output goes to the model. Any other status skips the run; 126, 127 and death by a signal are failures. It

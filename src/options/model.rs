@@ -1,7 +1,7 @@
 //! The model of a turn, its parameters, and the limits of its cost.
 
 use super::value::{BodyField, body_field, dollars, temperature, trimmed};
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 use nanobot_config::settings::FlagOverrides;
 
 /// Model, parameters and cost limit
@@ -43,6 +43,13 @@ pub struct ModelOptions {
     /// Verbosity of the answer: low, medium or high, where the model takes it
     #[arg(long, value_name = "LEVEL", hide_short_help = true, overrides_with = "verbosity")]
     pub verbosity: Option<String>,
+    /// Lifetime of the provider's prompt cache
+    ///
+    /// For conversations that go on after more than five minutes, such as hourly jobs: an hour for Claude models, whose cache then costs
+    /// twice the price of input to write; for OpenAI a cache key of the session, and a day where the model takes it. Other providers
+    /// have no such choice. Default: `5m`, the provider's own.
+    #[arg(long, value_name = "TIME", hide_short_help = true, overrides_with = "cache")]
+    pub cache: Option<CacheTime>,
     /// Add a field to the request's body, such as `top_p=0.9`; may be repeated
     ///
     /// For what a provider offers beside the flags: `seed=7`, `service_tier=flex`. A value that is JSON is sent as such, any other as a
@@ -64,6 +71,32 @@ pub struct ModelOptions {
     /// The session keeps them masked, and the next turn sends them masked.
     #[arg(long, hide_short_help = true)]
     pub send_keys: bool,
+}
+
+/// A lifetime of the provider's prompt cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CacheTime {
+    /// The provider's default
+    #[value(name = "5m")]
+    Minutes,
+    /// An hour, or more
+    #[value(name = "1h")]
+    Hour,
+}
+
+impl CacheTime {
+    /// The lifetime that `text` names.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::from_str(text, false).ok()
+    }
+
+    /// The value as typed.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Minutes => "5m",
+            Self::Hour => "1h",
+        }
+    }
 }
 
 impl ModelOptions {

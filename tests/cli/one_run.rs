@@ -1,6 +1,7 @@
 //! Flags that give one run something: skills from the start, servers, fallback models, a title.
 
 use crate::cron::{add_job, run_cron};
+use crate::formats::Format;
 use crate::mcp::{plain_tool, read_only_tool, server_log, story_with_servers};
 use crate::server::{Request, Responder, calls, fails, says};
 use crate::story::Story;
@@ -402,4 +403,77 @@ fn a_run_names_its_session() {
     }
     let story = story.file("p.md", "Hello.\n");
     story.run(["run", "--title", "x", "p.md"]).status(2).stderr_has("a prompt file has no session");
+}
+
+#[test]
+fn the_prompt_cache_lives_for_an_hour() {
+    let sent = |story: &Story, arguments: &[&str]| {
+        story.server().script([says("Hi.")]);
+        story.run(["agent", "-m", "x"].iter().chain(arguments)).stdout("Hi.\n").error_text();
+        story.requests().last().unwrap().body.clone()
+    };
+    let claude = || Story::in_format(Format::Anthropic, "claude-opus-4-7");
+    let plain = sent(&claude(), &[]).to_string();
+    let marks = plain.matches(r#"{"type":"ephemeral"}"#).count();
+    assert!(marks > 2 && !plain.contains("ttl"), "{plain}");
+    assert_eq!(sent(&claude(), &["--cache", "5m"]).to_string().matches("ttl").count(), 0);
+    let long = sent(&claude(), &["--cache", "1h"]).to_string();
+    assert_eq!(long.matches(r#"{"type":"ephemeral","ttl":"1h"}"#).count(), marks, "{long}");
+    assert_eq!(long.matches("ephemeral").count(), marks, "{long}");
+
+    // A gateway that passes them on.
+    let gateway = Story::with_provider("openrouter", "anthropic/claude-opus-4-7")
+        .allow_extra_keys(&["cache_control"]);
+    let long = sent(&gateway, &["--cache", "1h"]).to_string();
+    assert!(long.contains(r#"{"type":"ephemeral","ttl":"1h"}"#), "{long}");
+
+    // The key is that of the session, and does not show it.
+    let openai = |model: &str| Story::with_provider("openai", model);
+    let story = openai("gpt-5.4");
+    let first = sent(&story, &["--cache", "1h", "-s", "ada"]);
+    assert_eq!(first["prompt_cache_retention"], "24h");
+    let key = first["prompt_cache_key"].as_str().unwrap();
+    assert!(key.starts_with("nanobot-") && !key.contains("ada"), "{key}");
+    assert_eq!(sent(&story, &["--cache=1h", "-s", "ada"])["prompt_cache_key"], key);
+    assert_ne!(sent(&story, &["--cache=1h", "-s", "other"])["prompt_cache_key"], key);
+    let own = sent(&story, &["--cache=1h", "-s", "ada", "-o", "prompt_cache_key=mine"]);
+    assert_eq!(own["prompt_cache_key"], "mine");
+    assert!(sent(&story, &["-s", "ada"])["prompt_cache_key"].is_null());
+    let newer = sent(&openai("gpt-6-luna"), &["--cache", "1h"]);
+    assert!(newer["prompt_cache_key"].is_string() && newer["prompt_cache_retention"].is_null());
+    // A provider without such a field gets none, and a filter's key is that of any filter.
+    let other = sent(&Story::with_provider("mistral", "mistral-large"), &["--cache", "1h"]);
+    assert!(!other.to_string().contains("prompt_cache"), "{other}");
+    let bare =
+        |story: &Story| sent(story, &["--bare", "--cache", "1h"])["prompt_cache_key"].clone();
+    assert_eq!(bare(&openai("gpt-5.4")), bare(&openai("gpt-5.4")));
+    story
+        .run(["agent", "-m", "x", "--cache", "1d"])
+        .status(2)
+        .stderr_has("[possible values: 5m, 1h]");
+}
+
+#[test]
+fn prompt_files_and_jobs_keep_the_cache() {
+    let story = Story::with_provider("openai", "gpt-5.4")
+        .file("p.md", "---\ncache: 1h\n---\nHello.\n")
+        .file("odd.md", "---\ncache: 2h\n---\nHello.\n");
+    let has_key = || {
+        let requests = story.requests();
+        requests.last().unwrap().body["prompt_cache_key"].is_string()
+    };
+    story.server().script((0..4).map(|_| says("Hi.")));
+    story.run(["run", "p.md"]).stdout("Hi.\n").error_text();
+    assert!(has_key());
+    story.run(["run", "odd.md"]).status(65).stderr_has("`cache`: it is neither 5m nor 1h");
+    story.run(["run", "--save", "hi", "--cache", "1h", "-m", "Hello."]).stderr_has("saved");
+    story.run(["run", "hi"]).stdout("Hi.\n").error_text();
+    assert!(has_key());
+    let id = add_job(&story, &["--every", "1h", "--cache", "1h"]);
+    story.run(["cron", "show", &id]).stdout_has("cache        1 h\n");
+    story.run(["cron", "run", &id]).stdout("Hi.\n").error_text();
+    assert!(has_key());
+    run_cron(&story, &["edit", &id, "--cache", "5m"]).text();
+    story.run(["cron", "run", &id]).stdout("Hi.\n").error_text();
+    assert!(!has_key());
 }

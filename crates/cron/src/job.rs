@@ -85,6 +85,9 @@ pub struct JobOptions {
     /// The fallback models, in place of those of the config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallbacks: Option<Vec<String>>,
+    /// True if the provider keeps the prompts of the runs for an hour.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hour_cache: bool,
     /// Names and directories of the skills that a run has from the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<String>,

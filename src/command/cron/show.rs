@@ -114,6 +114,7 @@ fn job_rows(ctx: &Context, status: &JobStatus, now: &Zoned) -> Vec<(&'static str
     add("fallbacks", options.fallbacks.as_ref().map(|names| names.join(", ")));
     let redact = |command: &String| secret::redact_all(command).into_owned();
     add("only if", options.when.as_ref().map(redact));
+    add("cache", options.hour_cache.then(|| "1 h".to_owned()));
     add("skills", (!options.skills.is_empty()).then(|| options.skills.join(", ")));
     add("until", options.until.as_ref().map(redact));
     add("max rounds", options.max_rounds.map(|count| count.to_string()));

@@ -7,6 +7,7 @@ use crate::ops::model;
 use crate::ops::permissions;
 use crate::ops::server_files;
 use crate::ops::turn_setup::setup_input::PromptRequest;
+use crate::options::model::CacheTime;
 use crate::options::turn::{PromptOptions, TurnOptions};
 use anyhow::Result;
 use nanobot_agent::answer_schema::AnswerSchema;
@@ -17,6 +18,7 @@ use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_base::message::{MessagePart, Origin};
 use nanobot_config::policy::profile::Profile;
 use nanobot_config::settings::Settings;
+use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
 use nanobot_os::input::{self, StdinMode};
 use nanobot_os::secret::random_hex;
@@ -122,6 +124,12 @@ pub(crate) fn read(
     }
     let key = session_key(ctx, &settings, options, piped.is_some())?;
     reporter.envelope.session.clone_from(&key);
+    if options.model.cache == Some(CacheTime::Hour) {
+        let cache_key = hour_cache_key(&key);
+        for model_settings in &mut settings.models {
+            model_settings.hour_cache_key = Some(cache_key.clone());
+        }
+    }
     let (parts, text) = build_message(ctx, options, &settings, piped, source.attached(), reporter)?;
     let command = match parts.as_slice() {
         [MessagePart::Text(message)]
@@ -164,6 +172,13 @@ fn read_prompt_options(ctx: &Context, options: &PromptOptions) -> Result<PromptR
         added_text: options.append_system.as_ref().map(read).transpose()?,
         skills: options.skills.clone(),
     })
+}
+
+/// The name that the provider's cache gets for the session `key`, which may hold the name of a person. Filters have a fresh session
+/// each, and share one name.
+fn hour_cache_key(key: &str) -> String {
+    let is_fresh = ["pipe:", "fork:"].into_iter().find(|prefix| key.starts_with(prefix));
+    format!("nanobot-{}", digest(is_fresh.unwrap_or(key).as_bytes()))
 }
 
 /// The key of the session of a bare run, which stores nothing.

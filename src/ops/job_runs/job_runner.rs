@@ -20,7 +20,7 @@ use crate::ops::jobs::timing;
 use crate::ops::jobs::unseen_answers;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::turn_setup::containment_of_job;
-use crate::options::model::ModelOptions;
+use crate::options::model::{CacheTime, ModelOptions};
 use crate::options::turn::{
     DEFAULT_MAX_ROUNDS, PromptOptions, RecordingOptions, TurnInput, TurnLimits, TurnOptions,
     UntilOptions,
@@ -519,6 +519,7 @@ impl JobRunner<'_> {
             model: ModelOptions {
                 name: options.model.clone(),
                 fallbacks: options.fallbacks.clone(),
+                cache: options.hour_cache.then_some(CacheTime::Hour),
                 max_cost: options.max_cost,
                 ..ModelOptions::default()
             },

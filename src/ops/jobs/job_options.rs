@@ -11,6 +11,7 @@ use crate::ops::skills;
 use crate::ops::turn_setup::loaded_skills;
 use crate::options::grants::Grants;
 use crate::options::job::{JobFlags, JobSettings};
+use crate::options::model::CacheTime;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::shell_quote::quote;
@@ -47,6 +48,7 @@ pub(crate) fn apply_flags(
         session,
         model,
         fallbacks,
+        cache,
         when,
         skills,
         until,
@@ -87,6 +89,9 @@ pub(crate) fn apply_flags(
     if let Some(names) = fallbacks {
         let names: Vec<String> = names.iter().filter(|name| !name.is_empty()).cloned().collect();
         options.fallbacks = (!names.is_empty()).then_some(names);
+    }
+    if let Some(cache) = cache {
+        options.hour_cache = *cache == CacheTime::Hour;
     }
     set_text(&mut options.when, when);
     set_text(&mut options.until, until);

@@ -24,6 +24,8 @@ pub struct ModelSettings {
     /// Additional fields of the request body. They take precedence over the provider's fields.
     pub extra_body: Map<String, Value>,
     pub overrides: ModelOverrides,
+    /// A name of the conversation, if the provider is to keep its prompts for an hour.
+    pub hour_cache_key: Option<String>,
 }
 
 impl ModelSettings {
@@ -199,6 +201,7 @@ fn parse_preset(
         extra_body: fields.object("extraBody")?,
         overrides: fields.model_overrides()?,
         model: Some(model),
+        hour_cache_key: None,
     };
     let fallbacks = fields.get("fallbacks").or_else(|| fields.get("fallbackModels")).cloned();
     Ok(ModelPreset { model_settings, fallbacks })

@@ -145,6 +145,7 @@ impl TypedReader<'_> {
             verbosity: None,
             extra_body: Map::new(),
             overrides: models::ModelOverrides::default(),
+            hour_cache_key: None,
         };
         let sources = models::ModelSources {
             presets: self.get(const { config_key("modelPresets") }, None)?,

@@ -25,6 +25,7 @@ mod error_response;
 mod failure_kind;
 pub mod fallback;
 mod finish_reason;
+pub mod hour_cache;
 pub mod http_provider;
 pub mod login;
 pub mod path_names;

@@ -20,8 +20,8 @@ pub struct Quirks {
     pub(crate) assistant_after_tools: bool,
     /// There is no system role: the system prompt is placed at the beginning of the first user message.
     pub(crate) no_system: bool,
-    /// Cache marks are supported, in the form of Anthropic's models.
-    pub(crate) cache_marks: bool,
+    /// Cache marks are supported, in the form of Anthropic's models: the lifetime that they ask for.
+    pub(crate) cache_marks: Option<CacheLifetime>,
     /// Only streaming requests are supported.
     pub streaming_only: bool,
     /// Images are refused: their names are sent instead.
@@ -30,6 +30,15 @@ pub struct Quirks {
     pub json_schemas: bool,
     /// The server reports the cost of a reply, in US dollars.
     pub(crate) reports_cost: bool,
+}
+
+/// The lifetime of a cached prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheLifetime {
+    /// Five minutes since the last use, which is the provider's default.
+    Minutes,
+    /// An hour since the last use.
+    Hour,
 }
 
 /// The way to express a reasoning effort.
@@ -75,7 +84,7 @@ pub const NONE: Quirks = Quirks {
     tool_call_ids: ToolCallIdFormat::Standard,
     assistant_after_tools: false,
     no_system: false,
-    cache_marks: false,
+    cache_marks: None,
     streaming_only: false,
     no_images: false,
     json_schemas: false,
@@ -152,7 +161,7 @@ const MODEL_QUIRKS: &[(&str, QuirkChange)] = &[
         quirks.thinking = ThinkingStyle::Unsupported;
     }),
     ("claude", |quirks| {
-        quirks.cache_marks = true;
+        quirks.cache_marks = Some(CacheLifetime::Minutes);
         // Models newer than the table below take neither a temperature nor a budget.
         quirks.no_temperature = true;
     }),
@@ -205,7 +214,7 @@ impl Quirks {
             (has_short_ids, "tool call ids have nine characters"),
             (assistant_after_tools, "an assistant message follows tool results"),
             (no_system, "no system message is sent"),
-            (cache_marks, "the prompt has cache marks"),
+            (cache_marks.is_some(), "the prompt has cache marks"),
             (streaming_only, "replies are always streamed"),
             (!json_schemas, "JSON schemas are sent as text only"),
             (reports_cost, "the server reports costs"),
@@ -244,7 +253,7 @@ impl Quirks {
             self.no_temperature = false;
         }
         if is_anthropic {
-            self.cache_marks = true;
+            self.cache_marks = Some(CacheLifetime::Minutes);
             self.json_schemas =
                 is_claude && !SCHEMALESS_CLAUDES.iter().any(|prefix| name.starts_with(prefix));
             self.thinking = match older {
@@ -285,8 +294,8 @@ mod tests {
         assert!(of("kimi-k2.5").no_temperature);
         assert!(of("deepseek/deepseek-chat").requires_reasoning);
         assert!(of("mimo-v2.5-pro").requires_reasoning);
-        assert!(of("anthropic/claude-sonnet-4.5").cache_marks);
-        assert!(!of("qwen3").cache_marks);
+        assert!(of("anthropic/claude-sonnet-4.5").cache_marks.is_some());
+        assert!(of("qwen3").cache_marks.is_none());
         assert!(OPENAI.with_model("o1-mini", false).no_system);
         assert!(
             !KIMI.with_model("moonshot-v1-8k", false).no_temperature,

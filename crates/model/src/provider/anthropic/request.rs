@@ -3,7 +3,7 @@
 
 use super::AnthropicFormat;
 use crate::provider::body_text::serialize_text;
-use crate::provider::quirks::ThinkingStyle;
+use crate::provider::quirks::{CacheLifetime, ThinkingStyle};
 use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::{BodyWriter, ToolForm};
 use crate::provider::tool_call_ids::ToolCallIds;
@@ -64,9 +64,13 @@ pub(super) fn write_body(
     if stream {
         body.put("stream", true);
     }
-    let has_cache_marks = format.quirks.cache_marks;
+    let cache_marks = format.quirks.cache_marks;
     if !request.tools.is_empty() {
-        let form = if has_cache_marks { &MARKED_TOOL_FORM } else { &TOOL_FORM };
+        let form = match cache_marks {
+            Some(CacheLifetime::Minutes) => &MARKED_TOOL_FORM,
+            Some(CacheLifetime::Hour) => &HOUR_TOOL_FORM,
+            None => &TOOL_FORM,
+        };
         body.put_tools(request.tools, form);
         let choice = match request.tool_choice {
             ToolChoice::None => json!({ "type": "none" }),
@@ -77,8 +81,8 @@ pub(super) fn write_body(
         body.put("tool_choice", choice);
     }
     if let Some(mut system) = text_block(request.system) {
-        if has_cache_marks {
-            system.add_cache_mark();
+        if let Some(lifetime) = cache_marks {
+            system.add_cache_mark(lifetime);
         }
         body.put("system", [system]);
     }
@@ -97,6 +101,10 @@ const TOOL_FORM: ToolForm = ToolForm {
 const MARKED_TOOL_FORM: ToolForm =
     ToolForm { end_of_last: r#","cache_control":{"type":"ephemeral"}}"#, ..TOOL_FORM };
 
+/// The same with a mark for an hour.
+const HOUR_TOOL_FORM: ToolForm =
+    ToolForm { end_of_last: r#","cache_control":{"type":"ephemeral","ttl":"1h"}}"#, ..TOOL_FORM };
+
 /// Maximum number of images in a request (Anthropic, "Vision": 100, or more with the newest models).
 const MAX_IMAGES: usize = 100;
 
@@ -104,9 +112,15 @@ const MAX_IMAGES: usize = 100;
 #[derive(Clone, Copy, Serialize)]
 struct CacheMark {
     r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<&'static str>,
 }
 
-const CACHE_MARK: CacheMark = CacheMark { r#type: "ephemeral" };
+impl CacheMark {
+    fn new(lifetime: CacheLifetime) -> Self {
+        Self { r#type: "ephemeral", ttl: (lifetime == CacheLifetime::Hour).then_some("1h") }
+    }
+}
 
 /// A message as it is sent.
 #[derive(Serialize)]
@@ -147,12 +161,13 @@ enum Block<'a> {
 
 impl Block<'_> {
     /// Marks the block: the provider caches the prompt up to it.
-    fn add_cache_mark(&mut self) {
+    fn add_cache_mark(&mut self, lifetime: CacheLifetime) {
+        let mark = CacheMark::new(lifetime);
         match self {
             Self::Text { cache_control, .. }
             | Self::ToolUse { cache_control, .. }
-            | Self::ToolResult { cache_control, .. } => *cache_control = Some(CACHE_MARK),
-            Self::Other(block) => block.to_mut()["cache_control"] = json!(CACHE_MARK),
+            | Self::ToolResult { cache_control, .. } => *cache_control = Some(mark),
+            Self::Other(block) => block.to_mut()["cache_control"] = json!(mark),
         }
     }
 }
@@ -301,8 +316,10 @@ fn build_messages<'a>(
             continue;
         }
         // The latest user message stays marked for the whole turn, because all requests of the turn share that prefix.
-        if format.quirks.cache_marks && Some(index) == latest_user {
-            add_cache_mark(&mut content);
+        if let Some(lifetime) = format.quirks.cache_marks
+            && Some(index) == latest_user
+        {
+            add_cache_mark(&mut content, lifetime);
         }
         match messages.last_mut() {
             // Results of one reply's calls belong in one message, and consecutive messages of one role are refused.
@@ -322,21 +339,21 @@ fn build_messages<'a>(
             message.content.sort_by_key(|block| !is_result(block));
         }
     }
-    if format.quirks.cache_marks
+    if let Some(lifetime) = format.quirks.cache_marks
         && let Some(last) = messages.last_mut()
     {
-        add_cache_mark(&mut last.content);
+        add_cache_mark(&mut last.content, lifetime);
     }
     messages
 }
 
 /// Marks the last of `blocks` that can have a mark.
-fn add_cache_mark(blocks: &mut [Block<'_>]) {
+fn add_cache_mark(blocks: &mut [Block<'_>], lifetime: CacheLifetime) {
     let is_thinking =
         |block: &Block<'_>| matches!(block, Block::Other(block) if is_thinking_block(block));
     let last = blocks.iter_mut().rfind(|block| !is_thinking(block));
     if let Some(block) = last {
-        block.add_cache_mark();
+        block.add_cache_mark(lifetime);
     }
 }
 
@@ -463,7 +480,7 @@ fn tool_result_block<'a>(
 mod tests {
     use super::{MAX_IMAGES, write_body};
     use crate::provider::anthropic::AnthropicFormat;
-    use crate::provider::quirks::{NONE, Quirks, ThinkingStyle};
+    use crate::provider::quirks::{CacheLifetime, NONE, Quirks, ThinkingStyle};
     use crate::provider::request_body::BodyWriter;
     use crate::provider::{Request, Sampling, ToolChoice};
     use nanobot_base::message::ToolSpec;
@@ -475,7 +492,7 @@ mod tests {
 
     /// The registry's quirks for one of the vendor's models, older or newer.
     fn quirks(thinking: ThinkingStyle) -> Quirks {
-        Quirks { cache_marks: true, thinking, ..NONE }
+        Quirks { cache_marks: Some(CacheLifetime::Minutes), thinking, ..NONE }
     }
 
     fn user(text: &str) -> Message {

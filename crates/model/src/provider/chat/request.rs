@@ -5,7 +5,7 @@
 use super::ChatFormat;
 use super::reasoning::{PlacedReasoning, place_reasoning};
 use crate::provider::body_text::{BodyText, serialize_text};
-use crate::provider::quirks::{Quirks, ThinkingStyle};
+use crate::provider::quirks::{CacheLifetime, Quirks, ThinkingStyle};
 use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::{BodyWriter, ToolForm, data_url, result_text};
 use crate::provider::tool_call_ids::ToolCallIds;
@@ -222,7 +222,8 @@ impl Serialize for ChatMessages<'_> {
                     let is_latest = latest_user
                         .is_some_and(|latest| (index..=index + further_count).contains(&latest));
                     let content = parts_to_content(&parts, quirks);
-                    let content = with_cache_mark(content, quirks.cache_marks && is_latest);
+                    let content =
+                        with_cache_mark(content, quirks.cache_marks.filter(|_| is_latest));
                     messages.serialize_element(&ChatMessage::new("user", content))?;
                 }
                 Message::Tool(first) => {
@@ -262,16 +263,19 @@ impl Serialize for ChatMessages<'_> {
 }
 
 /// Adds a cache mark to the content, up to which providers cache the prompt. A mark requires the content to be a list.
-fn with_cache_mark(content: ChatContent<'_>, has_mark: bool) -> ChatContent<'_> {
-    if !has_mark {
+fn with_cache_mark(content: ChatContent<'_>, lifetime: Option<CacheLifetime>) -> ChatContent<'_> {
+    let Some(lifetime) = lifetime else {
         return content;
-    }
+    };
     let mut parts = match content {
         ChatContent::Parts(parts) => parts,
         ChatContent::Text(text) => vec![json!({ "type": "text", "text": text })],
     };
     if let Some(last) = parts.last_mut() {
-        last["cache_control"] = json!({ "type": "ephemeral" });
+        last["cache_control"] = match lifetime {
+            CacheLifetime::Minutes => json!({ "type": "ephemeral" }),
+            CacheLifetime::Hour => json!({ "type": "ephemeral", "ttl": "1h" }),
+        };
     }
     ChatContent::Parts(parts)
 }

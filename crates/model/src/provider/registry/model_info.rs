@@ -68,6 +68,14 @@ impl Prices {
         Self(vec![(0, price)])
     }
 
+    /// The same prices for a cache that lives for an hour: writes cost twice the price of input (Anthropic, "Prompt caching").
+    #[must_use]
+    pub(crate) fn with_hour_cache(self) -> Self {
+        let tiers = self.0.into_iter();
+        let with_write = |price: TokenPrice| TokenPrice { cache_write: 2.0 * price.input, ..price };
+        Self(tiers.map(|(above, price)| (above, with_write(price))).collect())
+    }
+
     /// The price tiers, in ascending order. Each applies to requests with more input tokens than its threshold.
     pub fn tiers(&self) -> &[(u64, TokenPrice)] {
         &self.0
@@ -258,7 +266,7 @@ pub const MODELS: &[ModelInfo] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{MODELS, find_family_bound, find_model, find_prices};
+    use super::{MODELS, Prices, find_family_bound, find_model, find_prices, price};
     use crate::provider::registry::table::find_provider;
 
     #[test]
@@ -310,6 +318,14 @@ mod tests {
         assert_eq!(bound("anthropic/claude-haiku-99"), Some(highest("claude-")));
         assert_eq!(bound("unheard-of"), None);
         assert_eq!(bound("7b"), None);
+    }
+
+    #[test]
+    fn an_hour_of_cache_costs_twice_the_input() {
+        let tiers = Prices(vec![(0, price(1.0, 0.1, 1.25, 5.0)), (9, price(2.0, 0.2, 2.5, 9.0))]);
+        let prices = tiers.with_hour_cache();
+        assert_eq!(prices.for_input_tokens(1), price(1.0, 0.1, 2.0, 5.0));
+        assert_eq!(prices.for_input_tokens(10), price(2.0, 0.2, 4.0, 9.0));
     }
 
     #[test]

@@ -380,7 +380,7 @@ fn resolve_quirks(
     }
     // Gateways pass cache marks on. Other servers may not.
     let passes_on = provider.is_some_and(|provider| provider.kind == ProviderKind::Gateway);
-    quirks.cache_marks &= is_anthropic || passes_on;
+    quirks.cache_marks = quirks.cache_marks.filter(|_| is_anthropic || passes_on);
     Ok(quirks)
 }
 
