@@ -308,7 +308,7 @@ fn run_to_outcome(
         ..Ending::default()
     });
     if ending.error.is_none() {
-        ending.error = incomplete_answer_error(&ending, options, run_metadata.max_iterations);
+        ending.error = ending_error(&ending, options, run_metadata.max_iterations);
     }
     if let Some(selection) = options.output.code_selection()
         && ending.error.is_none()
@@ -516,8 +516,8 @@ fn log_session(session: &Session) {
     log::info!(target: "session", "`{}`: {total} messages, {sent} of them sent{lock}", session.key());
 }
 
-/// The error of a turn that ended without a complete answer, or with a denial under `--strict`.
-fn incomplete_answer_error(
+/// The error of a turn that ended without a complete answer, or with a denial under `--strict`. It decides the exit status.
+fn ending_error(
     ending: &Ending,
     options: &TurnOptions,
     max_iterations: u32,

@@ -381,7 +381,7 @@ fn simulate(
         let (slot, kind) = match verdict {
             DueState::Due { slot } => (slot, "run"),
             DueState::Missed { slot } => (slot, "missed"),
-            DueState::NotYet { .. } => return,
+            DueState::NotYet { .. } | DueState::Delayed { .. } => return,
             DueState::ClockWasWrong { .. } => panic!("{} at {now}", job.name),
         };
         handled[at] = Some(slot);

@@ -55,6 +55,7 @@ pub fn run(
         Err(error) => (StopReason::Failed, None, Some(error)),
     };
     turn.stop_background();
+    // For the line that closes the turn in the session. The caller may end with another status, as with `--strict`.
     let exit = error.as_ref().map_or(ending::exit_status(stop_reason), exit_for);
     if reply.is_none() {
         if turn.session.is_stored() {

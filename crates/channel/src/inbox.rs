@@ -104,6 +104,8 @@ pub struct BegunTurn {
 /// An outbound message in the form that the service takes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutboundMessage {
+    /// Identifies the message in each attempt to send it: the id of the turn for an answer, `re.`, `old.`, `limit.` or `pair.` and an id for a
+    /// notice. Its parts add `.N`. That a message is answered once does not depend on it: its entry has the answer.
     pub key: String,
     /// The ids of the messages that it answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -44,8 +44,10 @@ pub enum CatchUpPolicy {
 /// The result of checking whether a job is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DueState {
-    /// No slot is due. `next` is the next one to start: it may have come already, if its delay is not over.
+    /// No slot has come; `next` is the next one.
     NotYet { next: Option<Timestamp> },
+    /// This slot has come, and its delay is not over.
+    Delayed { slot: Timestamp },
     /// This slot is due. When its run starts, it becomes the last handled slot.
     Due { slot: Timestamp },
     /// This slot is too old to run. Recording it makes it handled.
@@ -54,6 +56,13 @@ pub enum DueState {
     /// again: a slot at exactly the current minute is then due. From now on only the run records tell which slots
     /// were run, because a corrected clock may repeat slots.
     ClockWasWrong { last_slot: Timestamp },
+}
+
+impl DueState {
+    /// True if a start has something to run or to record now.
+    pub fn needs_start(&self) -> bool {
+        !matches!(self, Self::NotYet { .. } | Self::Delayed { .. })
+    }
 }
 
 /// Maximum delay of a run that is not caught up: cron itself starts late with many jobs or after a clock change.
@@ -106,9 +115,10 @@ impl Timetable<'_> {
                     DueState::Due { slot }
                 }
             }
-            _ => {
-                DueState::NotYet { next: schedule.next(baseline.max(undelayed_now), created, zone) }
-            }
+            _ => match schedule.next(baseline.max(undelayed_now), created, zone) {
+                Some(slot) if slot <= now => DueState::Delayed { slot },
+                next => DueState::NotYet { next },
+            },
         }
     }
 

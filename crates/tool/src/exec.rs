@@ -368,7 +368,7 @@ impl Tool for ExecTool {
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let arguments = call.arguments;
         let command = arguments["command"].as_str().unwrap_or_default();
-        self.check(command)?;
+        self.prepare(command)?;
         let working_dir = arguments["working_dir"].as_str().unwrap_or(".");
         // The directory stays open, so that the command starts in it even if its path leads elsewhere by then.
         let (directory, _) = self.files.open_directory(working_dir)?;
@@ -420,7 +420,7 @@ impl ExecTool {
     ) -> Result<ToolOutput, ToolError> {
         let timeout = spec.timeout;
         let mut output = TextOutput::new(spec.capture_bytes, &self.temp_parents);
-        // The output is captured as text.
+        // `output` captures text; the result of the command has none.
         spec.capture_bytes = 0;
         let mut run = || process::run(&spec, &mut |bytes| on_output(&output.feed(bytes)));
         let result = self.files.record_command(&mut run);
@@ -431,14 +431,15 @@ impl ExecTool {
         self.to_output(command, result, &output.take(), timeout)
     }
 
-    /// Refuses probable accidents, and every command while a required sandbox is unavailable.
-    fn check(&self, command: &str) -> Result<(), Refusal> {
+    /// Refuses probable accidents, and requires the sandbox.
+    fn prepare(&self, command: &str) -> Result<(), Refusal> {
         dangerous_command::check(command, "not run")?;
-        self.check_sandbox()
+        self.require_sandbox()
     }
 
-    /// Refuses every command while a required sandbox is unavailable. Prepares the sandbox if commands may change files.
-    fn check_sandbox(&self) -> Result<(), Refusal> {
+    /// Prepares the sandbox if commands may change files: its directories, and a supervisor that shows whether there are namespaces.
+    /// Refuses every command while a required sandbox is unavailable.
+    fn require_sandbox(&self) -> Result<(), Refusal> {
         if !self.containment.is_sandboxed {
             return Ok(());
         }

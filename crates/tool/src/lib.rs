@@ -246,8 +246,8 @@ impl Toolbox {
         self.tools.iter().any(|tool| tool.has_answered())
     }
 
-    /// The origin of the conversation, and its first content of that origin as a phrase; `None` if it is not tracked.
-    /// `messages` is the full list to be sent, and `of_turn` the part of it that belongs to this turn.
+    /// The origin of the conversation, and its first content of that origin as a phrase; `None` if it is not tracked. What was not
+    /// observed yet is observed now, such as the last results of a turn, which no call follows. `messages` is the full list to be sent, and `of_turn` the part of it that belongs to this turn.
     pub fn origin(&self, messages: &[Message], of_turn: &[Message]) -> Option<(Origin, String)> {
         let (provenance, cursor) = self.provenance.as_ref()?;
         let mut cursor = cursor.lock();

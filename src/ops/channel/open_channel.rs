@@ -250,8 +250,8 @@ impl OpenChannel {
         self.files.kind.name
     }
 
-    /// A message with a Markdown text to the chat of `message`.
-    pub(crate) fn message_to(
+    /// A message to the chat of `message`: a Markdown text, in parts in the service's dialect.
+    pub(crate) fn render_message(
         &self,
         message: &InboundMessage,
         session: &str,

@@ -220,7 +220,7 @@ fn drop_messages(
         if inbox.state().outbound(&key).is_none() {
             records.push(InboxRecord::Out(OutboundMessage {
                 origin: Some(Origin::User),
-                ..channel.open.message_to(&last.message, session, &key, text, now)
+                ..channel.open.render_message(&last.message, session, &key, text, now)
             }));
             notice_key = Some(key);
         }
@@ -309,7 +309,7 @@ fn send_answer(
     let answer = OutboundMessage {
         answers: InboundEntry::ids_of(entries),
         origin,
-        ..channel.open.message_to(&last.message, &last.session, key, text, now)
+        ..channel.open.render_message(&last.message, &last.session, key, text, now)
     };
     let mut inbox = channel.inbox.lock();
     if !is_unanswered(&inbox, last) {

@@ -3,7 +3,10 @@
 //! The order of writes makes every kill harmless. An inbound message is in the journal before the position moves and
 //! before the service may forget it. The turn's id is in the journal before the turn begins, so that the next poll can see in the session
 //! whether the turn ended. The answer is in the journal before its first part is sent, and each part keeps its key in every attempt, so
-//! that a service can drop a repetition.
+//! that a service that recognises keys can drop a repetition.
+//!
+//! A channel has several types: a [`channel_run::ChannelRun`] has the locked channels of a process, each with its open channel
+//! (`ops/channel/open_channel.rs`): the files on disk, their row of the table of channels, and the connection to the service.
 
 pub(crate) mod answer;
 pub(crate) mod channel_run;

@@ -55,9 +55,8 @@ pub(crate) fn run_if_due(
         start_time.delay = Duration::ZERO;
     }
     let due = timing::due_state(ctx, job, &state, start_time)?;
-    let is_due =
-        !matches!(due, DueState::NotYet { .. }) || has_other_work(job, &state, start_time.now);
-    if !is_due && delayed_slot(&due, start_time.now).is_none() {
+    let is_due = due.needs_start() || has_other_work(job, &state, start_time.now);
+    if !is_due && !matches!(due, DueState::Delayed { .. }) {
         return Ok(Exit::Answered);
     }
     let (ctx, settings) = job_context(ctx, settings, job)?;
@@ -83,7 +82,7 @@ pub(crate) fn run_if_due(
         return Ok(exit);
     };
     let due = timing::due_state(&ctx, &job, &job_dir.read_state()?, start_time)?;
-    let Some(slot) = delayed_slot(&due, start_time.now) else {
+    let DueState::Delayed { slot } = due else {
         return Ok(exit);
     };
     let Some(delay_lock) = wait_for_start(&ctx, &job_dir, &job, slot, &mut start_time)? else {
@@ -91,14 +90,6 @@ pub(crate) fn run_if_due(
     };
     let delayed_exit = run_locked(&runner, &job, start_time, Some(delay_lock))?;
     Ok(if exit == Exit::Answered { delayed_exit } else { exit })
-}
-
-/// The slot that has come at `now` and whose delay is not over.
-fn delayed_slot(due: &DueState, now: Timestamp) -> Option<Timestamp> {
-    match due {
-        DueState::NotYet { next } => next.filter(|slot| *slot <= now),
-        _ => None,
-    }
 }
 
 /// Runs what is due, with the lock of the job. `delay_lock` is released once it is held.
@@ -223,7 +214,10 @@ fn run_slot(runner: &JobRunner, job: &Job, start_time: StartTime) -> Result<Exit
             state.last_slot_ms = Some(slot.as_millisecond());
             runner.record_skipped_slot(job, slot, RunOutcome::Missed, state)
         }
-        (DueState::NotYet { .. } | DueState::ClockWasWrong { .. }, None) => {
+        (
+            DueState::NotYet { .. } | DueState::Delayed { .. } | DueState::ClockWasWrong { .. },
+            None,
+        ) => {
             if is_handled_but_not_retired(job, &state) {
                 let records = job_dir.last_records(usize::MAX)?;
                 let last_run = records.iter().rev().find(|record| record.outcome.was_attempted());

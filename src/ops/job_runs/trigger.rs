@@ -14,7 +14,6 @@ use nanobot_config::settings::{JobStarter, Settings};
 use nanobot_cron::job::{HEARTBEAT_ID, Job};
 use nanobot_cron::job_store::{JobStore, is_valid_id};
 use nanobot_cron::run_record::{JobDir, Trigger};
-use nanobot_cron::schedule::DueState;
 use nanobot_sandbox::process;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -207,7 +206,7 @@ fn needs_start(ctx: &Context, store: &JobStore, job: &Job) -> Result<bool> {
         .with_context(|| format!("job `{}` cannot run", job.name))?;
     let start_time = StartTime::new(ctx, job);
     Ok(has_other_work(job, &state, start_time.now)
-        || !matches!(timing::due_state(ctx, job, &state, start_time)?, DueState::NotYet { .. }))
+        || timing::due_state(ctx, job, &state, start_time)?.needs_start())
 }
 
 /// Starts a job like a crontab line does, and waits for its end.

@@ -1,7 +1,8 @@
 //! Telegram, through the Bot API (<https://core.telegram.org/bots/api>).
 //!
 //! `getUpdates` is called with the position after the last update, which confirms all updates before it; an update that
-//! is not confirmed within a day is lost at the service. If two polls use one token, the service ends one of them with status 409. The
+//! is not confirmed within a day is lost at the service. The service recognises no repetition: a part that is sent while the
+//! process is killed is sent again. If two polls use one token, the service ends one of them with status 409. The
 //! token is a part of the address, so errors name the method only.
 
 mod api;

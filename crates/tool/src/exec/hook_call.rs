@@ -36,7 +36,7 @@ impl ExecTool {
     /// # Errors
     /// The hook cannot be started, for this reason.
     pub fn run_hook(&self, hook: HookCall<'_>) -> Result<FinishedHook, String> {
-        self.check_sandbox().map_err(|refusal| refusal.message)?;
+        self.require_sandbox().map_err(|refusal| refusal.message)?;
         let (directory, _) =
             self.files.open_directory(".").map_err(|error| error.message().to_owned())?;
         let sandbox = self.sandbox_of_command(false)?;

@@ -38,7 +38,7 @@ impl ExecTool {
     ) -> Result<ToolOutput, ToolError> {
         let ProgramCall { call_id, program, arguments, input, timeout } = call;
         let command = program.display().to_string();
-        self.check(&command)?;
+        self.prepare(&command)?;
         let (directory, _) = self.files.open_directory(".")?;
         let sandbox = self.sandbox_of_command(false)?;
         let private = sandbox.as_ref().and_then(SandboxSpec::private);
