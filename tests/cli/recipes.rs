@@ -1,8 +1,8 @@
 //! The recipes for scripts: each line is run as it stands in the page, against a scripted provider.
 
-use crate::page_commands::{answers, prints, run_line, run_page};
+use crate::page_commands::{answers, elsewhere, prints, run_line, run_page};
 use crate::requirements::require;
-use crate::server::{calls, says};
+use crate::server::{calls, fails, says};
 use crate::story::{Story, write};
 use serde_json::json;
 
@@ -23,6 +23,7 @@ fn recipes_for_scripts_do_what_they_say() {
         ("add.py", "def add(a, b): return a + b\n"),
         ("bill.txt", "Tea, 3 euros\n"),
         ("comments.txt", "lovely\nawful\n"),
+        ("house-style/SKILL.md", "No adverbs.\n"),
         ("mail.eml", "Subject: You won\n\nClick.\n"),
     ] {
         write(&story.dir().join(name), text.as_bytes());
@@ -60,6 +61,9 @@ fn recipes_for_scripts_do_what_they_say() {
         answers("spam bool", [says(r#"{"spam": true}"#)], "spam\n"),
         prints("--save shorter", ""),
         answers("run shorter 5", [says("Shorter.")], "Shorter.\n"),
+        answers("--skill ./house-style", [says("A report.")], "A report.\n"),
+        elsewhere("--mcp .mcp.json", "one_run::servers_of_a_file_are_the_only_ones_of_a_bare_run"),
+        answers("--fallback small", [fails(404, "gone"), says("News.")], "News.\n"),
         prints("--replay demo", "demo"),
     ];
     let page = include_str!("../../recipes/scripts.md");
