@@ -37,7 +37,7 @@ pub(super) fn load(
     Ok(skills)
 }
 
-/// Adds the files of `skills` that the user has pinned to those that count as the user's.
+/// Adds the files of `skills` that the user has pinned to those that count as the user's, and that runs may not change at will.
 pub(super) fn trust_pinned(ctx: &Context, skills: &[Skill], policy: &mut Policy) -> Result<()> {
     if skills.is_empty() {
         return Ok(());
@@ -47,6 +47,7 @@ pub(super) fn trust_pinned(ctx: &Context, skills: &[Skill], policy: &mut Policy)
         let bytes = durable_file::read(&skill.location)?.unwrap_or_default();
         if trust.is_pinned(&skill.location, &bytes) {
             policy.file_scope.trusted.push(skill.location.clone());
+            policy.file_scope.instruction_files.push(skill.location.clone());
         }
     }
     Ok(())
