@@ -262,8 +262,9 @@ impl Files {
                 end_check()?;
                 self.record_skill(path, current.as_ref(), new)?;
                 let state = previous_state(&old, current.as_ref());
-                let record =
-                    |recorder: &mut ChangeRecorder| recorder.record_change(path, &state, new, temp);
+                let record = |recorder: &mut ChangeRecorder| {
+                    recorder.record_change(path, &state, new, mode, temp)
+                };
                 recorder.as_mut().map_or(Ok(()), record).map_err(|error| unsaved_error(&error))
             };
             let result = match new {

@@ -242,8 +242,8 @@ impl ChangeRecorder {
         Ok(())
     }
 
-    /// Records that `path` is about to get the content `new`, or to be removed if that is `None`, through the temporary file
-    /// `temp` beside it.
+    /// Records that `path` is about to get the content `new` and `mode`, if it changes, or to be removed if the content is `None`,
+    /// through the temporary file `temp` beside it.
     ///
     /// # Errors
     /// The current state cannot be saved. The caller must not make the change then.
@@ -252,11 +252,13 @@ impl ChangeRecorder {
         path: &Path,
         before: &PreviousState<'_>,
         new: Option<&[u8]>,
+        new_mode: Option<u32>,
         temp: &str,
     ) -> Result<()> {
         let is_first_change = |journal: &OpenJournal| !journal.entry_numbers.contains_key(path);
-        if let (PreviousState::File { bytes, .. }, Some(new)) = (before, new)
+        if let (PreviousState::File { bytes, mode }, Some(new)) = (before, new)
             && **bytes == *new
+            && new_mode.is_none_or(|new_mode| new_mode == *mode)
             && self.journal.as_ref().is_none_or(is_first_change)
         {
             // The file stays unchanged, so there is nothing to undo.
