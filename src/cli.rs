@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 pub mod acp;
 pub mod agent;
+pub mod apply;
 pub mod channel;
 pub mod completions;
 pub mod config;
@@ -131,6 +132,8 @@ pub enum CliCommand {
         #[command(subcommand)]
         command: serve::ServeCommand,
     },
+    /// Apply a patch to the current directory
+    Apply(apply::ApplyArgs),
     /// Undo the file changes of a turn
     Undo(undo::UndoArgs),
     /// Show the configuration, and check whether it works

@@ -50,6 +50,14 @@ pub struct TurnArgs {
     pub grants: Grants,
     #[command(flatten)]
     pub server_files: ServerFiles,
+    /// Change nothing: print the changes as a patch
+    ///
+    /// The agent works on a private copy of the directory and its repository, without what git ignores, and commands run there. Standard
+    /// output is a patch for `nanobot apply` or `git apply`, with `--json` the field `patch`; the answer is on standard error. Without
+    /// changes, nothing is printed. At most 50,000 files and 512 MiB are copied, to `$TMPDIR` or /tmp.
+    #[arg(long, help_heading = "Permissions", hide_short_help = true,
+          conflicts_with_all = ["write", "worktree", "schema", "extract", "resume"])]
+    pub propose: bool,
     /// Work in a git worktree, on a branch of that name
     ///
     /// In ~/.nanobot/worktrees, beside your own files. The branch begins at the current commit, or is continued.

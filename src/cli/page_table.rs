@@ -120,6 +120,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot agent -m 'which of these lines matter?' < /var/log/syslog > report.md", "Piped text follows the message"),
         ("nanobot agent --write -m 'fix the typos in README.md'", "Allow it to change files in this directory"),
         ("nanobot agent --write -m 'repair the code' --until 'make test'", "Continue until the tests pass"),
+        ("nanobot agent --propose -m 'fix the typo' | git apply", "The changes as a patch; nothing else is changed"),
         ("nanobot agent -s work --resume", "Continue an interrupted turn"),
         ("nanobot agent --schema 'name, age int' -m 'Ada, 36' | jq -r .name", "JSON that matches a schema"),
         ("find . -name '*.md' -print0 | xargs -0 -P4 -I{} nanobot agent -s review:{} -m review -a {}", "Many turns in parallel, each with its own session"),
@@ -411,6 +412,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot serve mcp --tools 'read_file,grep'", "Only these tools, and `ask`"),
     ] },
     HelpPage { command: "serve webhook", statuses: CHANNEL_STATUSES, variables: TURN_VARIABLES, files: CHANNEL_FILES, examples: &[("nanobot serve webhook whatsapp", "Answer the request on standard input, as a service of inetd or systemd")] },
+    HelpPage { command: "apply", statuses: &[(0, "applied, or an empty patch"), (65, "no patch, or a file is not as the patch expects it; nothing was changed"), NO_PATH, (77, "the policy refuses a change; nothing was changed"), CONFIG], variables: &[], files: &["config.json", "trust.json", "undo/"], examples: &[
+        ("nanobot apply fix.patch", "Apply a patch"),
+        ("nanobot agent --propose -m 'fix the typo' > fix.patch && less fix.patch && nanobot apply fix.patch", "Review a proposal first"),
+    ] },
     HelpPage { command: "undo", statuses: &[DONE, (1, "a file was changed since; nothing was undone"), (66, "nothing to undo"), (75, "the turn is still running")], variables: &[], files: &["undo/"], examples: &[
         ("nanobot undo --dry-run", "Show what would change"),
         ("nanobot undo", "Undo the last turn in this directory"),

@@ -46,7 +46,7 @@ fn add_pages_below(
 /// The commands that the short help lists, in groups; the others are rare.
 const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
     ("ask", &["agent", "repl", "run"]),
-    ("keep", &["session", "memory", "skill", "undo", "trust"]),
+    ("keep", &["session", "memory", "skill", "apply", "undo", "trust"]),
     ("run alone", &["cron", "channel", "serve", "status", "usage"]),
     ("set up", &["onboard", "config", "model", "mcp", "policy"]),
 ];

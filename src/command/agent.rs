@@ -40,6 +40,7 @@ pub(super) fn turn_options(arguments: &TurnArgs) -> TurnOptions {
         server_files,
         worktree: _,
         remove_worktree: _,
+        propose,
         limits,
         until,
         stdin,
@@ -55,6 +56,7 @@ pub(super) fn turn_options(arguments: &TurnArgs) -> TurnOptions {
         grants,
         limits,
         until,
+        propose,
         recording,
         schema,
         server_files,
@@ -100,6 +102,7 @@ fn is_conversation(arguments: &TurnArgs, options: &TurnOptions) -> bool {
         && arguments.limits.timeout.is_none()
         && arguments.until.command.is_none()
         && arguments.worktree.is_none()
+        && !arguments.propose
         && arguments.output.extract.is_none()
         && !arguments.prompt.bare
         && !arguments.session.resume

@@ -2,6 +2,7 @@
 
 pub mod acp;
 pub mod agent;
+pub mod apply;
 pub mod channel;
 pub mod completions;
 pub mod config;

@@ -6,6 +6,7 @@
 use crate::ops::context::{Context, report_error};
 use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
+use crate::ops::proposal::Proposal;
 use crate::ops::{connection_test, model};
 use crate::options::turn::{OutputOptions, TurnOptions};
 use anyhow::{Context as _, Result};
@@ -27,6 +28,7 @@ use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
 use nanobot_os::terminal::Terminal;
 use nanobot_store::session::Session;
+use nanobot_tool::git_patch::copy::CopyChanges;
 use post_turn::{OutputUse, PostTurnWork};
 use request::{TurnCommand, TurnRequest};
 use source::{ChatTurn, InteractiveContext, JobTurn, TurnSource};
@@ -85,10 +87,24 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, format: ReportFormat) ->
         && ending.is_partial
         && format == ReportFormat::Text
         && !ctx.terminal.stdout_is_tty;
-    if prints_partial
-        && let Err(error) = ctx.terminal.print(&format!("{}\n", ending.text.trim_end_matches('\n')))
-    {
-        exit = report_error(&error, ctx.terminal);
+    if prints_partial {
+        let text = ending.text.trim_end_matches('\n');
+        if options.propose {
+            ctx.terminal.eprint(text);
+        } else if let Err(error) = ctx.terminal.print(&format!("{text}\n")) {
+            exit = report_error(&error, ctx.terminal);
+        }
+    }
+    // A patch is printed where an answer would be.
+    let has_answer = [Exit::Answered, Exit::Limit, Exit::Budget, Exit::Denied].contains(&exit);
+    if let Some(patch) = run_metadata.patch.as_deref().filter(|_| format == ReportFormat::Text) {
+        if patch.is_empty() && has_answer {
+            ctx.notice("nothing was changed, so there is no patch");
+        } else if !patch.is_empty() && !has_answer {
+            ctx.notice("the patch is not printed, because the run failed");
+        } else if let Err(error) = ctx.terminal.print_bytes(patch.as_bytes()) {
+            exit = report_error(&error, ctx.terminal);
+        }
     }
     if let Err(error) =
         reporter.finish(|envelope| json::result_json(&ending, exit, &run_metadata, envelope))
@@ -280,6 +296,9 @@ fn new_reporter(ctx: &Context, options: &TurnOptions, format: ReportFormat) -> R
     if let Some(selection) = options.output.code_selection() {
         reporter.extract_code(selection);
     }
+    if options.propose {
+        reporter.print_beside_patch();
+    }
     if options.output.no_markdown {
         reporter.disable_markdown();
     }
@@ -392,8 +411,12 @@ fn run_steps(
     let traced_ctx = post_turn.span_export.as_ref().map(|export| export.traced_context(ctx));
     let ctx = traced_ctx.as_ref().unwrap_or(ctx);
 
+    let propose = || Proposal::create(ctx, options, &request.settings, &request.profile);
+    let proposal = options.propose.then(propose).transpose()?;
+    let copy_options = proposal.as_ref().map(|proposal| proposal.options(options));
+    let run_options = copy_options.as_ref().unwrap_or(options);
     let mut prepared =
-        prepare::prepare(ctx, options, &source, request, session, reporter, run_metadata)?;
+        prepare::prepare(ctx, run_options, &source, request, session, reporter, run_metadata)?;
     if options.recording.dry_run.is_some() {
         prepared.session.begin_turn(&reporter.envelope.turn);
         dry_run::show(ctx, options, prepared)?;
@@ -422,7 +445,16 @@ fn run_steps(
     });
     let steering = steering.as_ref().map(|steering| steering as &dyn Fn() -> Option<UserMessage>);
     let mut ending =
-        execute::execute(ctx, options, &mut prepared, &model, &purpose, reporter, steering);
+        execute::execute(ctx, run_options, &mut prepared, &model, &purpose, reporter, steering);
+    if let Some(proposal) = &proposal {
+        match proposal.changes() {
+            Ok(changes) => {
+                report_left_out(&changes, reporter);
+                run_metadata.patch = Some(changes.patch);
+            }
+            Err(error) => drop(ending.error.get_or_insert(error)),
+        }
+    }
     if let Some(command) = options.until.command.as_deref().filter(|_| ending.is_unneeded) {
         let force = match source {
             TurnSource::CommandLine => "; `--force` sends the message",
@@ -437,6 +469,7 @@ fn run_steps(
         default_session_key(ctx, &prepared.settings, options.grants.directory.as_deref());
     if session.is_stored()
         && session.is_interrupted()
+        && proposal.is_none()
         && let Some(command) = source.resume_command(session.key(), &default_key)
     {
         let is_left_out = ending.is_left_out;
@@ -450,6 +483,15 @@ fn run_steps(
         execute::finish(ctx, options, &prepared, &model, &sessions, &mut ending, reporter);
     prepare::report_nested_files(&prepared.setup, reporter, run_metadata);
     Ok(ending)
+}
+
+/// Reports new directories that are not in the patch.
+fn report_left_out(changes: &CopyChanges, reporter: &mut Reporter) {
+    if !changes.left_out.is_empty() {
+        let names = changes.left_out.iter().map(|path| format!("`{}`", path.display()));
+        let names = names.collect::<Vec<_>>().join(", ");
+        reporter.notice(&format!("dependencies and build results are not in the patch: {names}"));
+    }
 }
 
 /// Creates the workspace of a first run. A run that cannot send its request creates nothing.

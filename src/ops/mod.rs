@@ -3,6 +3,7 @@
 
 pub(crate) mod acp;
 pub(crate) mod agent_turn;
+pub(crate) mod apply;
 pub(crate) mod approval_text;
 pub(crate) mod change_preview;
 pub(crate) mod changeable_paths;
@@ -39,6 +40,7 @@ pub(crate) mod profiles;
 pub(crate) mod prompt_arguments;
 pub(crate) mod prompt_files;
 pub(crate) mod prompt_program;
+pub(crate) mod proposal;
 pub(crate) mod protected_paths;
 pub(crate) mod recording;
 pub(crate) mod repository;

@@ -147,6 +147,7 @@ fn flag_without_field(options: &TurnOptions) -> Option<&'static str> {
         grants,
         limits,
         until,
+        propose,
         recording,
         ..
     } = options;
@@ -179,6 +180,7 @@ fn flag_without_field(options: &TurnOptions) -> Option<&'static str> {
         (limits.strict, "--strict"),
         (limits.max_parallel != TurnLimits::default().max_parallel, "--max-parallel"),
         (until.command.is_some(), "--until"),
+        (*propose, "--propose"),
         (recording.dry_run.is_some(), "--dry-run"),
         (recording.record.is_some(), "--record"),
         (recording.replay.is_some(), "--replay"),

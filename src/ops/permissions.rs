@@ -140,6 +140,9 @@ pub(crate) fn build_policy(
         policy.add(rule.clone());
     }
     add_rules(&mut policy, grants, settings)?;
+    if grants.private_copy.is_some() {
+        policy.file_scope.allowed.clear();
+    }
     Ok(policy)
 }
 
@@ -330,10 +333,13 @@ fn build_file_scope(
     let repository = if settings.restrict_to_workspace {
         None
     } else {
-        repository::find(ctx, &directory, &home, &hidden)?
+        repository::find(ctx, &directory, &home, &hidden, grants.private_copy.as_ref())?
     };
     if let Some(repository) = &repository {
         roots.add_repository(repository);
+    }
+    if let Some(copy) = &grants.private_copy {
+        roots.keep_writable(&[workspace, &copy.path]);
     }
     let roots = roots.0;
     if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
@@ -409,6 +415,13 @@ impl GrantedPaths {
                 self.0.iter().any(|root| root.may_write && directory.starts_with(&root.path));
             let path = directory.to_owned();
             self.0.insert(position, ScopeRoot { path, may_write });
+        }
+    }
+
+    /// Makes all paths read-only but those beneath `directories`.
+    fn keep_writable(&mut self, directories: &[&Path]) {
+        for root in &mut self.0 {
+            root.may_write &= directories.iter().any(|directory| root.path.starts_with(directory));
         }
     }
 

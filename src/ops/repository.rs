@@ -2,6 +2,7 @@
 
 use crate::ops::context::Context;
 use crate::ops::protected_paths::protected_paths;
+use crate::options::grants::PrivateCopy;
 use anyhow::Result;
 use nanobot_config::policy::secrets;
 use nanobot_os::paths::PathResolver;
@@ -9,19 +10,25 @@ use nanobot_os::repository::{GitPointer, Repository};
 use nanobot_os::sync::Deferred;
 use nanobot_sandbox::{RepositoryLimits, find_repository};
 use nanobot_store::trust::TrustList;
+use nanobot_tool::git_patch::copy::ALTERNATES_FILE;
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 
 /// Finds the repository that contains `directory`. Paths that are secret or in `hidden` are not part of it. The list of
-/// pinned pointers is read only if the repository has pointers.
+/// pinned pointers is read only if the repository has pointers. That of a private copy to the objects of its original needs no pin:
+/// nanobot made it.
 pub(crate) fn find(
     ctx: &Context,
     directory: &Path,
     home: &Path,
     hidden_paths: &Deferred<Vec<PathBuf>>,
+    private_copy: Option<&PrivateCopy>,
 ) -> Result<Option<Repository>> {
     let trust = OnceCell::new();
     let is_pinned = |pointer: &GitPointer| {
+        if private_copy.is_some_and(|copy| pointer.file == copy.path.join(ALTERNATES_FILE)) {
+            return true;
+        }
         let list = trust.get_or_init(|| TrustList::load(&ctx.paths.trust()));
         list.as_ref().is_ok_and(|list| list.is_pointer_pinned(pointer))
     };

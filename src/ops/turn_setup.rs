@@ -8,7 +8,7 @@ use crate::ops::prompt_files;
 use crate::ops::protected_paths;
 use crate::ops::session_library::StoredSessions;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
-use crate::options::grants::Grants;
+use crate::options::grants::{Grants, PrivateCopy};
 use anyhow::{Context as _, Result};
 use interactive_approval::InteractiveApproval;
 use nanobot_agent::prompt::{self, DirectoryAccess, PromptInput, PromptSection};
@@ -97,7 +97,8 @@ pub(crate) fn build(
         permissions::build_policy(ctx, input.grants, settings, input.profile, &workspace)?;
     policy.file_scope.read_only = with_server_files(&policy.file_scope, settings);
     let is_bare = input.prompt.is_bare;
-    let mut instructions = project_instructions(ctx, &workspace.path, &mut policy)?;
+    let private_copy = input.grants.private_copy.as_ref();
+    let mut instructions = project_instructions(ctx, &workspace.path, &mut policy, private_copy)?;
     let has_skills = !is_bare || !input.prompt.skills.is_empty();
     let found_skills =
         if has_skills { find_skills(ctx, input, &instructions) } else { FoundSkills::default() };
@@ -359,12 +360,17 @@ fn project_instructions(
     ctx: &Context,
     workspace: &Path,
     policy: &mut Policy,
+    private_copy: Option<&PrivateCopy>,
 ) -> Result<DirectoryInstructions> {
     let scope = &mut policy.file_scope;
     let instructions = if scope.directory == workspace {
         DirectoryInstructions::default()
     } else {
-        TrustList::load(&ctx.paths.trust())?.read_instructions(&scope.directory)?
+        let mut list = TrustList::load(&ctx.paths.trust())?;
+        if let Some(PrivateCopy { original, path }) = private_copy {
+            list.add_copies(original, path);
+        }
+        list.read_instructions(&scope.directory)?
     };
     for directory in &instructions.trusted {
         scope.instruction_files.extend(trust::instruction_paths(directory));
@@ -408,9 +414,12 @@ fn open_files(
         started_in: std::env::current_dir().unwrap_or_default(),
         ..turn_info
     });
-    let own_state_paths = find_own_state_paths(ctx, &policy.file_scope);
-    let undo = UndoStore::new(ctx.paths.undo());
-    files.record_changes(ChangeRecorder::new(undo, turn_info, own_state_paths));
+    // The changes of a private copy end with it.
+    if input.grants.private_copy.is_none() {
+        let own_state_paths = find_own_state_paths(ctx, &policy.file_scope);
+        let undo = UndoStore::new(ctx.paths.undo());
+        files.record_changes(ChangeRecorder::new(undo, turn_info, own_state_paths));
+    }
     Ok(files)
 }
 

@@ -166,7 +166,7 @@ impl Worktree {
 ///
 /// # Errors
 /// There is no git, or git fails. The error is its message.
-fn git(ctx: &Context, directory: &Path, arguments: &[&str]) -> Result<String> {
+pub(crate) fn git(ctx: &Context, directory: &Path, arguments: &[&str]) -> Result<String> {
     run_git(ctx, directory, arguments, &[])
 }
 

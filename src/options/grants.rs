@@ -4,7 +4,7 @@ use super::value::{path, tool_name, trimmed};
 use clap::{ArgAction, Args, ValueEnum};
 use nanobot_config::policy::rule::Pattern;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Permissions of a run. Jobs store them as JSON with these field names.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +69,30 @@ pub struct Grants {
     /// runs commands without a sandbox.
     #[arg(long, value_name = "WHEN", hide_short_help = true, overrides_with = "sandbox")]
     pub sandbox: Option<SandboxMode>,
+    /// The private copy that contains the working directory: the only place that the run may change, but for the workspace
+    #[serde(skip)]
+    #[arg(skip)]
+    pub private_copy: Option<PrivateCopy>,
+}
+
+/// A private copy of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrivateCopy {
+    /// The directory that was copied. Both paths are without links.
+    pub original: PathBuf,
+    /// The copy.
+    pub path: PathBuf,
+}
+
+impl PrivateCopy {
+    /// The original of `path`, which is in the copy.
+    pub(crate) fn original_of(&self, path: &Path) -> PathBuf {
+        match path.strip_prefix(&self.path) {
+            // An empty path would add a slash.
+            Ok(relative) => self.original.components().chain(relative.components()).collect(),
+            Err(_) => path.to_owned(),
+        }
+    }
 }
 
 impl Grants {

@@ -33,6 +33,8 @@ pub struct TurnOptions {
     pub grants: Grants,
     pub limits: TurnLimits,
     pub until: UntilOptions,
+    /// The run works on a private copy of its directory, and prints its changes as a patch.
+    pub propose: bool,
     pub recording: RecordingOptions,
     /// A JSON schema for the answer: a file or the schema itself.
     pub schema: Option<String>,
@@ -379,7 +381,7 @@ pub struct RecordingOptions {
     ///
     /// As JSON, as a curl command, or as a table of its parts and their tokens.
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "json",
-          help_heading = "Record and replay", conflicts_with_all = ["record", "replay", "worktree"], hide_short_help = true)]
+          help_heading = "Record and replay", conflicts_with_all = ["record", "replay", "worktree", "propose"], hide_short_help = true)]
     pub dry_run: Option<DryRunForm>,
     /// Record every exchange with the model in FILE
     #[arg(long, value_name = "FILE", help_heading = "Record and replay", hide_short_help = true, value_parser = path())]

@@ -120,6 +120,7 @@ mod policy;
 mod process_defaults;
 mod progress;
 mod prompt_injection;
+mod propose;
 mod provenance;
 mod provider_http;
 mod provider_quirks;

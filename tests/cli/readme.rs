@@ -53,6 +53,8 @@ fn commands_of_the_readme_do_what_it_says() {
     telegram.message(7, "hi");
     let fix = calls("write_file", json!({"path": "fixed.txt", "content": "x"}));
     let repair = calls("write_file", json!({"path": "code", "content": "x"}));
+    let notes = json!({"path": "notes.txt", "content": "Tea at four, sharp.\n"});
+    let mention = calls("write_file", notes);
     let bill = says(r#"{"name": "Tea", "amount": 3, "tags": ["drink"]}"#);
     let reviews = ["Good."; 3].map(says);
     let mut rows = Vec::from(rows_of_other_tests());
@@ -64,6 +66,8 @@ fn commands_of_the_readme_do_what_it_says() {
         answers("which of these lines matter?", [says("The second.")], ""),
         prints("cron add", "✓"),
         answers("--until", [says("Fine."), repair, says("Repaired.")], "Repaired.\n"),
+        answers("--propose", [mention, says("Mentioned.")], "Mentioned.\n"),
+        prints("nanobot apply", "changed notes.txt\n"),
         answers("--bare -x", [says("```awk\n{ sum += $3 }\n```")], ""),
         answers("| jq .amount", [bill], "3\n"),
         answers("xargs", reviews, ""),

@@ -52,6 +52,26 @@ fn recipes_for_scripts_do_what_they_say() {
             "In add.py.\n",
         ),
         answers(
+            "add a docstring",
+            [
+                calls(
+                    "edit_file",
+                    json!({ "path": "add.py", "old_text": "# more", "new_text": "# doc" }),
+                ),
+                says("Added."),
+            ],
+            "",
+        ),
+        prints("nanobot apply", "+# doc\n"),
+        answers(
+            "say hello in hello.sh",
+            [
+                calls("write_file", json!({ "path": "hello.sh", "content": "echo hello\n" })),
+                says("It says hello."),
+            ],
+            "It says hello.\n",
+        ),
+        answers(
             "name, amount number",
             [says(r#"{"name": "Tea", "amount": 3, "tags": []}"#)],
             "Tea\t3\n",
@@ -78,10 +98,14 @@ fn recipes_for_scripts_do_what_they_say() {
     assert_eq!(read("test_add.py"), "from add import add\n");
     assert_eq!(read("message.txt"), "add: a comment\n");
     assert_eq!(read("report.txt.md"), "A\n");
+    assert!(read("add.py").contains("# doc\n"));
+    assert_eq!(read("hello.sh"), "echo hello\n");
     // The model is offered only the tools that a line names.
     for request in story.requests() {
         let tools = request.body["tools"].as_array().map_or(0, Vec::len);
-        let names_tools = request.raw.contains("where is the price");
-        assert_eq!(tools, if names_tools { 3 } else { 0 }, "{printed}");
+        let counts = [("where is the price", 3), ("add a docstring", 2)];
+        let named = counts.iter().find(|(text, _)| request.raw.contains(text));
+        let is_bare = !request.raw.contains("say hello in hello.sh");
+        assert!(!is_bare || tools == named.map_or(0, |(_, count)| *count), "{printed}");
     }
 }

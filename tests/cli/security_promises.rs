@@ -555,6 +555,14 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     ("Its output is content of a project", &["its_output_is_content_of_others"]),
+    (
+        "**With `--propose`, file tools and commands change nothing but a copy**",
+        &["nothing_but_the_copy_is_changed", "a_proposal_is_a_patch_that_git_takes"],
+    ),
+    (
+        "`nanobot apply` makes only changes that a run with `--write` could make",
+        &["what_a_run_may_not_change_no_patch_changes"],
+    ),
     ("Known keys are masked in what is sent", &[]),
     ("`nanobot serve pipe` checks no sender", &["a_message_is_answered_and_acknowledged"]),
     (

@@ -28,13 +28,16 @@ fn every_topic_with_commands_has_a_story() {
 fn commands_of_the_topic_scripting() {
     let story =
         Story::new().file("bill.txt", "Tea, 3 euros\n").file("Makefile", "test:\n\ttest -f code\n");
-    let write = calls("write_file", json!({ "path": "code", "content": "x" }));
+    let write = |path: &str| calls("write_file", json!({ "path": path, "content": "x" }));
     let bill = r#"{"name": "Tea", "amount": 3, "tags": []}"#;
     let rows = vec![
         answers("--schema", [says(bill)], "\"amount\": 3"),
         answers("--bare -x", [says("```awk\n{ sum += $3 } END { print sum }\n```")], ""),
         answers("--bare --system", [says("Bonjour.")], ""),
-        answers("--until", [says("Fine."), write, says("Repaired.")], "Repaired.\n"),
+        answers("--until", [says("Fine."), write("code"), says("Repaired.")], "Repaired.\n"),
+        answers("fix the typo", [write("typo"), says("Fixed.")], "Fixed.\n"),
+        prints("nanobot apply", "created typo\n"),
+        answers("say more", [write("more"), says("Said.")], "Said.\n"),
         prints("config set telemetry.otlp", ""),
         answers("-m 'hello'", [says("Hi.")], "Hi.\n"),
         prints("tail", "invoke_agent nanobot"),
@@ -43,6 +46,7 @@ fn commands_of_the_topic_scripting() {
     let read = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
     assert_eq!(read("sum.awk"), "{ sum += $3 } END { print sum }\n");
     assert_eq!(read("bonjour"), "Bonjour.\n");
+    assert_eq!(read("typo") + &read("more"), "xx");
 }
 
 #[test]
@@ -111,6 +115,7 @@ fn commands_of_the_topic_permissions() {
         prints("policy explain", "allowed: "),
         prints("policy check", "ok  "),
         prints("tool run grep", "TODO: tea"),
+        answers("--propose", [says("No.")], "No.\n"),
         prints("nanobot undo", "removed out/b.txt\n"),
     ];
     let printed = run_page(&story, topic("permissions"), &[], rows);

@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// The entry at each path: its kind with its mode, and its content or link target.
-type TreeSnapshot = BTreeMap<PathBuf, (String, Vec<u8>)>;
+pub(crate) type TreeSnapshot = BTreeMap<PathBuf, (String, Vec<u8>)>;
 
 /// Everything beneath a directory.
 pub(crate) fn snapshot_tree(dir: &Path) -> TreeSnapshot {

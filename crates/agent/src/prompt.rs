@@ -164,6 +164,21 @@ pub fn until_section(command: &str) -> PromptSection {
     }
 }
 
+/// Builds the section about the private copy of `directory` in which a run works.
+pub fn proposal_section(directory: &Path) -> PromptSection {
+    PromptSection {
+        name: "proposal".to_owned(),
+        reason: "a private copy, for `--propose`",
+        text: format!(
+            "# Proposal\n\nThe working directory is a private copy of {}, made for this turn: it has no changes of earlier turns that the \
+             user did not apply, and no files that git ignores. What you change in it becomes a patch, which the user reads and applies. \
+             Name files by their relative paths.",
+            format::on_one_line(directory)
+        ),
+        continues_previous: false,
+    }
+}
+
 /// Builds the section for runs of cron jobs. Identical for every run, so that provider prompt caches hit.
 pub fn job_section(job_prompt: &str) -> PromptSection {
     PromptSection {

@@ -65,6 +65,8 @@ pub struct Reporter {
     is_buffered: bool,
     /// Prints only code of the answer.
     extract: Option<CodeSelection>,
+    /// Prints the answer to standard error.
+    is_beside_patch: bool,
 }
 
 /// The code of an answer that is printed in place of the answer: its first fenced block, or the first one of a language.
@@ -101,6 +103,7 @@ impl Reporter {
             is_observer_live: false,
             is_buffered: false,
             extract: None,
+            is_beside_patch: false,
         }
     }
 
@@ -166,9 +169,13 @@ impl Reporter {
         }
     }
 
-    /// Prints the whole answer, or the code in it. If it has none, it is printed to standard error.
+    /// Prints the whole answer, or the code in it. If it has none, or a patch takes its place, it is printed to standard error.
     fn print_answer(&self, answer: &str) -> Result<()> {
         let answer = answer.trim_end_matches('\n');
+        if self.is_beside_patch {
+            self.terminal.eprint(answer);
+            return Ok(());
+        }
         match self.extract.as_ref().map(|selection| selection.find(answer)) {
             None => self.terminal.print(&format!("{answer}\n")),
             Some(Some(code)) => self.terminal.print(&code),
@@ -182,6 +189,12 @@ impl Reporter {
     /// Prints only the code of the answer.
     pub fn extract_code(&mut self, selection: CodeSelection) {
         self.extract = Some(selection);
+        self.buffer_answer();
+    }
+
+    /// Prints the answer to standard error: standard output is for a patch.
+    pub fn print_beside_patch(&mut self) {
+        self.is_beside_patch = true;
         self.buffer_answer();
     }
 

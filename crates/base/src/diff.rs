@@ -32,7 +32,27 @@ impl<'a> Diff<'a> {
     /// Formats a unified diff with `context_lines` lines of context; empty if the texts are equal. Adds a missing final
     /// newline.
     pub fn unified(&self, context_lines: u32) -> String {
+        self.format_hunks(context_lines, "\n")
+    }
+
+    /// Formats the hunks of a patch, from which both texts can be restored byte for byte: a marker stands for a missing final newline.
+    pub fn patch_hunks(&self, context_lines: u32) -> String {
+        self.format_hunks(context_lines, "\n\\ No newline at end of file\n")
+    }
+
+    /// Formats the hunks. `line_end` is added to a line without a newline.
+    fn format_hunks(&self, context_lines: u32, line_end: &str) -> String {
         let (old, new) = (&self.input.before, &self.input.after);
+        let push_lines = |text: &mut String, mark: char, lines: &[Token]| {
+            for line in lines {
+                let line = self.input.interner[*line];
+                text.push(mark);
+                text.push_str(line);
+                if !line.ends_with('\n') {
+                    text.push_str(line_end);
+                }
+            }
+        };
         let mut text = String::new();
         let mut hunks = self.diff.hunks().peekable();
         while let Some(first) = hunks.next() {
@@ -62,33 +82,16 @@ impl<'a> Diff<'a> {
             ));
             let mut at = first.before.start - leading;
             for hunk in &group {
-                self.push_lines(&mut text, ' ', &old[at as usize..hunk.before.start as usize]);
-                self.push_lines(
-                    &mut text,
-                    '-',
-                    &old[hunk.before.start as usize..hunk.before.end as usize],
-                );
-                self.push_lines(
-                    &mut text,
-                    '+',
-                    &new[hunk.after.start as usize..hunk.after.end as usize],
-                );
+                push_lines(&mut text, ' ', &old[at as usize..hunk.before.start as usize]);
+                let removed = hunk.before.start as usize..hunk.before.end as usize;
+                push_lines(&mut text, '-', &old[removed]);
+                let added = hunk.after.start as usize..hunk.after.end as usize;
+                push_lines(&mut text, '+', &new[added]);
                 at = hunk.before.end;
             }
-            self.push_lines(&mut text, ' ', &old[at as usize..end as usize]);
+            push_lines(&mut text, ' ', &old[at as usize..end as usize]);
         }
         text
-    }
-
-    fn push_lines(&self, text: &mut String, mark: char, lines: &[Token]) {
-        for line in lines {
-            let line = self.input.interner[*line];
-            text.push(mark);
-            text.push_str(line);
-            if !line.ends_with('\n') {
-                text.push('\n');
-            }
-        }
     }
 
     /// Formats the same diff below `---` and `+++` header lines.

@@ -1,6 +1,6 @@
 //! Private temporary directories: two for all commands of a run (their `$TMPDIR`, and their `/tmp`), one for
-//! the outputs that the run stores, and two for each MCP server, so that commands cannot change the files of a server. Only the
-//! owner can access them. They are removed when the run ends.
+//! the outputs that the run stores, one for the copy in which a run works that proposes a patch, and two for each MCP server, so that
+//! commands cannot change the files of a server. Only the owner can access them. They are removed when the run ends.
 //!
 //! A run holds a lock (`flock`) on each of its directories. A directory that is not locked and older than [`MIN_STALE_AGE`] was left by a killed
 //! run; the next run removes it.
@@ -34,6 +34,8 @@ static RUN_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
 static TMP_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
 /// The directory for the files of long outputs.
 static OUTPUT_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
+/// The directory for the copy of the working directory.
+static COPY_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
 /// The directories for MCP servers.
 static SERVER_DIRS: Mutex<Vec<PrivateDir>> = Mutex::new(Vec::new());
 
@@ -69,6 +71,15 @@ pub(crate) fn output_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
     get_or_create(&OUTPUT_DIR, parents)
 }
 
+/// Returns the private directory for a copy of the working directory, like [`run_directory`]. Commands can access what a policy grants of
+/// it.
+///
+/// # Errors
+/// Like [`run_directory`].
+pub fn copy_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
+    get_or_create(&COPY_DIR, parents)
+}
+
 /// Returns the directory for the files of long outputs, if this run has any.
 pub fn existing_output_directory() -> Option<PathBuf> {
     let dir = OUTPUT_DIR.lock();
@@ -79,7 +90,7 @@ pub fn existing_output_directory() -> Option<PathBuf> {
 pub fn existing_directories() -> Vec<PathBuf> {
     let server_dirs = SERVER_DIRS.lock();
     let mut paths: Vec<PathBuf> = server_dirs.iter().map(|dir| dir.path.clone()).collect();
-    for slot in [&RUN_DIR, &TMP_DIR, &OUTPUT_DIR] {
+    for slot in [&RUN_DIR, &TMP_DIR, &OUTPUT_DIR, &COPY_DIR] {
         paths.extend(slot.lock().as_ref().map(|dir| dir.path.clone()));
     }
     paths
@@ -138,7 +149,8 @@ fn create_in(parent: &Path) -> io::Result<PrivateDir> {
 /// Removes the directories of this run. Called last in `main`.
 pub fn remove_all() {
     let mut server_dirs = SERVER_DIRS.lock();
-    let run_dirs = [&RUN_DIR, &TMP_DIR, &OUTPUT_DIR].map(|slot| slot.lock().take());
+    let slots = [&RUN_DIR, &TMP_DIR, &OUTPUT_DIR, &COPY_DIR];
+    let run_dirs = slots.map(|slot| slot.lock().take());
     for dir in run_dirs.into_iter().flatten().chain(server_dirs.drain(..)) {
         remove(&dir.path);
     }

@@ -304,6 +304,22 @@ impl TrustList {
         Ok(is_removed)
     }
 
+    /// Trusts the copies of trusted directories: `copy` is a copy of the directory `original`, of which no other program has changed
+    /// anything yet. The list on disk does not change.
+    pub fn add_copies(&mut self, original: &Path, copy: &Path) {
+        let mut copies = Vec::new();
+        for trusted in self.directories.iter().filter(|trusted| trusted.is_unchanged()) {
+            if let Ok(relative) = trusted.path.strip_prefix(original)
+                && let path = copy.components().chain(relative.components()).collect::<PathBuf>()
+                && let Ok(metadata) = std::fs::metadata(&path)
+            {
+                let (device, inode) = (metadata.dev(), metadata.ino());
+                copies.push(TrustedDirectory { path, device, inode, ..trusted.clone() });
+            }
+        }
+        self.directories.extend(copies);
+    }
+
     /// True if this very directory is in the list and has not been replaced since.
     pub fn is_trusted(&self, directory: &Path) -> bool {
         self.find(directory).is_some()

@@ -65,7 +65,7 @@ impl Tool for Glob {
         let names_hidden = names_hidden_files(pattern);
         let search = |hidden: bool| {
             let options =
-                WalkOptions { hidden, ignored: includes_all || names_hidden, types: None };
+                WalkOptions { hidden, ignored: includes_all || names_hidden, ..Default::default() };
             let mut entry_count = 0;
             let mut matches: Vec<(SystemTime, PathBuf)> = Vec::new();
             for entry in walk::entries(&self.files.file_scope, &dir, options) {

@@ -81,7 +81,7 @@ impl Grep {
         let ignored = arguments["all"] == true;
         let glob = arguments["glob"].as_str().unwrap_or_default();
         let has_hidden = ignored || names_hidden_files(glob);
-        let options = WalkOptions { hidden: has_hidden, ignored, types: None };
+        let options = WalkOptions { hidden: has_hidden, ignored, ..Default::default() };
         let (paths, is_truncated) = self.walk(&dir, arguments, options)?;
         Ok(SearchedFiles { paths, is_truncated, has_hidden })
     }
@@ -89,7 +89,7 @@ impl Grep {
     /// A note on the hidden files beneath `raw_path` that were not searched.
     fn hidden_files_note(&self, raw_path: &str, arguments: &Value) -> Result<String, ToolError> {
         let dir = self.files.directory(raw_path)?;
-        let options = WalkOptions { hidden: true, ignored: false, types: None };
+        let options = WalkOptions { hidden: true, ..Default::default() };
         let (mut paths, _) = self.walk(&dir, arguments, options)?;
         paths.retain(|path| walk::is_hidden(path, &dir));
         let scope = &self.files.file_scope;

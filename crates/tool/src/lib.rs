@@ -43,6 +43,7 @@ pub mod edit_file;
 pub mod exec;
 pub mod files;
 pub mod function_tool;
+pub mod git_patch;
 pub mod glob;
 pub mod grep;
 mod hidden_files;

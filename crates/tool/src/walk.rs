@@ -21,6 +21,8 @@ pub(super) struct WalkOptions {
     pub(super) hidden: bool,
     /// Includes ignored files.
     pub(super) ignored: bool,
+    /// Ignores what git ignores, and not what `.ignore` hides from searches.
+    pub(super) as_git: bool,
     pub(super) types: Option<Types>,
 }
 
@@ -59,14 +61,15 @@ pub(super) fn entries<'r>(
     dir: &Path,
     options: WalkOptions,
 ) -> impl Iterator<Item = DirEntry> + use<'r> {
-    let WalkOptions { hidden, ignored, types } = options;
+    let WalkOptions { hidden, ignored, as_git, types } = options;
     // As in git, ignore files of parent directories apply up to the root of the repository, and not outside a repository.
     let in_repository = dir.ancestors().any(|ancestor| ancestor.join(".git").exists());
     let mut walk = WalkBuilder::new(dir);
     walk.standard_filters(false)
         .hidden(!hidden)
         .git_ignore(!ignored)
-        .ignore(!ignored)
+        .git_exclude(as_git)
+        .ignore(!ignored && !as_git)
         .require_git(false)
         .parents(!ignored && in_repository)
         .follow_links(false)

@@ -32,6 +32,7 @@ use nanobot_store::history::subagent_refs;
 use nanobot_store::memory::{self, Memory, MessageRange};
 use nanobot_store::session::{self, SessionStore, consolidation};
 use nanobot_tool::exec::background_commands;
+use nanobot_tool::files::Files;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +72,11 @@ pub(crate) fn execute(
     let setup = &prepared.setup;
     setup.shared.mcp_tools.set_model(model);
     session.begin_turn(&reporter.envelope.turn);
-    session.record_directory(&setup.policy.file_scope.directory);
+    let directory = &setup.policy.file_scope.directory;
+    let private_copy = options.grants.private_copy.as_ref();
+    session.record_directory(
+        &private_copy.map_or_else(|| directory.clone(), |copy| copy.original_of(directory)),
+    );
     if let Some(title) = &options.session.title {
         session.record_title(title.trim());
     }
@@ -101,7 +106,7 @@ pub(crate) fn execute(
     drop(running_subagents);
     end_background_commands(setup, reporter);
     report_undo_gaps(setup, reporter);
-    report_startup_files(setup, reporter);
+    report_startup_files(setup, private_copy.is_none(), reporter);
     if !options.recording.is_dry_run_or_replay()
         && let Err(error) = usage.record(ctx, purpose, &ending.stats)
     {
@@ -157,12 +162,20 @@ fn report_undo_gaps(setup: &TurnSetup, reporter: &mut Reporter) {
 }
 
 /// Reports what was signed, and the files that were changed and that programs or agents will read on their own.
-fn report_startup_files(setup: &TurnSetup, reporter: &mut Reporter) {
+fn report_startup_files(setup: &TurnSetup, is_recorded: bool, reporter: &mut Reporter) {
     setup.shared.files.take_signatures().iter().for_each(|line| reporter.notice(line));
-    let directory = &setup.policy.file_scope.directory;
-    let changed = setup.shared.files.take_changed_startup_files();
+    if let Some(notice) = startup_files_notice(&setup.shared.files, is_recorded) {
+        reporter.notice(&notice);
+    }
+}
+
+/// The notice about the files that were changed and that programs or agents will read on their own. `is_recorded` if changes can be
+/// undone.
+pub(crate) fn startup_files_notice(files: &Files, is_recorded: bool) -> Option<String> {
+    let directory = &files.file_scope.directory;
+    let changed = files.take_changed_startup_files();
     if changed.is_empty() {
-        return;
+        return None;
     }
     let names = changed.iter().map(|path| {
         let relative = path.strip_prefix(directory).unwrap_or(path);
@@ -170,12 +183,12 @@ fn report_startup_files(setup: &TurnSetup, reporter: &mut Reporter) {
     });
     // `undo` records no generated files, and none of git's.
     let is_unrecorded = |part: &Path| is_generated_dir(part) || part.ends_with(".git");
-    let can_undo = !changed.iter().any(|path| path.ancestors().any(is_unrecorded));
-    reporter.notice(&format!(
+    let can_undo = is_recorded && !changed.iter().any(|path| path.ancestors().any(is_unrecorded));
+    Some(format!(
         "changed what programs and agents read on their own: {}{}",
         join_paths(&names.collect::<Vec<_>>()),
         if can_undo { "; `nanobot undo` takes it back" } else { "" }
-    ));
+    ))
 }
 
 /// The first of `paths`, and the number of the others.

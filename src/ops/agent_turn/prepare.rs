@@ -113,6 +113,10 @@ pub(crate) fn prepare(
     report_ignored_files(ctx, &setup, reporter, run_metadata);
     setup.sections.extend(source.prompt_section());
     setup.sections.extend(options.until.command.as_deref().map(prompt::until_section));
+    if let Some(copy) = options.grants.private_copy.as_ref().filter(|_| !prompt_request.is_bare) {
+        let directory = copy.original_of(&setup.policy.file_scope.directory);
+        setup.sections.push(prompt::proposal_section(&directory));
+    }
     setup.sections.extend(prompt_request.added_text.as_deref().map(prompt::added_section));
     let runtime_facts = if prompt_request.is_bare {
         String::new()

@@ -55,6 +55,7 @@ pub(crate) fn as_flags(grants: &Grants) -> String {
         no_tools,
         directory,
         sandbox,
+        private_copy: _,
     } = grants;
     let mut flags = Vec::new();
     // An empty value is a flag without a value.

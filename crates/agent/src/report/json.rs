@@ -102,6 +102,8 @@ pub struct RunMetadata {
     pub has_schema: bool,
     /// The code of the answer, if it was requested and there is any.
     pub code: Option<String>,
+    /// The patch of a run that works on a copy.
+    pub patch: Option<String>,
     /// The connections of commands to the hosts that the user has named.
     pub hosts: Vec<HostConnections>,
     /// Instruction files that were found but not read, because their directory is not trusted.
@@ -167,6 +169,7 @@ pub fn result_json(
         "partial": is_partial,
         "data": data,
         "code": run.code,
+        "patch": run.patch,
         "status": { "name": exit.name(), "number": exit.code() },
         "error": error,
         "model": model,

@@ -1,0 +1,27 @@
+//! `nanobot apply`: applies a patch.
+
+use crate::cli::apply::ApplyArgs;
+use crate::ops::apply;
+use crate::ops::context::Context;
+use anyhow::Result;
+use nanobot_base::error::Exit;
+use nanobot_os::terminal::sanitize;
+use nanobot_tool::git_patch::apply::AppliedChange;
+use std::path::Path;
+
+/// Runs `nanobot apply`.
+pub fn run(ctx: &Context, arguments: &ApplyArgs) -> Result<Exit> {
+    let ApplyArgs { file, directory, allow } = arguments;
+    let changes = apply::apply(ctx, file, directory.as_deref(), allow)?;
+    let display = |path: &Path| sanitize(&path.display().to_string()).replace('\n', "?");
+    let line = |change: &AppliedChange| match change {
+        AppliedChange::Created(path) => format!("created {}\n", display(path)),
+        AppliedChange::Changed(path) => format!("changed {}\n", display(path)),
+        AppliedChange::Removed(path) => format!("removed {}\n", display(path)),
+        AppliedChange::Renamed { from, to } => {
+            format!("renamed {} to {}\n", display(from), display(to))
+        }
+    };
+    ctx.terminal.print(&changes.iter().map(line).collect::<String>())?;
+    Ok(Exit::Answered)
+}
