@@ -11,6 +11,7 @@ mod key;
 mod key_patterns;
 mod redact;
 mod replacement;
+mod search_set;
 mod stream;
 
 pub use key::{LazySecret, REDACTED, Secret};

@@ -1,29 +1,26 @@
 //! Finds known keys in the encodings in which they may appear: unchanged, JSON, hexadecimal, percent-encoded, base64,
 //! reversed, and split by line breaks, as encoding tools produce. No I/O.
-//!
-//! The encodings are searched for one by one. For a few dozen, this is as fast as an automaton, and nothing has to be built.
 
 use super::key::{MIN_KEY_BYTES, REDACTED, Secret};
 use super::replacement::KeyMatch;
+use super::search_set::SearchSet;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use memchr::memmem;
 use std::borrow::Cow;
+use std::collections::HashMap;
 
-/// All encodings of `secrets`, sorted, without duplicates or line breaks.
-pub(super) fn all_encodings(secrets: &[Secret]) -> Vec<String> {
-    let mut encodings: Vec<String> = secrets
+/// All encodings of `secrets`, without line breaks.
+pub(super) fn all_encodings(secrets: &[Secret]) -> SearchSet {
+    let encodings = secrets
         .iter()
         .flat_map(|secret| key_encodings(secret.expose()))
         .map(|encoding| match memchr::memchr2(b'\n', b'\r', encoding.as_bytes()) {
             Some(_) => strip_line_breaks(&encoding).0.into_owned(),
             None => encoding,
         })
-        .filter(|encoding| encoding.len() >= MIN_KEY_BYTES)
-        .collect();
-    encodings.sort();
-    encodings.dedup();
-    encodings
+        .filter(|encoding| encoding.len() >= MIN_KEY_BYTES);
+    SearchSet::new(encodings.collect())
 }
 
 fn key_encodings(key: &str) -> Vec<String> {
@@ -76,18 +73,21 @@ fn stable_base64(engine: &impl Engine, bytes: &[u8], offset: usize) -> String {
     text[start..end].to_owned()
 }
 
-/// Finds all occurrences of `encodings` in `text`.
-pub(super) fn find_encodings(text: &str, encodings: &[String]) -> Vec<KeyMatch> {
-    if encodings.is_empty() || text.len() < MIN_KEY_BYTES {
+/// Finds all occurrences of the encodings in `text`.
+pub(super) fn find_encodings(text: &str, encoding_set: &SearchSet) -> Vec<KeyMatch> {
+    if encoding_set.strings().is_empty() || text.len() < MIN_KEY_BYTES {
         return Vec::new();
     }
     let (unbroken, breaks) = strip_line_breaks(text);
     let mut matches = Vec::new();
-    for encoding in encodings.iter().filter(|encoding| encoding.len() <= unbroken.len()) {
-        for start in memmem::find_iter(unbroken.as_bytes(), encoding.as_bytes()) {
-            let end = start + encoding.len();
+    // An occurrence that overlaps another one of the same encoding is none.
+    let mut ends: HashMap<usize, usize> = HashMap::new();
+    for (start, index) in encoding_set.find(unbroken.as_bytes()) {
+        let end = ends.entry(index).or_default();
+        if start >= *end {
+            *end = start + encoding_set.strings()[index].len();
             matches.push(KeyMatch {
-                range: original_position(start, &breaks)..original_position(end - 1, &breaks) + 1,
+                range: original_position(start, &breaks)..original_position(*end - 1, &breaks) + 1,
                 replacement: REDACTED.into(),
             });
         }
@@ -98,23 +98,24 @@ pub(super) fn find_encodings(text: &str, encodings: &[String]) -> Vec<KeyMatch> 
 /// The fewest letters and digits of an encoding that is found however it is spelled.
 const MIN_RESPELLED_BYTES: usize = 12;
 
-/// Finds all occurrences of `encodings` in `text` in any case, and with other characters between their letters and digits.
+/// Finds all occurrences of the encodings in `text` in any case, and with other characters between their letters and digits.
 /// Encodings without a letter or without a digit are left out: they could occur in a sentence.
-pub(super) fn find_respelled(text: &str, encodings: &[String]) -> Vec<KeyMatch> {
+pub(super) fn find_respelled(text: &str, encoding_set: &SearchSet) -> Vec<KeyMatch> {
     let is_distinctive = |encoding: &Vec<u8>| {
         encoding.len() >= MIN_RESPELLED_BYTES
             && encoding.is_ascii()
             && encoding.iter().any(u8::is_ascii_digit)
             && encoding.iter().any(u8::is_ascii_alphabetic)
     };
-    if encodings.is_empty() || text.len() < MIN_RESPELLED_BYTES {
+    if encoding_set.strings().is_empty() || text.len() < MIN_RESPELLED_BYTES {
         return Vec::new();
     }
     let bytes = text.as_bytes();
     let letters = alphanumerics(bytes);
     let mut positions = Vec::new();
     let mut matches = Vec::new();
-    let encodings = encodings.iter().map(|encoding| alphanumerics(encoding.as_bytes()));
+    let strings = encoding_set.strings().iter();
+    let encodings = strings.map(|encoding| alphanumerics(encoding.as_bytes()));
     for encoding in encodings.filter(is_distinctive) {
         for start in memmem::find_iter(&letters, &encoding) {
             if positions.is_empty() {
@@ -132,25 +133,11 @@ pub(super) fn find_respelled(text: &str, encodings: &[String]) -> Vec<KeyMatch> 
 
 /// Returns the start of the longest suffix of `text` that may be the prefix of an encoding; the length of `text` if there
 /// is none.
-pub(super) fn pending_start(text: &str, encodings: &[String]) -> usize {
+pub(super) fn pending_start(text: &str, encoding_set: &SearchSet) -> usize {
     let (unbroken, breaks) = strip_line_breaks(text);
-    let unbroken = unbroken.as_bytes();
-    let mut is_first_byte = [false; 256];
-    for encoding in encodings {
-        is_first_byte[usize::from(encoding.as_bytes()[0])] = true;
-    }
-    let may_begin_key = |start: &usize| {
-        let suffix = &unbroken[*start..];
-        is_first_byte[usize::from(suffix[0])]
-            && encodings.iter().any(|encoding| {
-                encoding.len() > suffix.len() && encoding.as_bytes().starts_with(suffix)
-            })
-    };
-    let max_bytes = encodings.iter().map(String::len).max().unwrap_or(1);
-    let first_start = (unbroken.len() + 1).saturating_sub(max_bytes);
-    match (first_start..unbroken.len()).find(may_begin_key) {
-        Some(at) => original_position(at, &breaks),
-        None => text.len(),
+    match encoding_set.pending_start(unbroken.as_bytes()) {
+        start if start < unbroken.len() => original_position(start, &breaks),
+        _ => text.len(),
     }
 }
 

@@ -5,8 +5,11 @@
 
 use super::key::REDACTED;
 use super::replacement::KeyMatch;
-use memchr::memmem;
+use super::search_set::SearchSet;
+use memchr::memmem::{self, Finder, FinderRev};
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 /// A key format recognised by its prefix.
 struct SecretPattern {
@@ -80,6 +83,18 @@ const KEY_PATTERNS: [SecretPattern; 38] = [
 const PEM_BEGIN: &str = "-----BEGIN ";
 const PEM_END: &str = "-----END ";
 const PEM_DASHES: &[u8] = b"-----";
+/// The beginning of the authority of a URL.
+const AUTHORITY: &str = "://";
+/// The prefixes of [`KEY_PATTERNS`].
+static PREFIXES: LazyLock<SearchSet> =
+    LazyLock::new(|| SearchSet::new(prefixes().map(str::to_owned).collect()));
+/// The beginnings of all that is searched for.
+static BEGINNINGS: LazyLock<SearchSet> = LazyLock::new(|| {
+    SearchSet::new(prefixes().chain([PEM_BEGIN, AUTHORITY]).map(str::to_owned).collect())
+});
+static PEM_FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(PEM_BEGIN));
+static LAST_PEM_FINDER: LazyLock<FinderRev<'static>> = LazyLock::new(|| FinderRev::new(PEM_BEGIN));
+static AUTHORITY_FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(AUTHORITY));
 /// The longest title of a PEM block, in bytes, such as `RSA PRIVATE KEY` with the dashes after it.
 const MAX_PEM_TITLE_BYTES: usize = 64;
 /// The shortest line of a PEM block whose end is missing, in bytes: shorter ones may be words of a text.
@@ -90,6 +105,10 @@ const MAX_PEM_GAP_BYTES: usize = 16;
 const MAX_PEM_BYTES: usize = 16 << 10;
 /// The longest other key, or URL with one, in bytes.
 const MAX_KEY_BYTES: usize = 8 << 10;
+
+fn prefixes() -> impl Iterator<Item = &'static str> {
+    KEY_PATTERNS.iter().map(|pattern| pattern.prefix)
+}
 
 fn is_alphanumeric(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
@@ -123,38 +142,44 @@ fn is_delimiter(byte: u8) -> bool {
 /// Adds the parts of `text` that look like a key. `previous` is the byte before the text.
 pub(super) fn find_keys(text: &str, previous: Option<u8>, matches: &mut Vec<KeyMatch>) {
     let bytes = text.as_bytes();
-    for pattern in &KEY_PATTERNS {
-        // The end of the range scanned last and its last digit: a word that contains the prefix many times is scanned once.
-        let (mut end, mut digit) = (0, None);
-        for start in memmem::find_iter(bytes, pattern.prefix) {
-            let previous = if start == 0 { previous } else { Some(bytes[start - 1]) };
-            // The other prefixes could be the end of a longer word.
-            let is_query = matches!(pattern.prefix.as_bytes()[0], b'?' | b'&');
-            if !is_query && previous.is_some_and(|byte| is_alphanumeric(byte) || byte == b'_') {
-                continue;
-            }
-            let from = start + pattern.prefix.len();
-            if from >= end {
-                end = from + run_length(&bytes[from..], pattern.is_key_byte);
-                digit = bytes[from..end].iter().rposition(u8::is_ascii_digit);
-                digit = digit.map(|at| from + at);
-            }
-            // Names made of words have no digits; a key without any is rare.
-            let is_key = pattern.length_range.contains(&(end - from))
-                && digit.is_some_and(|digit| digit >= from)
-                && (pattern.prefix != "eyJ" || is_jwt(&bytes[from..end]));
-            if is_key {
-                matches.push(KeyMatch {
-                    range: start..end,
-                    replacement: format!("{}{REDACTED}", pattern.prefix).into(),
-                });
-            }
+    // The end of the range scanned last for a pattern, and its last digit: a word that contains the prefix many times is scanned once.
+    let mut scanned: HashMap<&str, (usize, Option<usize>)> = HashMap::new();
+    for (start, index) in PREFIXES.find(bytes) {
+        let Some(pattern) = pattern_of(&PREFIXES.strings()[index]) else {
+            continue;
+        };
+        let previous = if start == 0 { previous } else { Some(bytes[start - 1]) };
+        // The other prefixes could be the end of a longer word.
+        let is_query = matches!(pattern.prefix.as_bytes()[0], b'?' | b'&');
+        if !is_query && previous.is_some_and(|byte| is_alphanumeric(byte) || byte == b'_') {
+            continue;
+        }
+        let from = start + pattern.prefix.len();
+        let (end, digit) = scanned.entry(pattern.prefix).or_default();
+        if from >= *end {
+            *end = from + run_length(&bytes[from..], pattern.is_key_byte);
+            *digit = bytes[from..*end].iter().rposition(u8::is_ascii_digit).map(|at| from + at);
+        }
+        // Names made of words have no digits; a key without any is rare.
+        let is_key = pattern.length_range.contains(&(*end - from))
+            && digit.is_some_and(|digit| digit >= from)
+            && (pattern.prefix != "eyJ" || is_jwt(&bytes[from..*end]));
+        if is_key {
+            matches.push(KeyMatch {
+                range: start..*end,
+                replacement: format!("{}{REDACTED}", pattern.prefix).into(),
+            });
         }
     }
-    let pem_keys = memmem::find_iter(bytes, PEM_BEGIN).filter_map(|start| find_pem(text, start));
+    let pem_keys = PEM_FINDER.find_iter(bytes).filter_map(|start| find_pem(text, start));
     matches.extend(pem_keys);
-    let passwords = memmem::find_iter(bytes, "://").filter_map(|at| find_password(bytes, at + 3));
+    let passwords = AUTHORITY_FINDER.find_iter(bytes);
+    let passwords = passwords.filter_map(|at| find_password(bytes, at + AUTHORITY.len()));
     matches.extend(passwords.map(|range| KeyMatch { range, replacement: REDACTED.into() }));
+}
+
+fn pattern_of(prefix: &str) -> Option<&'static SecretPattern> {
+    KEY_PATTERNS.iter().find(|pattern| pattern.prefix == prefix)
 }
 
 /// The number of leading bytes that match `is_key_byte`.
@@ -233,35 +258,24 @@ fn find_password(bytes: &[u8], from: usize) -> Option<Range<usize>> {
 /// none.
 pub(super) fn pending_start(text: &str) -> usize {
     let bytes = text.as_bytes();
-    let prefixes = || KEY_PATTERNS.iter().map(|pattern| pattern.prefix);
     let tail = bytes.len().saturating_sub(MAX_KEY_BYTES);
     // The last word, and the one before it if the two are one pattern: `Bearer KEY`.
     let word = bytes[tail..].iter().rposition(|byte| is_delimiter(*byte));
     let word = word.map_or(tail, |at| tail + at + 1);
-    let may_contain_key = |text: &[u8]| {
-        prefixes()
-            .chain([PEM_BEGIN, "://"])
-            .any(|prefix| memmem::find(text, prefix.as_bytes()).is_some())
-    };
     let mut from = text.len();
-    if may_contain_key(&bytes[word..]) {
+    if BEGINNINGS.find(&bytes[word..]).next().is_some() {
         from = word;
     }
     let bearer = word.saturating_sub("bearer ".len());
     if bytes[bearer..word].ends_with(b"earer ") {
         from = from.min(bearer);
     }
-    for prefix in prefixes().chain([PEM_BEGIN, "://"]) {
-        let is_at_end = |count: &usize| bytes.ends_with(&prefix.as_bytes()[..*count]);
-        if let Some(count) = (1..prefix.len()).rev().find(is_at_end) {
-            from = from.min(bytes.len() - count);
-        }
-    }
+    from = from.min(BEGINNINGS.pending_start(bytes));
     // The beginning of the URL, and anything directly before a key, is buffered with it.
     if from < text.len() {
         from = from.min(word.max(tail));
     }
-    if let Some(at) = memmem::rfind(bytes, PEM_BEGIN.as_bytes())
+    if let Some(at) = LAST_PEM_FINDER.rfind(bytes)
         && bytes.len() - at < MAX_PEM_BYTES
         && is_pem_open(&bytes[at..])
     {

@@ -2,6 +2,7 @@
 
 use super::key::{MIN_KEY_BYTES, REDACTED, Secret};
 use super::replacement::{KeyMatch, replace_matches};
+use super::search_set::SearchSet;
 use super::{encodings, key_patterns};
 use parking_lot::RwLock;
 use serde_json::Value;
@@ -39,9 +40,9 @@ struct KnownKeys {
     /// Files that contain a key each, read at the first search in a request.
     files: Vec<PathBuf>,
     /// The encodings of all keys, computed at the first search.
-    encodings: Option<Arc<[String]>>,
+    encodings: Option<Arc<SearchSet>>,
     /// The encodings of those that are masked in requests.
-    long_encodings: Option<Arc<[String]>>,
+    long_encodings: Option<Arc<SearchSet>>,
 }
 
 /// Registers `secret` as a known key, unless it could occur in innocent text because it is short or repetitive.
@@ -105,7 +106,7 @@ fn is_placeholder(key: &str) -> bool {
 }
 
 /// The encodings of the known keys that are masked in requests.
-fn long_encodings() -> Arc<[String]> {
+fn long_encodings() -> Arc<SearchSet> {
     let keys = KNOWN_KEYS.read();
     if let Some(encodings) = &keys.long_encodings {
         return Arc::clone(encodings);
@@ -116,7 +117,7 @@ fn long_encodings() -> Arc<[String]> {
     let mut keys = KNOWN_KEYS.write();
     let is_masked = |secret: &&Secret| is_masked_in_requests(secret.expose());
     let secrets: Vec<Secret> = keys.secrets.iter().filter(is_masked).cloned().collect();
-    let encodings: Arc<[String]> = encodings::all_encodings(&secrets).into();
+    let encodings: Arc<SearchSet> = Arc::new(encodings::all_encodings(&secrets));
     keys.long_encodings = Some(Arc::clone(&encodings));
     encodings
 }
@@ -140,14 +141,14 @@ pub fn has_masked_request() -> bool {
 }
 
 /// All encodings of all known keys.
-pub(super) fn known_encodings() -> Arc<[String]> {
+pub(super) fn known_encodings() -> Arc<SearchSet> {
     let keys = KNOWN_KEYS.read();
     if let Some(encodings) = &keys.encodings {
         return Arc::clone(encodings);
     }
     drop(keys);
     let mut keys = KNOWN_KEYS.write();
-    let encodings: Arc<[String]> = encodings::all_encodings(&keys.secrets).into();
+    let encodings: Arc<SearchSet> = Arc::new(encodings::all_encodings(&keys.secrets));
     keys.encodings = Some(Arc::clone(&encodings));
     encodings
 }
@@ -170,15 +171,19 @@ pub fn redact_all(text: &str) -> Cow<'_, str> {
 /// Redacts as [`redact_all`] does, and known keys however they are spelled. For complete texts: at the end of a
 /// chunk, a stream cannot know whether such a key has begun.
 pub fn redact_all_spellings(text: &str) -> Cow<'_, str> {
-    let encodings = known_encodings();
-    let mut matches = find_all(text, &encodings, None);
-    matches.extend(encodings::find_respelled(text, &encodings));
+    let encoding_set = known_encodings();
+    let mut matches = find_all(text, &encoding_set, None);
+    matches.extend(encodings::find_respelled(text, &encoding_set));
     replace_matches(text, matches)
 }
 
 /// The keys that [`redact_all`] redacts in a text that follows the byte `previous`.
-pub(super) fn find_all(text: &str, encodings: &[String], previous: Option<u8>) -> Vec<KeyMatch> {
-    let mut matches = encodings::find_encodings(text, encodings);
+pub(super) fn find_all(
+    text: &str,
+    encoding_set: &SearchSet,
+    previous: Option<u8>,
+) -> Vec<KeyMatch> {
+    let mut matches = encodings::find_encodings(text, encoding_set);
     key_patterns::find_keys(text, previous, &mut matches);
     matches
 }

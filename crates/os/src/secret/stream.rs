@@ -5,6 +5,7 @@
 
 use super::redact::{find_all, known_encodings};
 use super::replacement::{KeyMatch, merge_overlapping, replace_matches};
+use super::search_set::SearchSet;
 use super::{encodings, key_patterns};
 use std::borrow::Cow;
 
@@ -38,10 +39,10 @@ impl StreamRedactor {
 
     /// Accepts `chunk` and returns the text that is safe to pass on, which may be empty.
     pub fn feed<'t>(&mut self, chunk: &'t str) -> Cow<'t, str> {
-        let encodings = known_encodings();
+        let encoding_set = known_encodings();
         if self.pending.is_empty()
-            && self.pending_start(chunk, &encodings) == chunk.len()
-            && self.find_keys(chunk, &encodings).is_empty()
+            && self.pending_start(chunk, &encoding_set) == chunk.len()
+            && self.find_keys(chunk, &encoding_set).is_empty()
         {
             self.previous_byte = chunk.bytes().next_back().or(self.previous_byte);
             return Cow::Borrowed(chunk);
@@ -50,9 +51,9 @@ impl StreamRedactor {
         if self.pending.len() < self.next_search_bytes {
             return Cow::Borrowed("");
         }
-        let mut end = self.pending_start(&self.pending, &encodings);
+        let mut end = self.pending_start(&self.pending, &encoding_set);
         // A key that may be part of a longer one is buffered too.
-        let mut matches = merge_overlapping(self.find_keys(&self.pending, &encodings));
+        let mut matches = merge_overlapping(self.find_keys(&self.pending, &encoding_set));
         if let Some(incomplete) = matches.iter().find(|key_match| key_match.range.end > end) {
             end = end.min(incomplete.range.start);
         }
@@ -77,16 +78,16 @@ impl StreamRedactor {
     }
 
     /// Returns the start of the suffix of `text` that may be the beginning of a key.
-    fn pending_start(&self, text: &str, encodings: &[String]) -> usize {
-        let start = encodings::pending_start(text, encodings);
+    fn pending_start(&self, text: &str, encoding_set: &SearchSet) -> usize {
+        let start = encodings::pending_start(text, encoding_set);
         if self.redacts_all { start.min(key_patterns::pending_start(text)) } else { start }
     }
 
-    fn find_keys(&self, text: &str, encodings: &[String]) -> Vec<KeyMatch> {
+    fn find_keys(&self, text: &str, encoding_set: &SearchSet) -> Vec<KeyMatch> {
         if self.redacts_all {
-            find_all(text, encodings, self.previous_byte)
+            find_all(text, encoding_set, self.previous_byte)
         } else {
-            encodings::find_encodings(text, encodings)
+            encodings::find_encodings(text, encoding_set)
         }
     }
 
