@@ -9,7 +9,7 @@ use nanobot_config::settings::{DefaultSession, Settings};
 use nanobot_os::digest::digest;
 use nanobot_os::env;
 use nanobot_os::secret::random_hex;
-use nanobot_store::session::{self, SessionStore};
+use nanobot_store::session::{self, SessionListing};
 use std::path::Path;
 
 /// Characters of the digest in the key of a directory's session: enough for the directories of one account.
@@ -45,12 +45,16 @@ pub(crate) fn fresh_session_key() -> String {
 /// Begins the keys of sessions that only one run with piped input uses.
 pub(crate) const FILTER_PREFIX: &str = "pipe:";
 
-/// Returns the key of the session that was used last. Only sessions that a person began are considered.
+/// Returns the key of the session that was used last. Only sessions that a person began are considered. One that cannot be read is
+/// reported, since it may be the one that is meant.
 ///
 /// # Errors
 /// Status 66 if there is none. The sessions cannot be listed.
-pub(crate) fn last_session_key(store: &SessionStore) -> Result<String> {
-    let sessions = session::list(store)?.sessions;
+pub(crate) fn last_session_key(ctx: &Context, settings: &Settings) -> Result<String> {
+    let SessionListing { sessions, failures } = session::list(&ctx.session_store(settings)?)?;
+    for failure in failures {
+        ctx.notice(&format!("{failure:#}"));
+    }
     let last = sessions.into_iter().find(|session| is_begun_by_a_person(&session.key));
     last.map(|session| session.key)
         .ok_or_else(|| fail(Exit::NoInput, "there is no session to continue"))

@@ -78,7 +78,7 @@ impl<'w> ReplSession<'w> {
                 format!("fork:{}", random_hex(4))
             } else if let Some(settings) = &settings {
                 if options.session.last {
-                    last_session_key(&ctx.session_store(settings)?)?
+                    last_session_key(ctx, settings)?
                 } else {
                     default_session_key(ctx, settings, options.grants.directory.as_deref())
                 }

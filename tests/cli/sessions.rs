@@ -528,7 +528,7 @@ fn the_default_session_is_configurable() {
 fn continue_takes_the_last_session_of_a_person() {
     let story = Story::new();
     story.run(["agent", "--continue", "-m", "x"]).status(66).stderr_has("no session to continue");
-    story.server().script(["a", "b", "c", "d"].map(says));
+    story.server().script(["a", "b", "c", "d", "e"].map(says));
     story.run(["agent", "-s", "work", "-m", "apples"]).stdout("a\n");
     story.run(["agent", "-s", "telegram:7", "-m", "pears"]).stdout("b\n");
     let (sum, _) = run_line(&story, "echo text | nanobot agent -m 'sum up'", &[]);
@@ -537,4 +537,8 @@ fn continue_takes_the_last_session_of_a_person() {
     let messages = story.requests()[3].messages();
     assert!(messages.iter().any(|message| message.to_string().contains("apples")), "{messages:?}");
     assert!(!messages.iter().any(|message| message.to_string().contains("pears")), "{messages:?}");
+    // Another one, which cannot be read, may be the one that is meant.
+    let path = story.workspace().join("sessions/loop.jsonl");
+    std::os::unix::fs::symlink("loop.jsonl", path).unwrap();
+    story.run(["agent", "--continue", "-m", "four"]).stdout("e\n").stderr_has("loop.jsonl");
 }

@@ -195,7 +195,7 @@ fn session_key(
         (Some(key), _) => key.clone(),
         _ if options.prompt.bare => BARE_SESSION.to_owned(),
         (None, Some(_)) => format!("fork:{}", random_hex(4)),
-        (None, None) if options.session.last => last_session_key(&ctx.session_store(settings)?)?,
+        (None, None) if options.session.last => last_session_key(ctx, settings)?,
         (None, None) if is_piped && !options.session.resume => fresh_session_key(),
         (None, None) => default_session_key(ctx, settings, options.grants.directory.as_deref()),
     })
