@@ -95,32 +95,13 @@ pub(crate) fn read(
         TurnSource::Chat(_) => None,
     };
     let job = source.job();
-    let (mut settings, profile) =
-        permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
     let prompt = read_prompt_options(ctx, &options.prompt)?;
-    if prompt.is_bare {
-        settings.servers.clear();
-        if let Ok(hooks) = &mut settings.hooks {
-            hooks.commands.retain(|hook| hook.is_strict);
-        }
-    }
-    server_files::add_to(ctx, &options.server_files, &mut settings)?;
-    for server in &options.servers {
-        if !settings.servers.iter().any(|configured| configured.name == server.name) {
-            settings.servers.push(server.clone());
-        }
-    }
+    let (mut settings, profile) = run_settings(ctx, options, prompt.is_bare)?;
     if let Some(path) = &settings.event_log {
         reporter.log_to(path);
     }
-    if let (TurnSource::CommandLine, [_, ..]) = (&source, settings.unknown_keys.as_slice()) {
-        let keys = settings.unknown_keys.join("`, `");
-        reporter.notice(&format!(
-            "the config has unknown keys: `{keys}`, misspelt or of a newer nanobot; `nanobot config check` shows their positions"
-        ));
-    }
-    if let (TurnSource::CommandLine, Some(exposure)) = (&source, &settings.config_exposure) {
-        reporter.notice(&format!("the config decides what runs, and {exposure}"));
+    if matches!(source, TurnSource::CommandLine) {
+        warn_of_config(&settings, reporter);
     }
     let key = session_key(ctx, &settings, options, piped.is_some())?;
     reporter.envelope.session.clone_from(&key);
@@ -152,6 +133,43 @@ pub(crate) fn read(
         command,
         key,
     })
+}
+
+/// The settings and the profile of a run, whose options may add MCP servers. A bare run has none of the config, and only the hooks
+/// that no run does without.
+fn run_settings(
+    ctx: &Context,
+    options: &TurnOptions,
+    is_bare: bool,
+) -> Result<(Settings, Profile)> {
+    let (mut settings, profile) =
+        permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
+    if is_bare {
+        settings.servers.clear();
+        if let Ok(hooks) = &mut settings.hooks {
+            hooks.commands.retain(|hook| hook.is_strict);
+        }
+    }
+    server_files::add_to(ctx, &options.server_files, &mut settings)?;
+    for server in &options.servers {
+        if !settings.servers.iter().any(|configured| configured.name == server.name) {
+            settings.servers.push(server.clone());
+        }
+    }
+    Ok((settings, profile))
+}
+
+/// Warns of unknown keys, and of a config that others can change.
+fn warn_of_config(settings: &Settings, reporter: &mut Reporter) {
+    if !settings.unknown_keys.is_empty() {
+        let keys = settings.unknown_keys.join("`, `");
+        reporter.notice(&format!(
+            "the config has unknown keys: `{keys}`, misspelt or of a newer nanobot; `nanobot config check` shows their positions"
+        ));
+    }
+    if let Some(exposure) = &settings.config_exposure {
+        reporter.notice(&format!("the config decides what runs, and {exposure}"));
+    }
 }
 
 /// Reads the texts of the system prompt that the flags give.
@@ -324,30 +342,19 @@ fn build_message(
         env: &ctx.env,
     };
     let mut notice = |text: &str| reporter.notice(text);
-    let (mut piped, mut attached_stdin) =
+    let (piped, mut attached_stdin) =
         if attaches_stdin(options)? { (None, piped) } else { (piped, None) };
-    let mut parts = Vec::new();
-    let mut has_piped_media = false;
-    if let Some(bytes) = &piped
-        && let Some(part) =
-            attach::media_part(bytes, AttachmentOrigin::Stdin, &attach_options, &mut notice)?
-    {
-        parts.push(part);
-        piped = None;
-        has_piped_media = true;
-    }
-    let piped = piped.map(|bytes| input::decode(bytes, "standard input")).transpose()?;
-    if let Some(decoded) = &piped {
-        decoded.notice.iter().for_each(|text| notice(text));
-    }
-    let piped = piped.map(|decoded| decoded.text);
-    let mut text = message_text(options.input.message.as_ref(), piped.as_deref())?;
-    if has_piped_media {
+    let PipedContent { media, text: piped_text } =
+        read_piped_content(piped, &attach_options, &mut notice)?;
+    let mut text = message_text(options.input.message.as_ref(), piped_text.as_deref())?;
+    if media.is_some() {
         text.raise(OthersContent::new(Origin::Project, "piped input"));
     }
+    let mut parts = Vec::new();
     if !text.trim().is_empty() {
-        parts.insert(0, MessagePart::Text(text.as_str().to_owned()));
+        parts.push(MessagePart::Text(text.as_str().to_owned()));
     }
+    parts.extend(media);
     for source in &options.input.attach {
         text.raise(if source == "-" {
             OthersContent::new(Origin::Project, "piped input")
@@ -391,6 +398,30 @@ fn build_message(
         )?);
     }
     Ok((with_text_last(parts), text))
+}
+
+/// Standard input as a part of the message: an image or a document, or text.
+#[derive(Default)]
+struct PipedContent {
+    media: Option<MessagePart>,
+    text: Option<String>,
+}
+
+fn read_piped_content(
+    piped: Option<Vec<u8>>,
+    attach_options: &AttachOptions<'_>,
+    notice: &mut dyn FnMut(&str),
+) -> Result<PipedContent> {
+    let Some(bytes) = piped else {
+        return Ok(PipedContent::default());
+    };
+    let media = attach::media_part(&bytes, AttachmentOrigin::Stdin, attach_options, notice)?;
+    if media.is_some() {
+        return Ok(PipedContent { media, text: None });
+    }
+    let decoded = input::decode(bytes, "standard input")?;
+    decoded.notice.iter().for_each(|text| notice(text));
+    Ok(PipedContent { media: None, text: Some(decoded.text) })
 }
 
 /// The message and the piped text as one text.
