@@ -22,6 +22,7 @@ pub(crate) const MAX_DESCRIPTORS: usize = 64;
 /// A running helper. Dropping this ends it.
 #[derive(Debug)]
 pub struct Helper {
+    /// The socket to the helper.
     pub connection: UnixStream,
     process: Child,
 }
@@ -30,10 +31,10 @@ impl Helper {
     /// Starts this program under the name `name`, by which it recognises its task, with an empty environment.
     ///
     /// # Errors
-    /// The program cannot be started, or it ended before it received the message.
+    /// The program cannot be started, it ended before it received the message, or there are more than 64 descriptors.
     pub fn start(name: &str, message: &[u8], descriptors: &[OwnedFd]) -> io::Result<Self> {
         prepare();
-        let (mut connection, helper_end) = UnixStream::pair()?;
+        let (connection, helper_end) = UnixStream::pair()?;
         let mut builder = Command::new(helper_executable()?);
         builder.arg0(name).env_clear().current_dir("/").process_group(0);
         builder.stdin(OwnedFd::from(helper_end)).stdout(Stdio::null()).stderr(Stdio::null());
@@ -43,17 +44,19 @@ impl Helper {
             detached_pids.push(Pid::from_child(&process));
             process
         };
+        let mut helper = Self { connection, process };
         // The builder holds the other end of the socket.
         drop(builder);
         let length = (message.len() as u64).to_le_bytes();
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let parts = [IoSlice::new(&length)];
-        let helper = Self { connection: connection.try_clone()?, process };
-        rustix::net::sendmsg(&connection, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
-        connection.write_all(message)?;
+        rustix::net::sendmsg(&helper.connection, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
+        helper.connection.write_all(message)?;
         Ok(helper)
     }
 }

@@ -102,7 +102,9 @@ fn send_network(addresses: impl Iterator<Item = OsString>) -> io::Result<()> {
     descriptors.extend(listeners.iter().map(AsFd::as_fd));
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let parts = [IoSlice::new(&line)];
     rustix::net::sendmsg(rustix::stdio::stdin(), &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
