@@ -370,10 +370,14 @@ fn errors_and_images_are_passed_to_the_model() {
         gives("fails", json!({ "isError": true, "content": [{ "type": "text", "text": "no \u{1b}[31msuch file" }] })),
         gives("shows", json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": png },
             { "type": "audio", "mimeType": "audio/wav", "data": "AAAA" }] })),
-        gives("values", json!({ "content": [], "structuredContent": { "n": 7 } })),
+        gives("values", json!({ "content": [], "structuredContent": { "n": 7, "id": "DIGITS" } })),
         gives("mute", json!({ "isError": true, "content": [] })),
     ], "warns": "the kettle is cold" });
     let story = story_with_servers(&[("one", plan, json!({}))]);
+    // A number that a program could round.
+    let path = story.home().join("servers/one.json");
+    let plan = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(path, plan.replace("\"DIGITS\"", "12345678901234567890123")).unwrap();
     let story = story.script([calls("mcp_one_fails", json!({})), says("done")]);
     run_agent(&story).stdout("done\n");
     let result = story.requests()[1].last_content();
@@ -386,7 +390,11 @@ fn errors_and_images_are_passed_to_the_model() {
     assert!(body.contains("[audio not shown: audio/wav, 3 B]"), "{body}");
     let story = story.script([calls("mcp_one_values", json!({})), says("done")]);
     run_agent(&story).stdout("done\n");
-    assert!(story.requests()[5].last_content().contains("\"n\": 7"));
+    let result = story.requests()[5].last_content();
+    assert!(result.contains("{\n  \"n\": 7,\n  \"id\": 12345678901234567890123\n}"), "{result}");
+    story
+        .run(["tool", "run", "one", "values", "--json"])
+        .stdout_has("\"structured\":{\"n\": 7, \"id\": 12345678901234567890123}");
     // A failure without a reason is one all the same, and the log of the server may tell it.
     let story = story.script([calls("mcp_one_mute", json!({})), says("done")]);
     run_agent(&story).stdout("done\n");

@@ -93,8 +93,8 @@ pub struct PromptArgument {
 pub struct ServerAnswer {
     /// The parts of the answer, in order.
     pub parts: Vec<ContentPart>,
-    /// The structured form of the answer, if the server provides one.
-    pub structured: Option<Value>,
+    /// The structured form of the answer as JSON text, if the server provides one.
+    pub structured: Option<String>,
     /// True if the server reports a failure. The parts then describe it.
     pub is_error: bool,
 }

@@ -17,8 +17,8 @@ mod stream;
 pub use key::{LazySecret, REDACTED, Secret};
 pub use redact::{
     contains_key, has_masked_request, is_redacted_copy, mask_for_request, redact_all,
-    redact_all_json, redact_all_spellings, redact_known, redact_known_json, redact_known_json_text,
-    register, register_file, register_files_of,
+    redact_all_json, redact_all_json_text, redact_all_spellings, redact_known, redact_known_json,
+    redact_known_json_text, register, register_file, register_files_of,
 };
 pub use stream::StreamRedactor;
 

@@ -8,10 +8,10 @@ use super::web::article::{self, Article};
 use super::web::page_cache::FetchedContent;
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits, charset};
+use nanobot_base::json_text;
 use nanobot_base::message::{MessagePart, ResultSource, ToolSpec, tagged_block};
 use nanobot_os::hidden_chars::strip;
 use nanobot_os::input::image_type;
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -21,8 +21,6 @@ const MAX_IMAGE_BYTES: usize = 3_750_000;
 const CUT_MARK: &str = "…";
 /// Maximum bytes that a cut moves back to the end of a word.
 const MAX_WORD_BYTES: usize = 2_000;
-/// The depth of JSON from which on it is not indented: each line of a hostile document could be mostly spaces.
-const MAX_JSON_DEPTH: usize = 32;
 
 /// The `web_fetch` tool.
 pub struct WebFetch {
@@ -87,7 +85,7 @@ impl WebFetch {
             });
         }
         let may_be_json = content_type.contains("json") || content_type.is_empty();
-        let indented = if may_be_json { indent_json(&text) } else { None };
+        let indented = if may_be_json { json_text::indent(&text) } else { None };
         Ok((indented.unwrap_or(text), notes))
     }
 }
@@ -181,61 +179,6 @@ fn is_html(content_type: &str, text: &str) -> bool {
     charset::is_html(content_type) || begins_as_html
 }
 
-/// Puts each value of JSON text on a line. Nothing but white space between the values changes: numbers keep their digits, and
-/// a repeated name stays. `None` if the text is not JSON, or nested deeply.
-fn indent_json(text: &str) -> Option<String> {
-    serde_json::from_str::<IgnoredAny>(text).ok()?;
-    let new_line = |out: &mut String, depth: usize| {
-        out.push('\n');
-        out.extend(std::iter::repeat_n("  ", depth));
-    };
-    let is_space = |letter: &char| matches!(letter, ' ' | '\t' | '\r' | '\n');
-    let mut out = String::with_capacity(text.len());
-    let mut depth = 0;
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' => {
-                out.push(letter);
-                while let Some(letter) = letters.next() {
-                    out.push(letter);
-                    match letter {
-                        '\\' => out.extend(letters.next()),
-                        '"' => break,
-                        _ => {}
-                    }
-                }
-            }
-            '{' | '[' => {
-                out.push(letter);
-                while letters.next_if(is_space).is_some() {}
-                if let Some(end) = letters.next_if(|next| matches!(next, '}' | ']')) {
-                    out.push(end);
-                    continue;
-                }
-                depth += 1;
-                if depth > MAX_JSON_DEPTH {
-                    return None;
-                }
-                new_line(&mut out, depth);
-            }
-            '}' | ']' => {
-                depth -= 1;
-                new_line(&mut out, depth);
-                out.push(letter);
-            }
-            ',' => {
-                out.push(letter);
-                new_line(&mut out, depth);
-            }
-            ':' => out.push_str(": "),
-            letter if is_space(&letter) => {}
-            letter => out.push(letter),
-        }
-    }
-    Some(out)
-}
-
 /// At most `max_chars` characters of `text` from `offset` on, and the offset of the text after them. A cut is moved back to
 /// the end of a word if one is near, and marked within a word, since half an address is a different address.
 fn excerpt(text: &str, offset: usize, max_chars: usize) -> (String, usize) {
@@ -265,7 +208,7 @@ fn excerpt(text: &str, offset: usize, max_chars: usize) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{excerpt, indent_json, is_html};
+    use super::{excerpt, is_html};
 
     #[test]
     fn excerpts() {
@@ -284,32 +227,6 @@ mod tests {
         check("äöü äöü", 4, 2, "äö…", 6);
         check("abcdef", 0, 3, "abc…", 3);
         check("abcdef", 3, 9, "…def", 6);
-    }
-
-    #[test]
-    fn json_is_indented_and_otherwise_unchanged() {
-        let check = |text: &str, expect: Option<&str>| {
-            let indented = indent_json(text);
-            assert_eq!(indented.as_deref(), expect, "{text}");
-        };
-        check(
-            r#"{"id":123456789012345678901234, "price" :1.10,"a":[ ] , "a":{},"b":[1e400,-0]}"#,
-            Some(
-                "{\n  \"id\": 123456789012345678901234,\n  \"price\": 1.10,\n  \"a\": [],\n  \"a\": {},\n  \
-                 \"b\": [\n    1e400,\n    -0\n  ]\n}",
-            ),
-        );
-        check(
-            r#"["a, {b}: \"\\", "\u00e9\/"]"#,
-            Some("[\n  \"a, {b}: \\\"\\\\\",\n  \"\\u00e9\\/\"\n]"),
-        );
-        check(" 1.50 ", Some("1.50"));
-        check("\"a  b\"", Some("\"a  b\""));
-        check("{", None);
-        check("[1] [2]", None);
-        check("", None);
-        check(&format!("{}{}", "[".repeat(40), "]".repeat(40)), None);
-        check(&"[".repeat(1_000_000), None);
     }
 
     #[test]

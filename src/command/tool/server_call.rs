@@ -2,16 +2,19 @@
 //! user's.
 
 use crate::ops::mcp_servers::{self, McpContext};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
+use nanobot_base::json_text;
 use nanobot_config::settings::servers::McpServer;
 use nanobot_mcp::catalog::{CallError, ToolCatalog};
 use nanobot_mcp::protocol::{ContentPart, ServerAnswer};
 use nanobot_mcp::sanitize;
 use nanobot_os::input::read_stdin_value;
-use nanobot_os::secret::{redact_all, redact_all_json};
+use nanobot_os::secret::{redact_all, redact_all_json_text};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -49,7 +52,8 @@ pub(super) fn run(mcp: &McpContext<'_>, call: &ServerCall<'_>) -> Result<Exit> {
     catalog.shut_down();
     let answer = result?;
     if call.json {
-        mcp.ctx.terminal.print_json(&result_json(&answer))?;
+        let json = serde_json::to_string(&to_result(&answer)?)?;
+        mcp.ctx.terminal.print_json_text(&format!("{json}\n"))?;
     } else {
         print_result(mcp, &answer)?;
     }
@@ -135,14 +139,23 @@ fn print_result(mcp: &McpContext<'_>, answer: &ServerAnswer) -> Result<()> {
         }
     }
     if answer.parts.is_empty()
-        && let Some(value) = &answer.structured
+        && let Some(json) = &answer.structured
     {
-        text = format!("{value:#}\n");
+        text = format!("{}\n", json_text::indent(json).as_deref().unwrap_or(json));
     }
     terminal.print(&redact_all(&text))
 }
 
-fn result_json(answer: &ServerAnswer) -> Value {
+/// The result of a call, for `--json`.
+#[derive(Serialize)]
+struct ServerResult {
+    is_error: bool,
+    content: Vec<Value>,
+    /// As the server wrote it, since a parsed number can lose digits.
+    structured: Option<Box<RawValue>>,
+}
+
+fn to_result(answer: &ServerAnswer) -> Result<ServerResult> {
     let part_json = |part: &ContentPart| match part {
         ContentPart::Text(text) => json!({ "type": "text", "text": redact_all(text) }),
         ContentPart::PromptMessage { role, text } => {
@@ -164,7 +177,13 @@ fn result_json(answer: &ServerAnswer) -> Value {
             json!({ "type": "link", "uri": redact_all(uri), "name": redact_all(name), "description": redact_all(description) })
         }
     };
-    let content: Vec<Value> = answer.parts.iter().map(part_json).collect();
-    let structured = answer.structured.as_ref().map(redact_all_json);
-    json!({ "is_error": answer.is_error, "content": content, "structured": structured })
+    let structured = answer.structured.as_deref().map(|json| {
+        let json = redact_all_json_text(json).into_owned();
+        RawValue::from_string(json).context("redact the structured content")
+    });
+    Ok(ServerResult {
+        is_error: answer.is_error,
+        content: answer.parts.iter().map(part_json).collect(),
+        structured: structured.transpose()?,
+    })
 }

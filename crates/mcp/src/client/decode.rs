@@ -7,6 +7,9 @@ use crate::protocol::{
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use nanobot_base::json_rpc::{self, RpcMessage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 /// Maximum of text bytes kept of one answer. No model reads more, and all of it is in memory.
@@ -26,6 +29,36 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
+
+/// The member of a result that stays text.
+const STRUCTURED_CONTENT: &str = "structuredContent";
+
+/// Parses a message; `None` if it is invalid. The structured content of a result becomes a string with its JSON text, since a parsed
+/// number can lose digits.
+pub(super) fn message(bytes: &[u8]) -> Option<RpcMessage> {
+    #[derive(Deserialize)]
+    struct RawResponse<'a> {
+        #[serde(borrow)]
+        result: RawResult<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct RawResult<'a> {
+        #[serde(borrow)]
+        structured_content: &'a RawValue,
+    }
+    let mut message = json_rpc::parse(bytes)?;
+    if let RpcMessage::Response { result: Ok(result), .. } = &mut message
+        && let Some(content) = result.get_mut(STRUCTURED_CONTENT).filter(|it| !it.is_null())
+    {
+        // A member that is there twice is an error, but of two values the last one counts.
+        *content = match serde_json::from_slice::<RawResponse<'_>>(bytes) {
+            Ok(response) => response.result.structured_content.get().into(),
+            Err(_) => content.to_string().into(),
+        };
+    }
+    Some(message)
+}
 
 fn text_field(value: &Value, key: &str) -> Option<String> {
     value.get(key)?.as_str().map(str::to_owned)
@@ -232,7 +265,7 @@ pub(super) fn sampling_content(content: &Value) -> Result<Vec<ContentPart>, Stri
     blocks.iter().map(parse).collect()
 }
 
-/// Parses the answer to a tool call.
+/// Parses the answer to a tool call, as [`message`] returns it.
 pub(super) fn tool_result(value: &Value) -> ServerAnswer {
     let mut budget = SizeBudget::new();
     match value.get("content") {
@@ -243,15 +276,15 @@ pub(super) fn tool_result(value: &Value) -> ServerAnswer {
             budget.push(part, None);
         }),
     }
-    let structured = value.get("structuredContent").filter(|structured| !structured.is_null());
-    let size = structured.map_or(0, |value| value.to_string().len());
+    let structured = value.get(STRUCTURED_CONTENT).and_then(Value::as_str);
+    let size = structured.map_or(0, str::len);
     let fits = size <= budget.text_bytes;
     if !fits {
         budget.push_text(format!("[structured content omitted: {size} bytes]"));
     }
     ServerAnswer {
         parts: budget.parts,
-        structured: if fits { structured.cloned() } else { None },
+        structured: structured.filter(|_| fits).map(str::to_owned),
         is_error: value.get("isError") == Some(&Value::Bool(true)),
     }
 }
@@ -313,10 +346,11 @@ fn format_progress(progress: f64, total: Option<f64>, message: Option<&str>) -> 
 #[cfg(test)]
 mod tests {
     use super::{
-        MAX_TEXT_BYTES, format_progress, prompt, prompt_messages, resource, resource_contents,
-        tool, tool_result,
+        MAX_TEXT_BYTES, format_progress, message, prompt, prompt_messages, resource,
+        resource_contents, tool, tool_result,
     };
     use crate::protocol::ContentPart;
+    use nanobot_base::json_rpc::RpcMessage;
     use serde_json::{Value, json};
 
     #[test]
@@ -330,8 +364,8 @@ mod tests {
         check(json!({"content": "a", "isError": true}), r#"[Text("a")] None true"#);
         check(json!({"content": {"type": "text", "text": "a"}}), r#"[Text("a")] None false"#);
         check(
-            json!({"structuredContent": {"a": 1}, "isError": "yes"}),
-            r#"[] Some(Object {"a": Number(1)}) false"#,
+            json!({"structuredContent": "{\"a\": 1}", "isError": "yes"}),
+            r#"[] Some("{\"a\": 1}") false"#,
         );
         check(
             json!({"content": [{"type": "image", "data": "AAE=", "mimeType": "image/png"}]}),
@@ -373,7 +407,7 @@ mod tests {
     fn answers_are_truncated() {
         let part = json!({"type": "text", "text": "é".repeat(MAX_TEXT_BYTES / 2 - 1) + "xéé"});
         let answer = tool_result(
-            &json!({"content": [part, {"type": "text", "text": "more"}], "structuredContent": {"a": 1}}),
+            &json!({"content": [part, {"type": "text", "text": "more"}], "structuredContent": "{}"}),
         );
         let ContentPart::Text(text) = &answer.parts[0] else { panic!() };
         assert!(text.ends_with("éx\n[truncated: 4 more bytes]"), "{}", &text[MAX_TEXT_BYTES - 9..]);
@@ -381,6 +415,26 @@ mod tests {
         assert_eq!(answer.structured, None);
         let many: Vec<Value> = vec![json!({"type": "text", "text": "a"}); 5_000];
         assert_eq!(tool_result(&json!({"content": many})).parts.len(), 1_001);
+    }
+
+    #[test]
+    fn structured_content_stays_text() {
+        let check = |members: &str, expect: &str| {
+            let text = format!(r#"{{"jsonrpc": "2.0", "id": 1, "result": {{{members}}}}}"#);
+            let Some(RpcMessage::Response { result: Ok(result), .. }) = message(text.as_bytes())
+            else {
+                panic!("{text}");
+            };
+            assert_eq!(tool_result(&result).structured.unwrap_or_default(), expect, "{text}");
+        };
+        check(
+            r#""structuredContent": {"id": 12345678901234567890123, "price": 1.10}"#,
+            r#"{"id": 12345678901234567890123, "price": 1.10}"#,
+        );
+        check(r#""structuredContent": "{}""#, r#""{}""#);
+        check(r#""structuredContent": [1], "structuredContent": [2]"#, "[2]");
+        check(r#""structuredContent": null"#, "");
+        check(r#""content": []"#, "");
     }
 
     #[test]

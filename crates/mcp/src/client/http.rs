@@ -3,6 +3,7 @@
 
 use super::connection::{Outgoing, OutgoingKind, Transport};
 use super::connection_state::one_line;
+use super::decode;
 use super::http_exchange::{
     ACCEPTED, ExchangeBody, ExchangeResponse, ExchangeThreads, FORBIDDEN, HttpClient,
     METHOD_NOT_ALLOWED, NO_CONTENT, NOT_FOUND, StreamEnd, UNAUTHORIZED, is_header_value,
@@ -388,7 +389,7 @@ fn parse_response(response: ExchangeResponse) -> Result<Answer, McpError> {
                 one_line(&content_type)
             )));
         }
-        let message = json_rpc::parse(&bytes).map(Answer::Message);
+        let message = decode::message(&bytes).map(Answer::Message);
         let error = "it responded with JSON that is not an MCP message";
         return message.ok_or_else(|| McpError::Broken(error.into()));
     }

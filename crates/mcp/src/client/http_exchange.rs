@@ -3,6 +3,7 @@
 //! the headers of the config are only sent to the configured address.
 
 use super::connection_state::one_line;
+use super::decode;
 use crate::oauth::discovery::missing_scope;
 use crate::oauth::renewal::ServerTokens;
 use crate::protocol::McpError;
@@ -297,7 +298,7 @@ pub(super) fn parse_event(event: &SseEvent) -> Option<json_rpc::RpcMessage> {
     if !matches!(event.event.as_deref(), None | Some("" | "message")) {
         return None;
     }
-    let message = json_rpc::parse(event.data.as_deref()?.as_bytes());
+    let message = decode::message(event.data.as_deref()?.as_bytes());
     if message.is_none() {
         log::debug!(target: "mcp", "ignored an event that is not an MCP message");
     }

@@ -4,10 +4,10 @@
 
 use super::connection::{Outgoing, Transport};
 use super::connection_state::{ConnectionState, lock, one_line};
+use super::decode;
 use super::grants::SandboxFactory;
 use super::inbox::Inbox;
 use crate::protocol::McpError;
-use nanobot_base::json_rpc;
 use nanobot_os::durable_file;
 use nanobot_os::secret;
 use nanobot_os::signal;
@@ -328,7 +328,7 @@ fn read_messages(output: PipeReader, transport: &Arc<StdioTransport>, inbox: &Ar
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        match json_rpc::parse(&line) {
+        match decode::message(&line) {
             Some(message) => {
                 if !inbox.receive(message, &transport) {
                     return;

@@ -34,6 +34,9 @@ const MAX_FILE_BYTES: u64 = 16 << 10;
 /// True once a key was masked in a request of this process.
 static HAS_MASKED_REQUEST: AtomicBool = AtomicBool::new(false);
 
+/// A function that redacts a text.
+type Redact<'f> = dyn Fn(&str) -> Cow<'_, str> + 'f;
+
 /// The registered keys.
 struct KnownKeys {
     secrets: Vec<Secret>,
@@ -196,10 +199,19 @@ pub fn redact_known_json(value: &Value) -> Cow<'_, Value> {
 /// Applies [`redact_known`] to every string in JSON text, names of members included. The text may be a part of a document
 /// that begins and ends outside of its strings. Numbers stay, so that the text remains valid.
 pub fn redact_known_json_text(text: &str) -> Cow<'_, str> {
+    redact_json_text(text, &|text| redact_known(text))
+}
+
+/// Applies [`redact_all`] to every string in JSON text, as [`redact_known_json_text`] does.
+pub fn redact_all_json_text(text: &str) -> Cow<'_, str> {
+    redact_json_text(text, &|text| redact_all(text))
+}
+
+fn redact_json_text<'t>(text: &'t str, redact: &Redact<'_>) -> Cow<'t, str> {
     let mut out = String::new();
     let mut copied = 0;
     for range in string_literals(text) {
-        if let Some(literal) = redact_literal(&text[range.clone()]) {
+        if let Some(literal) = redact_literal(&text[range.clone()], redact) {
             out.push_str(&text[copied..range.start]);
             out.push_str(&literal);
             copied = range.end;
@@ -233,16 +245,16 @@ fn string_literals(text: &str) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// Redacts a string of JSON text; `None` if it stays.
-fn redact_literal(literal: &str) -> Option<String> {
+fn redact_literal(literal: &str, redact: &Redact<'_>) -> Option<String> {
     // No encoding of a key is shorter than a key.
     if literal.len() < MIN_KEY_BYTES {
         return None;
     }
     let owned = |text: Cow<'_, str>| matches!(text, Cow::Owned(_)).then(|| text.into_owned());
     match serde_json::from_str::<String>(literal) {
-        Ok(value) => owned(redact_known(&value)).map(|value| Value::String(value).to_string()),
+        Ok(value) => owned(redact(&value)).map(|value| Value::String(value).to_string()),
         // The text is not JSON, or has half of a surrogate pair.
-        Err(_) => owned(redact_known(literal)),
+        Err(_) => owned(redact(literal)),
     }
 }
 
@@ -267,7 +279,7 @@ pub fn is_redacted_copy(old: &str, new: &str) -> bool {
     redact_all(old).lines().map(str::trim).filter(is_redacted).any(|line| new.contains(line))
 }
 
-fn redact_json<'v>(value: &'v Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> Cow<'v, Value> {
+fn redact_json<'v>(value: &'v Value, redact: &Redact<'_>) -> Cow<'v, Value> {
     match map_strings(value, redact) {
         Some(value) => Cow::Owned(value),
         None => Cow::Borrowed(value),
@@ -275,7 +287,7 @@ fn redact_json<'v>(value: &'v Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> C
 }
 
 /// Applies `redact` to every string within `value`; `None` if none of them changes.
-fn map_strings(value: &Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> Option<Value> {
+fn map_strings(value: &Value, redact: &Redact<'_>) -> Option<Value> {
     match value {
         Value::String(text) => match redact(text) {
             Cow::Owned(text) => Some(Value::String(text)),
