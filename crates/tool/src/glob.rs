@@ -4,9 +4,10 @@ use super::arguments::usize_argument;
 use super::files::Files;
 use super::walk::{self, MAX_ENTRIES, WalkOptions};
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 use nanobot_base::message::{ToolSpec, without_blanks};
 use nanobot_config::policy::call_files::split_glob;
+use nanobot_config::policy::path_glob;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -154,11 +155,8 @@ pub(super) fn build_matcher(pattern: &str) -> Result<GlobMatcher, String> {
         pattern if pattern.contains('/') => pattern.to_owned(),
         pattern => format!("**/{pattern}"),
     };
-    let glob =
-        GlobBuilder::new(&full_pattern).literal_separator(true).empty_alternates(true).build();
-    let glob =
-        glob.map_err(|error| format!("`{pattern}` is not a valid pattern: {}", error.kind()))?;
-    Ok(glob.compile_matcher())
+    path_glob::compile(&full_pattern, true)
+        .map_err(|cause| format!("`{pattern}` is not a valid pattern: {cause}"))
 }
 
 #[cfg(test)]
@@ -187,6 +185,9 @@ mod tests {
         check("Makefile", "sub/Makefile", true);
         check("", "anything/at/all", true);
         assert!(build_matcher("[").unwrap_err().contains("is not a valid pattern"));
+        assert!(build_matcher(&"{".repeat(1000)).unwrap_err().contains("is not a valid pattern"));
+        let nested = format!("{}a{}", "{".repeat(250), "}".repeat(250));
+        assert!(build_matcher(&nested).unwrap_err().contains("braces"));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod file_scope;
 mod intersection;
 pub mod net;
 mod offered_tools;
+pub mod path_glob;
 pub mod profile;
 pub mod provenance;
 pub mod refusal;

@@ -1,8 +1,9 @@
 //! Rules as users write them: `TOOL`, or `TOOL(glob)` to match an argument. A rule never grants a shell command:
 //! commands are contained by the sandbox, not recognized by their text, and `exec(…)` can only be denied.
 
+use super::path_glob;
 use super::tool_names::{self, EXEC, PROCESS, READ_TOOLS, RESERVED_WORDS, WRITE_TOOLS};
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::OnceLock;
@@ -105,12 +106,22 @@ impl PolicyRule {
         } else if argument.is_some() {
             return Err("takes no argument".into());
         }
+        if argument.as_ref().is_some_and(|argument| argument.text().is_empty()) {
+            return Err("has an empty argument; without `()` it applies to every call".into());
+        }
         let tool = Pattern::new(tool);
         if tool.matches_file_tool()
             && let Some(argument) = &argument
         {
-            let compiled = compile_path_glob(argument.text());
-            compiled.map_err(|error| format!("is not a valid glob for paths: {error}"))?;
+            argument
+                .check_path_glob()
+                .map_err(|cause| format!("is not a valid glob for paths: {cause}"))?;
+            if has_absolute_alternative(argument.text()) {
+                return Err(
+                    "has absolute paths in braces, which match nothing: write a rule for each"
+                        .into(),
+                );
+            }
         }
         if effect == RuleEffect::Allow
             && argument.is_some()
@@ -182,6 +193,14 @@ impl Pattern {
         tools.any(|tool| self.matches(tool))
     }
 
+    /// Checks the pattern as one for paths.
+    ///
+    /// # Errors
+    /// The mistake in it, as a phrase.
+    pub(super) fn check_path_glob(&self) -> Result<(), String> {
+        compile_path_glob(&self.text).map(drop)
+    }
+
     /// True if the pattern, as one for paths, matches the whole of `path`.
     pub(crate) fn matches_path(&self, path: &str) -> bool {
         // A name may contain the characters of the glob.
@@ -229,12 +248,41 @@ pub(super) fn is_file_tool(tool: &str) -> bool {
 }
 
 /// Compiles a glob for paths; `None` if [`Pattern::matches`] handles all of its syntax.
-fn compile_path_glob(text: &str) -> Result<Option<GlobMatcher>, globset::Error> {
-    if !text.contains("**/") && !text.contains(['{', '}', '[']) {
-        return Ok(None);
+fn compile_path_glob(text: &str) -> Result<Option<GlobMatcher>, String> {
+    if text.contains("**/") || text.contains(['{', '}', '[']) {
+        path_glob::compile(text, false).map(Some)
+    } else {
+        Ok(None)
     }
-    let glob = GlobBuilder::new(text).empty_alternates(true).build()?;
-    Ok(Some(glob.compile_matcher()))
+}
+
+/// True if braces at the beginning of a glob have an absolute path. The glob itself is relative, so this matches nothing.
+fn has_absolute_alternative(text: &str) -> bool {
+    // The number of open braces, and of those that nothing comes before.
+    let (mut depth, mut leading_depth) = (0_usize, 0);
+    let mut is_at_start = true;
+    for (index, letter) in text.char_indices() {
+        let rest = &text[index..];
+        if is_at_start && depth > 0 && (rest.starts_with('/') || rest.starts_with("~/")) {
+            return true;
+        }
+        match letter {
+            '{' => {
+                depth += 1;
+                if is_at_start {
+                    leading_depth = depth;
+                }
+            }
+            ',' if depth > 0 => is_at_start = depth <= leading_depth,
+            '}' => {
+                depth = depth.saturating_sub(1);
+                leading_depth = leading_depth.min(depth);
+                is_at_start = false;
+            }
+            _ => is_at_start = false,
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -294,6 +342,15 @@ mod tests {
     }
 
     #[test]
+    fn a_glob_that_is_nested_too_deeply_is_an_error() {
+        let path = format!(".vim/{}/{}", "{".repeat(250), "}".repeat(250));
+        let rule = format!("write_file({path})");
+        let error = PolicyRule::parse(&rule, RuleEffect::Allow, "--allow").unwrap_err();
+        assert!(error.contains("braces within each other"), "{error}");
+        assert!(!Pattern::new(&path).matches_path("a"));
+    }
+
+    #[test]
     fn rules_as_written() {
         let check = |text: &str, effect: RuleEffect, expect: Result<&str, &str>| {
             let actual = PolicyRule::parse(text, effect, "--allow");
@@ -314,6 +371,16 @@ mod tests {
         check("exec([ -f *)", Deny, Ok("exec([ -f *)"));
         check("read_file([a)", Deny, Err("not a valid glob for paths"));
         check("*_file({a)", Allow, Err("not a valid glob for paths"));
+        check("exec()", Deny, Err("empty argument"));
+        check("web_fetch( )", Allow, Err("empty argument"));
+        check("read_file({/srv/a,/srv/b}/*)", Deny, Err("write a rule for each"));
+        check("read_file({a,{b,~/c}}/**)", Deny, Err("write a rule for each"));
+        check("read_file({a,b/c}/*)", Deny, Ok("read_file({a,b/c}/*)"));
+        check("read_file(a{/x,/y})", Deny, Ok("read_file(a{/x,/y})"));
+        check("read_file({a{,/b},c}/d)", Deny, Ok("read_file({a{,/b},c}/d)"));
+        check("read_file(/srv/{a,b}/*)", Deny, Ok("read_file(/srv/{a,b}/*)"));
+        check("read_file({a,b}/{c,/d})", Deny, Ok("read_file({a,b}/{c,/d})"));
+        check("exec(ls {/a,/b})", Deny, Ok("exec(ls {/a,/b})"));
         check("", Deny, Err("neither"));
         check("rm -rf", Deny, Err("neither"));
         check("(a)", Deny, Err("neither"));
