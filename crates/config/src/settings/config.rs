@@ -397,3 +397,23 @@ mod tests {
         assert!(!path.metadata().unwrap().is_file());
     }
 }
+    #[test]
+    fn our_file_in_a_directory_of_the_system_applies() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join("config.json");
+        let own_path = folder.path().join("nanobot.json");
+        std::fs::write(&own_path, r#"{"tools": {"deny": ["exec"]}}"#).unwrap();
+        for path in
+            [path.clone(), Path::new("/proc/self/root").join(path.strip_prefix("/").unwrap())]
+        {
+            let config = Config::load(&path).unwrap();
+            assert_eq!(config.get_path("tools.deny"), Some(&json!(["exec"])), "{}", path.display());
+        }
+        Config::change(&path, |config| config.set(&["budget", "daily"], &json!(5))).unwrap();
+        let config = Config::load(&path).unwrap();
+        assert_eq!(*config.value(), json!({"budget": {"daily": 5}, "tools": {"deny": ["exec"]}}));
+        for path in ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
+            assert!(Config::change(Path::new(path), |_| Ok(())).is_err(), "{path}");
+        }
+    }
+

@@ -96,9 +96,13 @@ impl ConfigFile {
         })
     }
 
-    /// True if our caller opened the file at `path`, such as `/dev/stdin` or `<(…)`.
+    /// True if `path` names a descriptor that our caller opened, such as `/dev/stdin` or `<(…)`. Other files below `/dev`
+    /// and `/proc`, such as `/dev/shm/nanobot.json`, are files like any other.
     pub(super) fn is_opened(path: &Path) -> bool {
-        path.starts_with("/dev") || path.starts_with("/proc")
+        let dir = path.parent().unwrap_or(path);
+        path == Path::new("/dev/stdin")
+            || dir == Path::new("/dev/fd")
+            || (dir.starts_with("/proc") && dir.ends_with("fd"))
     }
 
     /// Returns the empty config of a missing file.
@@ -221,10 +225,10 @@ impl ConfigFile {
     /// Checks that the file at `path` may be replaced by a regular file.
     ///
     /// # Errors
-    /// Status 74 if it is a device, a pipe or a socket.
+    /// Status 74 if it is a device, a pipe, a socket or a descriptor.
     pub(super) fn check_replaceable(path: &Path) -> Result<()> {
         let is_special = |target: Metadata| !target.is_file() && !target.is_dir();
-        if path.metadata().is_ok_and(is_special) {
+        if Self::is_opened(path) || path.metadata().is_ok_and(is_special) {
             let cause = format!("write `{}`: not a regular file", path.display());
             Err(fail(Exit::Io, cause))
         } else {
