@@ -60,8 +60,9 @@ pub(crate) fn replace_text(
             ))
         }
     });
-    lock.remove()?;
-    result
+    let removal = lock.remove();
+    result?;
+    removal
 }
 
 /// Moves the keys that were added or changed in the shared file to our own, if they belong there. `original` is the text
@@ -73,20 +74,39 @@ pub(crate) fn move_added_keys(ctx: &Context, original: &[u8]) -> Result<()> {
     let original_file = std::str::from_utf8(original)
         .ok()
         .and_then(|text| ConfigFile::parse(&ctx.paths.config, text).ok());
-    let moved_keys = Config::change(&ctx.paths.config, |config| {
+    let (moved_keys, overridden_keys) = Config::change(&ctx.paths.config, |config| {
         let mut keys = config.misplaced_keys();
         let value = |file: &ConfigFile, key: &KeyPath| get_in(file.value(), key).cloned();
         let [shared, _] = config.files();
         keys.retain(|key| {
             original_file.as_ref().and_then(|file| value(file, key)) != value(shared, key)
         });
-        config.move_keys(&keys)?;
-        Ok(keys)
+        let overridden_keys = config.move_keys(&keys)?;
+        Ok((keys, overridden_keys))
     })?;
-    if !moved_keys.is_empty() {
-        let keys: Vec<String> = moved_keys.iter().map(|key| format_path(key)).collect();
-        let file = ctx.paths.display(&own_file_path(&ctx.paths.config));
-        ctx.notice(&format!("moved to {file}: `{}`", keys.join("`, `")));
-    }
+    report_moved_keys(ctx, &moved_keys, &overridden_keys);
     Ok(())
+}
+
+/// Reports the keys that were moved to our own file. Those in `overridden_keys` had another value there, which applies.
+pub(crate) fn report_moved_keys(
+    ctx: &Context,
+    moved_keys: &[KeyPath],
+    overridden_keys: &[KeyPath],
+) {
+    let file = ctx.paths.display(&own_file_path(&ctx.paths.config));
+    let shared_file = ctx.paths.display(&ctx.paths.config);
+    let report = |label: &str, keys: &[&KeyPath]| {
+        if !keys.is_empty() {
+            let keys: Vec<String> = keys.iter().map(|key| format_path(key)).collect();
+            ctx.notice(&format!("{label}: `{}`", keys.join("`, `")));
+        }
+    };
+    let (overridden, moved): (Vec<&KeyPath>, Vec<&KeyPath>) =
+        moved_keys.iter().partition(|key| overridden_keys.contains(key));
+    report(&format!("moved to {file}"), &moved);
+    report(
+        &format!("removed from {shared_file}, since {file} has another value, which applies"),
+        &overridden,
+    );
 }

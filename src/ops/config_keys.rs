@@ -1,5 +1,6 @@
 //! The keys of the config as people type them: their values, the sources of the values, and changes.
 
+use crate::ops::config_edit::report_moved_keys;
 use crate::ops::context::Context;
 use crate::ops::usable_config;
 use anyhow::{Context as _, Result};
@@ -346,15 +347,11 @@ fn parse_value(key: &str, key_type: KeyType, text: &str) -> Result<Value> {
 /// # Errors
 /// A file cannot be read or written.
 pub(crate) fn move_misplaced_keys(ctx: &Context) -> Result<()> {
-    let (keys, file) = Config::change(&ctx.paths.config, |config| {
+    let (keys, overridden_keys) = Config::change(&ctx.paths.config, |config| {
         let keys = config.misplaced_keys();
-        config.move_keys(&keys)?;
-        let [_, own_file] = config.files();
-        Ok((keys, ctx.paths.display(own_file.path())))
+        let overridden_keys = config.move_keys(&keys)?;
+        Ok((keys, overridden_keys))
     })?;
-    if !keys.is_empty() {
-        let keys: Vec<String> = keys.iter().map(|path| format_path(path)).collect();
-        ctx.notice(&format!("moved to {file}: `{}`", keys.join("`, `")));
-    }
+    report_moved_keys(ctx, &keys, &overridden_keys);
     Ok(())
 }

@@ -272,6 +272,24 @@ fn an_edit_puts_new_keys_where_they_belong() {
 }
 
 #[test]
+fn an_edit_names_a_new_value_that_does_not_apply() {
+    let story = Story::bare();
+    write(&shared_file(&story), b"{}");
+    write(&own_file(&story), br#"{"http": {"proxy": "http://a:1"}}"#);
+    let editor = story.home().join("editor");
+    write_program(
+        &editor,
+        "#!/bin/sh\ngrep -q http \"$1\" || printf '{\"http\": {\"proxy\": \"http://b:2\"}}' > \"$1\"\n",
+    );
+    let screen = story.screen(24, 160).env("EDITOR", editor.to_str().unwrap());
+    let mut screen = screen.args(["config", "edit"]);
+    assert_eq!(screen.code(), 0);
+    let text = screen.text();
+    assert!(text.contains("nanobot.json has another value, which applies: `http.proxy`"), "{text}");
+    assert_eq!(read(&own_file(&story)), json!({ "http": { "proxy": "http://a:1" } }));
+}
+
+#[test]
 fn an_edit_of_our_own_file_moves_nothing() {
     let story = Story::bare();
     write(&shared_file(&story), br#"{"budget": {"monthly": 90}}"#);

@@ -199,17 +199,29 @@ impl Config {
         paths
     }
 
-    /// Moves the values of `keys` into our file.
+    /// Moves `keys` into our file, with the values that apply. Returns those keys of which our file has another value
+    /// already: the value of the shared file, which did not apply, is removed.
     ///
     /// # Errors
     /// A file cannot be parsed.
-    pub fn move_keys(&mut self, keys: &[KeyPath]) -> Result<()> {
+    pub fn move_keys(&mut self, keys: &[KeyPath]) -> Result<Vec<KeyPath>> {
+        let mut overridden = Vec::new();
         for key in keys {
             if let Some(value) = get_in(self.value(), key).cloned() {
+                let applies = match (get_in(self.shared_file.value(), key), &value) {
+                    // Denials of both files apply.
+                    (Some(Value::Array(shared)), Value::Array(items)) => {
+                        shared.iter().all(|item| items.contains(item))
+                    }
+                    (shared, value) => shared.is_none_or(|shared| shared == value),
+                };
+                if !applies && get_in(self.own_file.value(), key) == Some(&value) {
+                    overridden.push(key.clone());
+                }
                 self.set(key, &value)?;
             }
         }
-        Ok(())
+        Ok(overridden)
     }
 
     /// Changes the config at `path` under a lock, so that no change of another process is lost. A file is written only if
@@ -221,8 +233,10 @@ impl Config {
         ConfigFile::check_replaceable(path)?;
         let lock = durable_file::lock_for_change(path, "the config")?;
         let result = Self::change_locked(path, change);
-        lock.remove()?;
-        result
+        let removal = lock.remove();
+        let output = result?;
+        removal?;
+        Ok(output)
     }
 
     fn change_locked<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
@@ -364,12 +378,13 @@ mod tests {
     #[test]
     fn misplaced_keys_are_moved_with_what_holds() {
         let mut config = config(
-            r#"{"budget": {"daily": 3}, "agents": {"defaults": {"model": "m", "session": "s"}}, "tools": {"deny": ["a"]}}"#,
-            r#"{"budget": {"daily": 5}, "tools": {"deny": ["b"]}}"#,
+            r#"{"budget": {"daily": 3}, "http": {"proxy": "b"}, "agents": {"defaults": {"model": "m", "session": "s"}}, "tools": {"deny": ["a"], "read": ["/a"]}}"#,
+            r#"{"budget": {"daily": 5}, "http": {"proxy": "a"}, "tools": {"deny": ["b", "a"], "read": ["/b"]}}"#,
         );
         let before = config.value().clone();
         let keys = config.misplaced_keys();
-        config.move_keys(&keys).unwrap();
+        let overridden = config.move_keys(&keys).unwrap();
+        assert_eq!(overridden, [["http", "proxy"], ["tools", "read"]]);
         assert_eq!(*config.value(), before);
         assert_eq!(config.misplaced_keys(), Vec::<Vec<String>>::new());
         assert_eq!(*config.files()[0].value(), json!({"agents": {"defaults": {"model": "m"}}}));
@@ -387,16 +402,6 @@ mod tests {
         assert!(Config::change(folder.path(), |config| config.set(&["a"], &json!(1))).is_err());
     }
 
-    #[test]
-    fn a_socket_or_device_is_not_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let error = Config::change(&path, |_| Ok(())).unwrap_err();
-        assert_eq!(exit_for(&error), Exit::Io);
-        assert!(!path.metadata().unwrap().is_file());
-    }
-}
     #[test]
     fn our_file_in_a_directory_of_the_system_applies() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -417,3 +422,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_socket_or_device_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let error = Config::change(&path, |_| Ok(())).unwrap_err();
+        assert_eq!(exit_for(&error), Exit::Io);
+        assert!(!path.metadata().unwrap().is_file());
+    }
+}
