@@ -11,7 +11,7 @@ use super::key_spelling::format_path;
 use super::key_type::{KeyType, type_name};
 use super::keys::{ConfigKey, KeySupport};
 use super::layers::{LayeredConfig, SettingOrigin, UnknownKey};
-use super::model_keys::unknown_metadata_keys;
+use super::model_keys::unknown_model_keys;
 use super::own_keys::KeyHome;
 use super::{FlagOverrides, Settings, validation};
 use nanobot_os::env::Env;
@@ -228,7 +228,7 @@ impl ConfigChecker<'_> {
             }
         }
         if path_text == "models" {
-            for path in unknown_metadata_keys(path, &value) {
+            for path in unknown_model_keys(path, &value) {
                 self.report_unknown_key(&path, &Value::Null);
             }
         }

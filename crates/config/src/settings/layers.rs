@@ -13,7 +13,7 @@ use super::key_node::KeyNode;
 use super::key_spelling::{camel_case, format_path};
 use super::key_type::{KeyType, type_name};
 use super::keys::{ConfigKey, KeySupport, RENAMED_KEYS, nearest};
-use super::model_keys::{METADATA_KEYS, PRESET_KEYS, PRICE_KEYS, unknown_metadata_keys};
+use super::model_keys::{keys_at, unknown_model_keys};
 use super::secret_form::secret_from;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
@@ -111,11 +111,9 @@ impl UnknownKey {
     pub fn new(path: &[String], value: &Value) -> Self {
         let (name, parents) =
             path.split_last().map_or(("", path), |(name, parents)| (name, parents));
-        let nearest_name = match parents {
-            [models, _] if models == "models" => nearest(name, METADATA_KEYS.iter().copied()),
-            [presets, _] if presets == "modelPresets" => nearest(name, PRESET_KEYS.iter().copied()),
-            [models, ..] if models == "models" => nearest(name, PRICE_KEYS.iter().copied()),
-            _ => nearest(name, KeyNode::at(parents).map(KeyNode::names).unwrap_or_default()),
+        let nearest_name = match keys_at(parents) {
+            Some(keys) => nearest(name, keys.iter().copied()),
+            None => nearest(name, KeyNode::at(parents).map(KeyNode::names).unwrap_or_default()),
         };
         let may_be_limit = match parents {
             [] => nearest_name.is_some_and(|section| has_limits_of(section, value)),
@@ -311,7 +309,7 @@ impl<'a> LayeredConfig<'a> {
                 self.check_node(&mut vec![section], node, value, &mut unknown_keys)?;
             }
             if section == "models" {
-                let keys = unknown_metadata_keys(std::slice::from_ref(section), value);
+                let keys = unknown_model_keys(std::slice::from_ref(section), value);
                 unknown_keys.extend(keys.iter().map(|path| format_path(path)));
             }
         }

@@ -4,7 +4,7 @@
 use super::hooks::HookSettings;
 use super::key_spelling::format_path;
 use super::layers::UnknownKey;
-use super::model_keys::unknown_metadata_keys;
+use super::model_keys::unknown_model_keys;
 use crate::policy::rule::{PolicyRule, RuleEffect};
 use crate::policy::{CommandPattern, Permission, net};
 use nanobot_net::ip_ranges::IpRange;
@@ -70,10 +70,10 @@ pub fn unknown_key(path: &[String], value: &Value) -> Option<UnknownKey> {
         _ => return None,
     };
     let unknown_in_path =
-        (0..path.len()).find_map(|end| unknown_metadata_keys(&path[..end], &Value::Null).pop());
+        (0..path.len()).find_map(|end| unknown_model_keys(&path[..end], &Value::Null).pop());
     let unknown_path = match unknown_in_path {
         Some(unknown_path) => unknown_path,
-        None => unknown_metadata_keys(path, value).into_iter().next()?,
+        None => unknown_model_keys(path, value).into_iter().next()?,
     };
     Some(UnknownKey::new(&unknown_path, &Value::Null))
 }
