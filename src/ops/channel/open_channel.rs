@@ -277,7 +277,7 @@ impl OpenChannel {
         let files = &self.files;
         let now = ctx.clock.timestamp().as_millisecond();
         // With another token or another server, the stored account is not used.
-        let config = digest(files.config.fingerprint_text().as_bytes());
+        let config = digest(files.config.fingerprint_text()?.as_bytes());
         let stored = files.read_json("identity.json")?;
         let age = now - stored["checked_at"].as_i64().unwrap_or(0);
         if stored["config"] == config.as_str()

@@ -281,18 +281,28 @@ impl ChannelConfig {
         self.values.iter().map(|(key, value)| ((*key).to_owned(), to_json(value))).collect()
     }
 
-    /// A text that differs between configs with different secrets or addresses, for a digest. It holds the secrets.
-    pub fn fingerprint_text(&self) -> String {
-        let identities = |value: &ChannelValue| match value {
-            ChannelValue::Plain(value) => value.clone(),
-            ChannelValue::Secret(secret) => secret.identity().into(),
-            ChannelValue::SecretMap(members) => {
-                let members = members.iter();
-                members.map(|(name, secret)| (name.clone(), secret.identity().to_owned())).collect()
+    /// A text that differs between configs with different secrets or addresses, for a digest. It holds the secrets, which
+    /// are read if they are kept elsewhere.
+    ///
+    /// # Errors
+    /// Status 78 if one cannot be read.
+    pub fn fingerprint_text(&self) -> Result<String> {
+        let to_value = |value: &ChannelValue| -> Result<Value> {
+            match value {
+                ChannelValue::Plain(value) => Ok(value.clone()),
+                ChannelValue::Secret(secret) => Ok(secret.resolve()?.expose().into()),
+                ChannelValue::SecretMap(members) => {
+                    let members = members.iter();
+                    let to_member = |(name, secret): &(String, LazySecret)| {
+                        Ok((name.clone(), secret.resolve()?.expose().to_owned()))
+                    };
+                    members.map(to_member).collect()
+                }
             }
         };
-        let values = self.values.iter().map(|(key, value)| ((*key).to_owned(), identities(value)));
-        Value::Object(values.collect()).to_string()
+        let values =
+            self.values.iter().map(|(key, value)| Ok(((*key).to_owned(), to_value(value)?)));
+        Ok(Value::Object(values.collect::<Result<_>>()?).to_string())
     }
 
     fn plain(&self, key: &str) -> Option<&Value> {
@@ -327,5 +337,18 @@ mod tests {
         check("telegram", "enabled", false);
         check("telegram", "unknown", false);
         check("discord", "proxyUsername", false);
+    }
+
+    #[test]
+    fn a_stored_key_is_part_of_the_fingerprint() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        std::fs::write(&file, "123:abc\n").unwrap();
+        let text = format!(r#"{{"channels": {{"telegram": {{"token": {{"file": {file:?}}}}}}}}}"#);
+        let config = Config::parse(Path::new("c.json"), &text).unwrap();
+        let env: Env = [("HOME", "/h")].into_iter().collect();
+        let layers = LayeredConfig::new(&config, &env);
+        let channel = ChannelConfig::read(&layers, "telegram").unwrap();
+        assert!(channel.fingerprint_text().unwrap().contains("123:abc"));
     }
 }

@@ -524,8 +524,8 @@ mod tests {
         .unwrap();
         assert!(settings.provider("custom").unwrap().unwrap().api_key.is_none());
         let codex = settings.provider("openai_codex").unwrap().unwrap();
-        assert_eq!(codex.api_key.as_ref().unwrap().text(), Some("k"));
-        assert_eq!(codex.extra_headers[0].1.text(), Some("y"));
+        assert_eq!(codex.api_key.as_ref().unwrap().identity(), "k");
+        assert_eq!(codex.extra_headers[0].1.identity(), "y");
         assert!(settings.provider("openai").unwrap().is_none());
     }
 
@@ -535,7 +535,7 @@ mod tests {
             r#"{"providers": {"openai": {"apiKey": "${NO}"}, "custom": {"apiKey": "${YES}"}}}"#;
         let settings = resolve(text, &[("YES", "k")], &FlagOverrides::default()).unwrap();
         let custom = settings.provider("custom").unwrap().unwrap();
-        assert_eq!(custom.api_key.as_ref().unwrap().text(), Some("k"));
+        assert_eq!(custom.api_key.as_ref().unwrap().identity(), "k");
         let error = settings.provider("openai").unwrap_err();
         assert_eq!(exit_for(&error), Exit::Config);
         assert_eq!(

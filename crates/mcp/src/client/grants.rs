@@ -75,7 +75,9 @@ pub(super) fn resolve_grant(
     let existing_paths: Vec<PathBuf> =
         named_paths.iter().filter_map(|named| real_path(named.path.to_owned())).collect();
     let mut reads = real_paths(&server.read_paths);
-    reads.extend(program_variables.filter_map(|(_, value)| real_path(value.text()?.into())));
+    reads.extend(
+        program_variables.filter_map(|(_, value)| real_path(value.text()?.expose().into())),
+    );
     for file in existing_paths.iter().filter(|path| path.is_file()).chain(programs) {
         reads.extend(installation_of(file).into_iter().filter_map(real_path));
         if let Some(file) = real_path(file.clone()) {

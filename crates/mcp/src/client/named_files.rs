@@ -54,7 +54,7 @@ pub(super) fn named_paths(server: &McpServer) -> Vec<NamedPath<'_>> {
     let in_env = env
         .iter()
         .filter(|(name, _)| !is_in(PROGRAM_VARIABLES, name) && !is_in(SYSTEM_VARIABLES, name))
-        .filter_map(|(name, value)| Some((value.text()?, Some(name.as_str()))));
+        .filter_map(|(name, value)| Some((value.text()?.expose(), Some(name.as_str()))));
     let values = in_arguments.chain(in_env).filter(|(value, _)| value.starts_with('/'));
     values.map(|(value, variable)| NamedPath { path: Path::new(value), variable }).collect()
 }

@@ -1,4 +1,5 @@
-//! The types of keys: [`Secret`], and [`LazySecret`] for one that is read when it is needed. Neither can be printed.
+//! The types of keys: [`Secret`], and [`LazySecret`] for one that is read when it is needed. Every formatter shows either
+//! as `***`.
 
 use anyhow::Result;
 use std::fmt;
@@ -9,7 +10,7 @@ pub(super) const MIN_KEY_BYTES: usize = 8;
 /// The replacement for a key.
 pub const REDACTED: &str = "***";
 
-/// A key. Every formatter shows it as `***`; only [`Secret::expose`] returns its text.
+/// A key. Every formatter shows it as `***`. [`Secret::expose`] and [`LazySecret::identity`] return its text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -63,7 +64,7 @@ impl LazySecret {
         Self::Text(Secret::new(text))
     }
 
-    /// A key that `read` returns when it is first needed. `identity` tells keys apart without reading them.
+    /// A key that `read` returns when it is first needed. `identity` names the place where it is kept.
     pub fn stored(
         identity: String,
         read: impl Fn() -> Result<Secret> + Send + Sync + 'static,
@@ -89,15 +90,16 @@ impl LazySecret {
         }
     }
 
-    /// The text of a key that the config has itself.
-    pub fn text(&self) -> Option<&str> {
+    /// A key that the config has itself.
+    pub fn text(&self) -> Option<&Secret> {
         match self {
-            Self::Text(secret) => Some(secret.expose()),
+            Self::Text(secret) => Some(secret),
             Self::Stored(_) => None,
         }
     }
 
-    /// A text that differs between keys: the key itself, or the identity of one that is kept elsewhere.
+    /// The key itself, or the identity of one that is kept elsewhere, which stays the same when another key is stored there.
+    /// It may be secret.
     pub fn identity(&self) -> &str {
         match self {
             Self::Text(secret) => secret.expose(),
@@ -105,9 +107,9 @@ impl LazySecret {
         }
     }
 
-    /// True if the key is the empty string.
+    /// True if the config has the key itself, and it is the empty string.
     pub fn is_empty(&self) -> bool {
-        self.text().is_some_and(str::is_empty)
+        self.text().is_some_and(Secret::is_empty)
     }
 }
 

@@ -11,7 +11,7 @@ use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_net::http;
 use nanobot_net::web_url;
 use nanobot_os::env::{CREDENTIALS_DIRECTORY, Env};
-use nanobot_os::secret::LazySecret;
+use nanobot_os::secret::{LazySecret, Secret};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -393,7 +393,7 @@ fn detect_gateway(
         return None;
     }
     let key = match &config.key {
-        Some(KeySource::Secret(key)) => key.text().unwrap_or_default(),
+        Some(KeySource::Secret(key)) => key.text().map(Secret::expose).unwrap_or_default(),
         _ => "",
     };
     let base_url = config.base_url.as_deref().unwrap_or_default();
