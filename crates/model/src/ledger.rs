@@ -16,7 +16,7 @@ use nanobot_os::file_lock::{self, with_lock};
 use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
 use std::fs::{File, TryLockError};
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -351,40 +351,15 @@ impl Ledger {
 
     /// Passes every line to `each`, oldest first; `None` for an invalid line. Returns true if a call was ever recorded.
     pub fn for_each_entry(&self, each: &mut dyn FnMut(Option<LedgerEntry<'_>>)) -> Result<bool> {
-        let reading = || format!("read `{}`", self.path.display());
-        let file = match File::open(&self.path) {
-            Ok(file) => file,
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
-            {
-                return Ok(false);
-            }
-            Err(error) => return Err(error).with_context(reading),
-        };
-        let mut log = BufReader::with_capacity(MAX_LINE_BYTES, file);
-        let mut line = Vec::new();
         let mut has_entries = false;
-        loop {
-            signal::check()?;
-            line.clear();
-            let count = (&mut log).take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line);
-            if count.with_context(reading)? == 0 {
-                break;
+        for_each_line(&self.path, MAX_LINE_BYTES, &mut |line| match line.map(entry::parse_line) {
+            Some(Some((entry, _))) => {
+                has_entries = true;
+                each(Some(entry));
             }
-            if line.len() == MAX_LINE_BYTES && !line.ends_with(b"\n") {
-                log.skip_until(b'\n').with_context(reading)?;
-                each(None);
-                continue;
-            }
-            match entry::parse_line(&line) {
-                Some((entry, _)) => {
-                    has_entries = true;
-                    each(Some(entry));
-                }
-                None if line.trim_ascii().is_empty() => {}
-                None => each(None),
-            }
-        }
+            Some(None) if line.is_some_and(|line| line.trim_ascii().is_empty()) => {}
+            Some(None) | None => each(None),
+        })?;
         Ok(has_entries)
     }
 
@@ -468,6 +443,38 @@ impl Ledger {
             .map_err(|error| fail(Exit::Io, format!("lock `{}`: {error}", path.display())))?;
         durable_file::append_to(&file, &path, 0, format!("{max_usd}\n").as_bytes())?;
         Ok(Reservation { path, _file: file })
+    }
+}
+
+/// Passes every line of the file at `path` to `each`, with its newline; `None` for a line of at least `max_bytes`. Returns
+/// false if there is no file.
+///
+/// # Errors
+/// The file cannot be read, or the run is being stopped.
+fn for_each_line(
+    path: &Path,
+    max_bytes: usize,
+    each: &mut dyn FnMut(Option<&[u8]>),
+) -> Result<bool> {
+    let context = || format!("read `{}`", path.display());
+    let Some(file) = durable_file::open_existing(path)? else {
+        return Ok(false);
+    };
+    let mut log = BufReader::with_capacity(MAX_LINE_BYTES, file);
+    let mut line = Vec::new();
+    loop {
+        signal::check()?;
+        line.clear();
+        let count = (&mut log).take(max_bytes as u64).read_until(b'\n', &mut line);
+        if count.with_context(context)? == 0 {
+            return Ok(true);
+        }
+        if line.len() == max_bytes && !line.ends_with(b"\n") {
+            log.skip_until(b'\n').with_context(context)?;
+            each(None);
+        } else {
+            each(Some(&line));
+        }
     }
 }
 

@@ -92,19 +92,52 @@ fn not_regular_file(path: &Path) -> anyhow::Error {
 /// # Errors
 /// The file is not a regular one: a FIFO would block its writer.
 pub fn open_line_log(path: &Path) -> Result<File> {
+    let log = open_regular_append(path)?;
+    with_lock(&log, path, || end_last_line(&log, path))?;
+    Ok(log)
+}
+
+/// Appends `line`, which ends in a newline, to the log of lines at `path`, under the lock of [`with_line_log`].
+///
+/// # Errors
+/// The errors of [`with_line_log`]; the file cannot be written.
+pub fn append_line(path: &Path, line: &[u8]) -> Result<()> {
+    with_line_log(path, |log| append_to(log, path, size(log, path)?, line))
+}
+
+/// Runs `work` with the log of lines at `path` open and locked. It may replace the file: a process that waited for the lock
+/// opens the new one. An incomplete last line is ended with a newline first.
+///
+/// # Errors
+/// The file is not a regular one; the errors of [`with_lock`] and of `work`.
+pub fn with_line_log<T>(path: &Path, mut work: impl FnMut(&File) -> Result<T>) -> Result<T> {
+    loop {
+        let log = open_regular_append(path)?;
+        let output = with_lock(&log, path, || {
+            let metadata = log.metadata().with_context(|| format!("stat `{}`", path.display()))?;
+            if metadata.nlink() == 0 {
+                return Ok(None);
+            }
+            end_last_line(&log, path)?;
+            work(&log).map(Some)
+        })?;
+        if let Some(output) = output {
+            return Ok(output);
+        }
+    }
+}
+
+fn open_regular_append(path: &Path) -> Result<File> {
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(not_regular_file(path));
     }
-    let log = open_append(path)?;
-    with_lock(&log, path, || {
-        let size = size(&log, path)?;
-        if ends_with_newline(&log, path, size)? {
-            Ok(())
-        } else {
-            append_to(&log, path, size, b"\n")
-        }
-    })?;
-    Ok(log)
+    open_append(path)
+}
+
+/// Ends an incomplete last line of a locked log with a newline.
+fn end_last_line(log: &File, path: &Path) -> Result<()> {
+    let size = size(log, path)?;
+    if ends_with_newline(log, path, size)? { Ok(()) } else { append_to(log, path, size, b"\n") }
 }
 
 /// True if a file of `size` bytes is empty or ends in a newline.

@@ -2,16 +2,13 @@
 //! skills read, and the tokens per request that describe them to the model, to reveal what costs tokens but is never
 //! used. Nothing depends on this file: a lost line only makes a number too small.
 
-use super::CallPurpose;
+use super::{CallPurpose, for_each_line};
 use anyhow::{Context, Result};
 use jiff::{Timestamp, civil::Date};
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
-use nanobot_os::signal;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// Longest line that is parsed, in bytes; enough for a thousand tools.
@@ -73,6 +70,12 @@ struct ToolUsageLine {
 }
 
 impl ToolUsageLine {
+    /// Parses a line. `None` if it is invalid, or of a later format.
+    fn parse_entry(line: &[u8]) -> Option<ToolUsageEntry> {
+        let line: Self = serde_json::from_slice(line).ok()?;
+        (line.v == 1).then(|| line.into_entry())?
+    }
+
     fn into_entry(self) -> Option<ToolUsageEntry> {
         Some(ToolUsageEntry {
             time: self.time.parse().ok()?,
@@ -117,65 +120,43 @@ impl ToolUsageLog {
         if let Some(dir) = self.path.parent() {
             durable_file::create_dir(dir)?;
         }
-        durable_file::append(&self.path, text.as_bytes())
+        durable_file::append_line(&self.path, text.as_bytes())
     }
 
-    /// Removes the lines of days before `limit`, and returns their number. A line that another process appends meanwhile
-    /// may be lost.
+    /// Removes the lines of days before `limit`, and returns their number.
     ///
     /// # Errors
     /// The file cannot be read or written.
     pub fn remove_before(&self, limit: Date) -> Result<usize> {
-        let bytes = durable_file::read(&self.path)?.unwrap_or_default();
-        let is_recent = |line: &&[u8]| {
-            let line = serde_json::from_slice::<ToolUsageLine>(line).ok();
-            let entry = line.and_then(ToolUsageLine::into_entry);
-            entry.is_none_or(|entry| entry.day >= limit)
-        };
-        let lines = || bytes.split_inclusive(|byte| *byte == b'\n');
-        let recent_lines: Vec<&[u8]> = lines().filter(is_recent).collect();
-        let removed = lines().count() - recent_lines.len();
-        if removed > 0 {
-            durable_file::replace(&self.path, &recent_lines.concat())?;
+        if !self.path.exists() {
+            return Ok(0);
         }
-        Ok(removed)
+        durable_file::with_line_log(&self.path, |_| {
+            let bytes = durable_file::read(&self.path)?.unwrap_or_default();
+            let is_recent = |line: &&[u8]| {
+                let entry = ToolUsageLine::parse_entry(line);
+                entry.is_none_or(|entry| entry.day >= limit)
+            };
+            let lines = || bytes.split_inclusive(|byte| *byte == b'\n');
+            let recent_lines: Vec<&[u8]> = lines().filter(is_recent).collect();
+            let removed = lines().count() - recent_lines.len();
+            if removed > 0 {
+                durable_file::replace(&self.path, &recent_lines.concat())?;
+            }
+            Ok(removed)
+        })
     }
 
-    /// Passes every line to `each`, oldest first; invalid lines are skipped. Returns false if nothing was ever
-    /// recorded.
+    /// Passes the entry of each valid line to `each`, oldest first. Returns false if nothing was ever recorded.
     ///
     /// # Errors
     /// The file cannot be read, or the run is being stopped.
     pub fn for_each_entry(&self, each: &mut dyn FnMut(ToolUsageEntry)) -> Result<bool> {
-        let reading = || format!("read `{}`", self.path.display());
-        let file = match File::open(&self.path) {
-            Ok(file) => file,
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
-            {
-                return Ok(false);
-            }
-            Err(error) => return Err(error).with_context(reading),
-        };
-        let mut log = BufReader::new(file);
-        let mut line = Vec::new();
-        loop {
-            signal::check()?;
-            line.clear();
-            let count = (&mut log).take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line);
-            if count.with_context(reading)? == 0 {
-                return Ok(true);
-            }
-            if line.len() == MAX_LINE_BYTES && !line.ends_with(b"\n") {
-                log.skip_until(b'\n').with_context(reading)?;
-                continue;
-            }
-            let parsed = serde_json::from_slice::<ToolUsageLine>(&line).ok();
-            let entry = parsed.filter(|line| line.v == 1).and_then(ToolUsageLine::into_entry);
-            if let Some(entry) = entry {
+        for_each_line(&self.path, MAX_LINE_BYTES, &mut |line| {
+            if let Some(entry) = line.and_then(ToolUsageLine::parse_entry) {
                 each(entry);
             }
-        }
+        })
     }
 }
 
@@ -210,6 +191,8 @@ mod tests {
         let path = home.path().join("tools.jsonl");
         let mut text = std::fs::read_to_string(&path).unwrap();
         text.insert_str(0, "{\"v\":1,\"ti\nnull\n{\"v\":2}\n");
+        // The line of a process that was killed.
+        text.push_str("{\"v\":1,\"ti");
         std::fs::write(&path, text).unwrap();
         tools.append(&purpose, ToolUsage::default()).unwrap();
         let mut entries = Vec::new();
@@ -217,5 +200,28 @@ mod tests {
         assert_eq!(entries.len(), 2);
         assert_eq!((&entries[0].usage, entries[0].turn.as_str()), (&used, "t1"));
         assert_eq!(entries[1].usage, ToolUsage::default());
+    }
+
+    #[test]
+    fn old_lines_are_removed_unless_their_format_is_unknown() {
+        let home = tempfile::tempdir().unwrap();
+        let clock = Clock::Fixed("2026-11-22T10:00:00Z".parse().unwrap());
+        let log = ToolUsageLog::new(home.path(), &clock);
+        let day = jiff::civil::date(2026, 11, 1);
+        assert_eq!(log.remove_before(day).unwrap(), 0);
+        let path = home.path().join("tools.jsonl");
+        assert!(!path.exists());
+        let line = |v: u64, day: &str| {
+            format!(
+                r#"{{"v":{v},"time":"{day}T00:00:00Z","day":"{day}","session":"s","turn":"t","requests":1}}"#
+            )
+        };
+        let later_format = line(2, "2026-01-01");
+        let recent = line(1, "2026-11-02");
+        let lines = [line(1, "2026-10-01"), later_format.clone(), recent.clone()];
+        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+        assert_eq!(log.remove_before(day).unwrap(), 1);
+        let kept = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(kept, format!("{later_format}\n{recent}\n"));
     }
 }
