@@ -274,3 +274,44 @@ fn a_scanned_code_creates_an_app_of_feishu() {
     assert_eq!(texts(&server), ["Hello."]);
     story.run(["channel", "login", "feishu"]).stdout("Robot (ou_bot)\n");
 }
+
+/// The service of Feishu does not give the secret of such an app.
+#[test]
+fn a_code_that_is_scanned_with_lark_creates_an_app_of_lark() {
+    let server = PushServer::by_name("feishu");
+    let keys = json!({ "apiBase": server.keys()["apiBase"], "accountsBase": server.keys()["apiBase"], "allowFrom": ["ann"] });
+    let story = Story::new().set("channels", json!({ "feishu": keys }));
+    let created = json!({ "client_id": crate::push_servers::ID, "client_secret": crate::push_servers::SECRET });
+    let responses = [
+        json!({ "device_code": "d1", "interval": 1,
+            "verification_uri_complete": "https://open.feishu.cn/page/launcher?user_code=ABCD" }),
+        // A page of a proxy.
+        json!([]),
+        json!({ "error": "authorization_pending", "user_info": { "tenant_brand": "lark" } }),
+        created,
+    ];
+    for response in responses {
+        server.fail_next("/oauth/v1/app/registration", Response::json(200, &response));
+    }
+    let mut screen = story.screen(50, 100).args(["channel", "login", "feishu"]);
+    screen.until("was created");
+    assert_eq!(screen.code(), 0);
+    assert_eq!(story.config_value()["channels"]["feishu"]["domain"], "lark");
+}
+
+#[test]
+fn a_registration_that_the_service_ends_is_an_error_with_its_words() {
+    let server = PushServer::by_name("feishu");
+    let keys = json!({ "apiBase": server.keys()["apiBase"], "accountsBase": server.keys()["apiBase"], "allowFrom": ["ann"] });
+    let story = Story::new().set("channels", json!({ "feishu": keys }));
+    let responses = [
+        json!({ "device_code": "d1", "interval": 1, "verification_uri_complete": "https://a/b" }),
+        json!({ "error": "invalid_grant", "error_description": "no such code" }),
+    ];
+    for response in responses {
+        server.fail_next("/oauth/v1/app/registration", Response::json(200, &response));
+    }
+    let mut screen = story.screen(50, 100).args(["channel", "login", "feishu"]);
+    screen.until("no such code");
+    assert_eq!(screen.code(), 69);
+}

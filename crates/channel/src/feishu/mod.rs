@@ -37,6 +37,8 @@ use webhook::{WebhookContent, WebhookSecrets};
 
 /// Hosts of connections.
 const HOSTS: &[&str] = &["feishu.cn", "larksuite.com"];
+/// The service that creates apps of Lark.
+const LARK_ACCOUNTS: &str = "https://accounts.larksuite.com";
 /// The method of frames with events; other frames control the connection.
 const DATA_METHOD: u64 = 1;
 /// Largest upload: files may have 30 MB, images 10 MB.
@@ -52,6 +54,7 @@ const MENTION_MARKS: &[&str] = &["<at"];
 struct Feishu {
     client: ServiceClient,
     accounts_client: ServiceClient,
+    lark_accounts_client: ServiceClient,
     app_id: String,
     app_secret: Option<Secret>,
     access: AccessRules,
@@ -81,16 +84,20 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let is_lark = config.text("domain").as_deref() == Some("lark");
     let (api, accounts) = if is_lark {
-        ("https://open.larksuite.com", "https://accounts.larksuite.com")
+        ("https://open.larksuite.com", LARK_ACCOUNTS)
     } else {
         ("https://open.feishu.cn", "https://accounts.feishu.cn")
     };
     let base = config.text("apiBase").unwrap_or_else(|| api.to_owned());
-    let accounts = config.text("accountsBase").unwrap_or_else(|| accounts.to_owned());
     let client = ServiceClient::at(setup, &base, "apiBase", "appSecret")?;
+    let accounts_client = |default: &str| {
+        let base = config.text("accountsBase").unwrap_or_else(|| default.to_owned());
+        ServiceClient::at(setup, &base, "accountsBase", "appSecret")
+    };
     Ok(Box::new(Feishu {
         client: client.with_hosts(HOSTS),
-        accounts_client: ServiceClient::at(setup, &accounts, "accountsBase", "appSecret")?,
+        accounts_client: accounts_client(accounts)?,
+        lark_accounts_client: accounts_client(LARK_ACCOUNTS)?,
         app_id: config.text("appId").unwrap_or_default(),
         app_secret: config.secret("appSecret")?.cloned(),
         access: setup.access.clone(),
@@ -261,7 +268,7 @@ impl Channel for Feishu {
             let Identity { id, name } = self.identity()?;
             return Ok(LoginOutcome::of_message(format!("{name} ({id})")));
         }
-        Ok(registration::register(&self.accounts_client, dialog)?)
+        Ok(registration::register(&self.accounts_client, &self.lark_accounts_client, dialog)?)
     }
 }
 
