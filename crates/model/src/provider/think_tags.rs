@@ -1,15 +1,12 @@
 //! Separates think blocks, which some models emit within their text as reasoning, from the text.
 //!
-//! A block at the beginning of the text is reasoning even if it never ends, a later one only if it is closed. Tags in code are text, and so
-//! are tags that are only mentioned. No I/O, and the result does not depend on how the stream is split.
+//! A block at the beginning of the text is reasoning even if it never ends, a later one only if it is closed, and within a line only if
+//! it is closed before the next one begins. Tags in code are text, and so are tags that are only mentioned. No I/O, and the result does not depend on how the stream is split.
 
 use super::code_spans::CodeTracker;
 
 /// The names of the tags, longest first because one is a prefix of another.
 const TAG_NAMES: [&str; 3] = ["thinking", "thought", "think"];
-
-/// Text between two tags that a sentence mentions together: `between <think> and </think>`.
-const JOINING_WORDS: [&str; 7] = ["", "and", "or", "...", "\u{2026}", "/", ","];
 
 /// The receiver of classified pieces.
 type SegmentSink<'a, E> = dyn FnMut(TextSegment<'_>) -> Result<(), E> + 'a;
@@ -55,6 +52,16 @@ struct CloseSearch {
     /// tag in code does not close it.
     begins_line: bool,
     code: CodeTracker,
+}
+
+/// A result of [`CloseSearch::find`]. Positions are those in the buffer.
+enum TagEnd {
+    /// The closing tag is here.
+    Closed(usize),
+    /// The same tag opens again, so that the first one was only mentioned.
+    Reopened,
+    /// More input is needed.
+    Unknown,
 }
 
 /// White space that follows a block and is not part of the text.
@@ -189,7 +196,7 @@ impl ThinkTagSplitter {
             return Ok(false);
         };
         let search = CloseSearch {
-            searched: name.len() + 2,
+            searched: 0,
             begins_line: self.code.is_line_blank(),
             code: CodeTracker::default(),
         };
@@ -226,25 +233,35 @@ impl ThinkTagSplitter {
         let SplitterState::Tag(_, search) = &mut self.state else {
             return Ok(false);
         };
-        let (start, end) = (name.len() + 2, format!("</{name}>"));
+        let (start, end_length) = (name.len() + 2, name.len() + 3);
         let begins_line = search.begins_line;
-        let end_index = match search.find(&self.buffer, &end) {
-            Some(at) => at,
-            None if !self.is_ended => return Ok(false),
-            None => {
+        let end_index = match search.find(&self.buffer, name) {
+            TagEnd::Closed(at) => at,
+            TagEnd::Reopened => {
+                self.state = SplitterState::Text;
+                let tag = self.take_front(start);
+                return self.push_mention(&tag, on_segment);
+            }
+            TagEnd::Unknown if !self.is_ended => return Ok(false),
+            TagEnd::Unknown => {
                 self.unclosed.push(name);
                 self.state = SplitterState::Text;
                 return Ok(true);
             }
         };
-        let block = self.take_front(end_index + end.len());
+        let block = self.take_front(end_index + end_length);
         self.state = SplitterState::Text;
         let content = &block[start..end_index];
         let follows_space = self.last.is_some_and(char::is_whitespace);
-        if !begins_line && follows_space && JOINING_WORDS.contains(&content.trim()) {
-            block.bytes().for_each(|byte| self.code.step(byte));
-            self.last = Some('>');
-            return on_segment(TextSegment::Text(&block)).map(|()| true);
+        // The text between two tags that a sentence mentions together: `between <think> and </think>`.
+        let is_mentioned = match content.trim() {
+            "and" | "or" | "/" | "," => true,
+            "..." | "\u{2026}" => !begins_line,
+            "" => !begins_line && follows_space,
+            _ => false,
+        };
+        if is_mentioned {
+            return self.push_mention(&block, on_segment);
         }
         self.dropped = if begins_line {
             DroppedSpace::Lines
@@ -255,6 +272,17 @@ impl ThinkTagSplitter {
         };
         self.tag.get_or_insert(name);
         on_segment(TextSegment::Reasoning(content)).map(|()| true)
+    }
+
+    /// Passes on tags that are text.
+    fn push_mention<E>(
+        &mut self,
+        text: &str,
+        on_segment: &mut SegmentSink<'_, E>,
+    ) -> Result<bool, E> {
+        text.bytes().for_each(|byte| self.code.step(byte));
+        self.last = Some('>');
+        on_segment(TextSegment::Text(text)).map(|()| true)
     }
 
     /// Removes the first `length` bytes of the buffer.
@@ -277,22 +305,28 @@ impl ThinkTagSplitter {
 }
 
 impl CloseSearch {
-    /// The position of the closing tag `end` in `buffer`, which has grown since the last call.
-    fn find(&mut self, buffer: &str, end: &str) -> Option<usize> {
-        while let Some(rest) = buffer.as_bytes().get(self.searched..) {
-            let byte = *rest.first()?;
-            if byte == b'<' && (self.begins_line || !self.code.is_in_code()) {
-                if rest.starts_with(end.as_bytes()) {
-                    return Some(self.searched);
+    /// Searches for the end of the tag `name` at the beginning of `buffer`, which has grown since the last call. The tag
+    /// itself is a part of the search: what follows it does not begin a line.
+    fn find(&mut self, buffer: &str, name: &str) -> TagEnd {
+        let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+        while let Some(byte) = buffer.as_bytes().get(self.searched) {
+            if *byte == b'<' && (self.begins_line || !self.code.is_in_code()) {
+                let rest = &buffer[self.searched..];
+                let may_reopen = self.searched > 0 && !self.begins_line;
+                if rest.starts_with(&close) {
+                    return TagEnd::Closed(self.searched);
                 }
-                if end.as_bytes().starts_with(rest) {
-                    return None;
+                if may_reopen && rest.starts_with(&open) {
+                    return TagEnd::Reopened;
+                }
+                if close.starts_with(rest) || (may_reopen && open.starts_with(rest)) {
+                    return TagEnd::Unknown;
                 }
             }
-            self.code.step(byte);
+            self.code.step(*byte);
             self.searched += 1;
         }
-        None
+        TagEnd::Unknown
     }
 }
 
@@ -351,6 +385,10 @@ mod tests {
         check("<think>a</think>b <think>", "a", "b <think>");
         check("a <thinking>b</think> c", "", "a <thinking>b</think> c");
         check("a <think>b <thought>c</thought>", "c", "a <think>b ");
+        // White space after a tag does not make it code.
+        check("a: <think>\tlet me see</think> 4", "\tlet me see", "a: 4");
+        check("x <think>    b</think> c", "    b", "x c");
+        check("x <think>~~~ hm</think> b", "~~~ hm", "x b");
         // In code.
         for text in [
             "use `<think>x</think>` here",
@@ -360,11 +398,19 @@ mod tests {
         ] {
             check(text, "", text);
         }
+        check("Use the <think> tag.\n\n<think>b</think>Done", "b", "Use the <think> tag.\n\nDone");
+        check("the <think> tag, <think> again", "", "the <think> tag, <think> again");
+        check("\n<think>a <think> b</think>c", "a <think> b", "c");
+        check("x\n<think>a <think> b</think>c", "a <think> b", "x\nc");
+        check("a<think></think>b", "", "ab");
         check("`<think>` a\n<think>b</think>c", "b", "`<think>` a\nc");
         // Mentioned.
         for text in [
             "between <think> and </think>, and again",
             "in <think></think> tags",
+            "the tags (<think> and </think>) mark it",
+            "\"<think>...</think>\" marks it",
+            "It is so:\n<think> and </think> are tags",
             "the <think> tag",
             "<thinks>a</thinks>",
         ] {
