@@ -132,7 +132,8 @@ struct DocumentParser<'t> {
     open: Vec<Container>,
     /// The number of open containers that the next of `lines` continues: it begins those that have no line yet.
     continued: usize,
-    has_blank: bool,
+    /// The number of blank lines before the current one.
+    blank_count: usize,
     open_fence: Option<OpenFence>,
     /// True if the next line starts a block, whatever it is.
     is_block_over: bool,
@@ -197,7 +198,9 @@ impl<'t> DocumentParser<'t> {
         self.open.truncate(continued);
         self.continued = self.continued.min(continued);
         if is_blank {
-            self.has_blank = !self.lines.is_empty();
+            if !self.lines.is_empty() {
+                self.blank_count += 1;
+            }
             self.is_block_over = !self.is_indented_code;
             self.is_after_text = false;
             return;
@@ -235,7 +238,7 @@ impl<'t> DocumentParser<'t> {
     fn make_line(&mut self, content: LineContent, source: Option<&'t str>) -> DocumentLine<'t> {
         let depth = self.open.len().min(MAX_CONTAINERS);
         let is_new = self.continued < self.open.len();
-        let has_blank_before = std::mem::take(&mut self.has_blank);
+        let has_blank_before = std::mem::take(&mut self.blank_count) > 0;
         let is_block_over = std::mem::take(&mut self.is_block_over);
         let starts_block = is_new
             || is_block_over
@@ -261,11 +264,10 @@ impl<'t> DocumentParser<'t> {
     fn push_code(&mut self, language: String, text: &str) {
         // Blank lines within indented code are part of it.
         let is_within_block = self.is_indented_code && !self.is_block_over;
-        if is_within_block && std::mem::take(&mut self.has_blank) {
-            self.push_line(
-                LineContent::Code { language: String::new(), text: String::new() },
-                None,
-            );
+        let blank_count = if is_within_block { std::mem::take(&mut self.blank_count) } else { 0 };
+        for _ in 0..blank_count {
+            let (language, text) = (String::new(), String::new());
+            self.push_line(LineContent::Code { language, text }, None);
         }
         let text = text.to_owned();
         self.push_line(LineContent::Code { language, text }, None);
@@ -410,6 +412,10 @@ mod tests {
         check(
             "a\n\n    b\n\n    c\nd",
             &["+0/a", "_+0/code() b", "0/code() ", "0/code() c", "+0/d"],
+        );
+        check(
+            "    a\n\n\n    b\n\n\nc",
+            &["+0/code() a", "0/code() ", "0/code() ", "0/code() b", "_+0/c"],
         );
         check("```\na\n```\n```\nb", &["+0/code() a", "+0/code() b"]);
     }
