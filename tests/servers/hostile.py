@@ -216,6 +216,20 @@ class EndlessGreeting(EndlessLine):
         self.call(number, params)
 
 
+class PartialGreeting(Tame):
+    """Leaves out a part of its greeting."""
+
+    def greeting(self, params):
+        return {**super().greeting(params), "serverInfo": {"name": "hostile"}}
+
+
+class SilentRefusal(Tame):
+    """Refuses the handshake without a reason."""
+
+    def initialize(self, number, params):
+        self.send({"id": number, "error": {"code": -32602, "message": ""}})
+
+
 class HalfMessage(Tame):
     """Writes half of its answer, and exits."""
 

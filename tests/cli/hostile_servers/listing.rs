@@ -44,6 +44,19 @@ fn a_server_with_an_endless_first_line_is_unavailable() {
     assert_unavailable("endless-greeting", 20, "");
 }
 
+#[test]
+fn a_handshake_that_cannot_be_used_is_reported_with_its_cause() {
+    for (behaviour, cause) in [
+        ("partial-greeting", "unexpected response to the MCP handshake: missing field `version`"),
+        ("silent-refusal", "MCP handshake failed: error -32602"),
+    ] {
+        if let Some(yard) = HostileServer::new(behaviour) {
+            let (_, output, complaints) = yard.mcp(&["check", "hostile"]);
+            assert!(format!("{output}{complaints}").contains(cause), "{output}{complaints}");
+        }
+    }
+}
+
 /// The tool is available and works whatever else the server lists; `check` gets the tool names.
 fn assert_tools(behaviour: &str, check: fn(&[String])) {
     assert_tools_and_result(behaviour, &["the work is done"], check);

@@ -171,8 +171,10 @@ impl Connection {
             (OutgoingKind::Initialize(id), body)
         });
         let result = result.map_err(|error| connection.to_handshake_error(error))?;
-        let info: InitializeResult = serde_json::from_value(result)
-            .map_err(|_| McpError::Broken("unexpected response to the MCP handshake".into()))?;
+        let info: InitializeResult = serde_json::from_value(result).map_err(|error| {
+            let cause = one_line(&error.to_string());
+            McpError::Broken(format!("unexpected response to the MCP handshake: {cause}"))
+        })?;
         connection.info.get_or_init(|| info);
         state.is_ready.store(true, Ordering::SeqCst);
         let result = connection.exchange(None, wait, |id| {
@@ -350,10 +352,7 @@ impl Connection {
 
     pub(super) fn to_error(&self, error: RequestError) -> McpError {
         match error {
-            RequestError::Refused(error) => McpError::Refused(match one_line(&error.message) {
-                message if message.is_empty() => format!("error {}", error.code),
-                message => message,
-            }),
+            RequestError::Refused(error) => McpError::Refused(describe(&error)),
             RequestError::NotSent(error) | RequestError::SendFailed(error) => error,
             RequestError::Closed => match self.state.end_reason() {
                 Some(error) => error,
@@ -367,7 +366,7 @@ impl Connection {
     fn to_handshake_error(&self, error: RequestError) -> McpError {
         match (error, self.state.end_reason()) {
             (RequestError::Refused(error), _) => {
-                McpError::Unreachable(format!("MCP handshake failed: {}", one_line(&error.message)))
+                McpError::Unreachable(format!("MCP handshake failed: {}", describe(&error)))
             }
             (RequestError::SendFailed(_), Some(end_reason)) => end_reason,
             (RequestError::Closed, Some(McpError::Broken(message))) => {
@@ -378,5 +377,13 @@ impl Connection {
             }
             (error, _) => self.to_error(error),
         }
+    }
+}
+
+/// The message of a server that refused a request, on one line; its code if there is none.
+fn describe(error: &json_rpc::ErrorObject) -> String {
+    match one_line(&error.message) {
+        message if message.is_empty() => format!("error {}", error.code),
+        message => message,
     }
 }
