@@ -51,6 +51,9 @@ pub(super) struct LiveView {
     started: Instant,
     activity: Activity,
     calls: Vec<RunningCall>,
+    /// The running sub-agents. Each has the id of the call that started it, which a later call may have, too: ids are
+    /// unique within one reply.
+    subagents: Vec<Subagent>,
     plan: Plan,
     usage: Usage,
     /// US dollars; `None` once the cost of a request is unknown.
@@ -73,40 +76,59 @@ enum Activity {
     Compacting { tokens: u64 },
 }
 
-/// A running tool, or a sub-agent that it started.
+/// A running tool.
 #[derive(Debug)]
 struct RunningCall {
     id: String,
-    /// The name of the tool or the sub-agent.
+    /// The name of the tool.
     name: String,
     short_arguments: String,
     arguments: Value,
     since: Instant,
-    is_subagent: bool,
     /// The last line of its output.
     last_line: String,
-    /// The number of lines of its output that were shown.
+    /// The number of lines of its output that were shown, and that of those that were not.
     shown_lines: usize,
+    hidden_lines: usize,
     /// Reduces its terminal output to lines.
     screen: TerminalText,
     output: LineFolder,
 }
 
+/// A running sub-agent.
+#[derive(Debug)]
+struct Subagent {
+    /// The id of the call that started it.
+    id: String,
+    name: String,
+    /// The arguments of that call.
+    short_arguments: String,
+    since: Instant,
+    /// The last line of its progress.
+    last_line: String,
+}
+
 impl RunningCall {
-    /// The sub-agent `name` that the call has started.
-    fn to_subagent(&self, name: &str, now: Instant) -> Self {
-        Self {
-            id: self.id.clone(),
-            name: name.to_owned(),
-            short_arguments: self.short_arguments.clone(),
-            arguments: Value::Null,
-            since: now,
-            is_subagent: true,
-            last_line: String::new(),
-            shown_lines: 0,
-            screen: TerminalText::new(1),
-            output: LineFolder::default(),
+    /// The rows for complete lines of output, `rows`, as many as may be shown.
+    fn limit_rows(&mut self, mut rows: Vec<StyledLine>) -> Vec<StyledLine> {
+        let count = rows.len();
+        rows.truncate(MAX_OUTPUT_LINES.saturating_sub(self.shown_lines));
+        self.shown_lines += rows.len();
+        self.hidden_lines += count - rows.len();
+        rows
+    }
+
+    /// The rows for the end of the output: the last line, if it has no newline, and the number of lines that were not shown.
+    fn last_output_rows(&mut self, width: usize) -> Vec<StyledLine> {
+        let last_line = self.screen.flush();
+        let mut rows = self.output.push(&last_line, width);
+        rows.extend(self.output.rest());
+        let mut rows = self.limit_rows(rows);
+        if self.hidden_lines > 0 {
+            let hidden = group_thousands(self.hidden_lines as u64);
+            rows.push(lines::dim_row(&format!("… {hidden} more lines")));
         }
+        rows
     }
 }
 
@@ -116,6 +138,7 @@ impl LiveView {
             started: now,
             activity: Activity::Requesting,
             calls: Vec::new(),
+            subagents: Vec::new(),
             plan: Plan::default(),
             usage: Usage::default(),
             cost: Some(0.0),
@@ -243,15 +266,27 @@ impl LiveView {
             short_arguments: identifying_arguments(&call.name, &call.arguments),
             arguments: call.arguments.clone(),
             since: now,
-            is_subagent: false,
             last_line: String::new(),
             shown_lines: 0,
+            hidden_lines: 0,
             screen: TerminalText::new(1),
             output: LineFolder::default(),
         });
     }
 
     fn add_output(&mut self, id: &str, text: &str, settings: ViewSettings) -> Vec<StyledLine> {
+        let progress = |subagent: &Subagent| {
+            let rest = text.strip_prefix(&subagent.name)?.strip_prefix(": ")?;
+            (subagent.id == id).then(|| rest.trim_end().to_owned())
+        };
+        for subagent in &mut self.subagents {
+            if let Some(line) = progress(subagent) {
+                subagent.last_line = line;
+                // It is one short line, unlike the output of a command, which may print for hours.
+                let rows = LineFolder::default().push(text, settings.width);
+                return if settings.is_detailed { rows } else { Vec::new() };
+            }
+        }
         let Some(call) = self.calls.iter_mut().rev().find(|call| call.id == id) else {
             return Vec::new();
         };
@@ -259,20 +294,13 @@ impl LiveView {
         let lines = text.lines().rev().map(str::trim);
         let current = call.screen.last_line();
         if let Some(line) = [current].into_iter().chain(lines).find(|line| !line.is_empty()) {
-            let name_prefix = call.is_subagent.then(|| format!("{}: ", call.name));
-            let line = name_prefix.and_then(|prefix| line.strip_prefix(&prefix)).unwrap_or(line);
             line.clone_into(&mut call.last_line);
         }
         if !settings.is_detailed {
             return Vec::new();
         }
-        let mut rows = call.output.push(&text, settings.width);
-        // A sub-agent's output is short and shown in full; a command may print for hours.
-        if !call.is_subagent {
-            rows.truncate(MAX_OUTPUT_LINES.saturating_sub(call.shown_lines));
-        }
-        call.shown_lines += rows.len();
-        rows
+        let rows = call.output.push(&text, settings.width);
+        call.limit_rows(rows)
     }
 
     /// Ends a call; returns its final line and the lines below it. If the user `was_asked` about it, the question has shown
@@ -286,8 +314,8 @@ impl LiveView {
         duration: Duration,
         settings: ViewSettings,
     ) -> Vec<StyledLine> {
-        let at = self.calls.iter().position(|call| call.id == result.call_id);
-        let call = at.map(|at| self.calls.remove(at));
+        let at = self.calls.iter().rposition(|call| call.id == result.call_id);
+        let mut call = at.map(|at| self.calls.remove(at));
         let text = plain_text(&result.parts);
         if let Some(call) = &call
             && call.name == "spawn"
@@ -295,13 +323,26 @@ impl LiveView {
             && let Some(name) = text.split('`').nth(1)
         {
             // The sub-agent continues under its own name, until its report arrives.
-            self.calls.push(call.to_subagent(name, settings.now));
+            self.subagents.push(Subagent {
+                id: call.id.clone(),
+                name: name.to_owned(),
+                short_arguments: call.short_arguments.clone(),
+                since: settings.now,
+                last_line: String::new(),
+            });
             return Vec::new();
         }
         if result.name == "todo" && status == CallStatus::Done {
             self.plan = Plan::parse(&text);
             return vec![call_row(CallStatus::Done, "todo", "", &[self.plan.describe()])];
         }
+        let mut rows = Vec::new();
+        if settings.is_detailed
+            && let Some(call) = &mut call
+        {
+            rows.extend(call.last_output_rows(settings.width));
+        }
+        let is_output_shown = call.as_ref().is_some_and(|call| call.shown_lines > 0);
         let short_arguments = call.as_ref().map_or("", |call| call.short_arguments.as_str());
         let time = format_elapsed(duration);
         let failure = CommandFailure::parse(&text);
@@ -315,7 +356,7 @@ impl LiveView {
             CallStatus::Denied if result.name == ASK_USER => vec!["no answer".into()],
             CallStatus::Denied => vec!["denied".into()],
         };
-        let mut rows = vec![call_row(status, &result.name, short_arguments, &notes)];
+        rows.push(call_row(status, &result.name, short_arguments, &notes));
         if settings.is_detailed
             && diff.is_none()
             && let Some(call) = &call
@@ -326,7 +367,7 @@ impl LiveView {
             CallStatus::Done | CallStatus::CommandFailed => match diff {
                 Some(_) if was_asked => {}
                 Some(diff) => rows.extend(lines::diff_rows(diff, settings.is_detailed)),
-                None if settings.is_detailed && call.is_none_or(|call| call.shown_lines == 0) => {
+                None if settings.is_detailed && !is_output_shown => {
                     rows.extend(lines::first_rows(&text, MAX_OUTPUT_LINES));
                 }
                 None if status == CallStatus::CommandFailed => {
@@ -334,15 +375,25 @@ impl LiveView {
                 }
                 None => {}
             },
-            CallStatus::Failed if settings.is_detailed => {
-                rows.extend(lines::first_rows(&text, MAX_OUTPUT_LINES));
-            }
             CallStatus::Failed => {
                 let mut last_lines = text.lines().rev();
                 let cause =
                     last_lines.find(|line| FAILURES.iter().any(|start| line.starts_with(start)));
-                let cause = cause.map_or_else(|| first_line(&text), str::to_owned);
-                rows.push(lines::dim_row(&cause));
+                let shows_text = settings.is_detailed && !is_output_shown;
+                let text_rows = if shows_text {
+                    lines::first_rows(&text, MAX_OUTPUT_LINES)
+                } else {
+                    Vec::new()
+                };
+                let cause = match cause {
+                    Some(cause) => Some(cause.to_owned()),
+                    None => (!shows_text).then(|| first_line(&text)),
+                };
+                let cause_row = cause.map(|cause| lines::dim_row(&cause));
+                let is_new =
+                    |row: &StyledLine| text_rows.iter().all(|other| other.text() != row.text());
+                let cause_row = cause_row.filter(is_new);
+                rows.extend(text_rows.into_iter().chain(cause_row));
             }
             // The reason of a denial is reported once per kind, by the caller.
             CallStatus::Denied | CallStatus::Interrupted => {}
@@ -353,24 +404,23 @@ impl LiveView {
     /// Handles a sub-agent's report, which arrives as a message with this id.
     fn end_subagent(&mut self, id: &str, now: Instant) -> Option<StyledLine> {
         let name = id.rsplit('-').next()?;
-        let is_named = |call: &RunningCall| call.is_subagent && call.name == name;
-        let at = self.calls.iter().position(is_named)?;
-        let call = self.calls.remove(at);
-        let time = format_elapsed(now.saturating_duration_since(call.since));
-        let is_finished = call.last_line == "finished";
+        let at = self.subagents.iter().position(|subagent| subagent.name == name)?;
+        let Subagent { short_arguments, since, last_line, .. } = self.subagents.remove(at);
+        let time = format_elapsed(now.saturating_duration_since(since));
+        let is_finished = last_line == "finished";
         let status = if is_finished { CallStatus::Done } else { CallStatus::Failed };
-        Some(call_row(status, name, &call.short_arguments, &[time, call.last_line]))
+        Some(call_row(status, name, &short_arguments, &[time, last_line]))
     }
 
     /// Ends the calls that have no result yet, since the turn was interrupted; returns their last lines.
     pub(super) fn end_calls(&mut self, now: Instant) -> Vec<StyledLine> {
-        let calls = self.calls.drain(..).filter(|call| !call.is_subagent);
+        self.subagents.clear();
         let row = |call: RunningCall| {
             let time = format_elapsed(now.saturating_duration_since(call.since));
             let notes = ["interrupted".to_owned(), time];
             call_row(CallStatus::Interrupted, &call.name, &call.short_arguments, &notes)
         };
-        calls.map(row).collect()
+        self.calls.drain(..).map(row).collect()
     }
 
     /// Returns the current status area.
@@ -378,22 +428,24 @@ impl LiveView {
         let elapsed_since = |start: Instant| now.saturating_duration_since(start);
         let frame = elapsed_since(self.started).as_millis() / FRAME_INTERVAL.as_millis();
         let spinner = SPINNER_FRAMES[frame as usize % SPINNER_FRAMES.len()];
-        let mut rows: Vec<StyledLine> = self
-            .calls
-            .iter()
-            .map(|call| {
-                let mut row = StyledLine::new("  ")
-                    .styled(spinner, Style::new().fg(theme::accent()))
-                    .plain(format!(" {} ", call.name))
-                    .shrinkable(&call.short_arguments)
-                    .dim(format!("  {}", format_running_time(elapsed_since(call.since))));
-                if !call.last_line.is_empty() {
-                    row = row.dim(format!("  {}", call.last_line));
-                }
-                row
-            })
-            .chain(self.plan.rows())
-            .collect();
+        let running_row = |name: &str, short_arguments: &str, since: Instant, last_line: &str| {
+            let row = StyledLine::new("  ")
+                .styled(spinner, Style::new().fg(theme::accent()))
+                .plain(format!(" {name} "))
+                .shrinkable(short_arguments)
+                .dim(format!("  {}", format_running_time(elapsed_since(since))));
+            if last_line.is_empty() { row } else { row.dim(format!("  {last_line}")) }
+        };
+        let subagent_rows = self.subagents.iter().map(|subagent| {
+            let Subagent { name, short_arguments, since, last_line, .. } = subagent;
+            running_row(name, short_arguments, *since, last_line)
+        });
+        let call_rows = self.calls.iter().map(|call| {
+            let RunningCall { name, short_arguments, since, last_line, .. } = call;
+            running_row(name, short_arguments, *since, last_line)
+        });
+        let mut rows: Vec<StyledLine> =
+            subagent_rows.chain(call_rows).chain(self.plan.rows()).collect();
         let activity = match &self.activity {
             Activity::Answering { last } if elapsed_since(*last) < ANSWER_PAUSE => return rows,
             Activity::Requesting | Activity::Answering { .. } => {
@@ -694,8 +746,39 @@ mod tests {
             .emit(Event::ToolOutput { call_id: "2", text: "cc a.c\ncc " })
             .assert_printed(&["    cc a.c"])
             .assert_status(&["exec make  0 s  cc", "0 s"])
+            .emit(Event::ToolOutput { call_id: "2", text: "b.c" })
             .result("2", "exec", "cc a.c\ncc b.c", ToolOutcome::Ok)
-            .assert_printed(&["  ✓ exec make  12 ms, 2 lines, 13 B"]);
+            .assert_printed(&["    cc b.c", "  ✓ exec make  12 ms, 2 lines, 13 B"]);
+    }
+
+    #[test]
+    fn a_call_that_fails_shows_its_cause_after_its_output() {
+        let output: String = (1..=30).map(|line| format!("{line}\n")).collect();
+        let result = format!("{output}Timed out after 60 s.");
+        let expect_output: Vec<String> = (1..=10).map(|line| format!("    {line}")).collect();
+        let mut fixture = LiveViewFixture::new(true);
+        fixture
+            .call("1", "exec", json!({ "command": "seq" }))
+            .emit(Event::ToolOutput { call_id: "1", text: &output });
+        assert_eq!(std::mem::take(&mut fixture.printed), expect_output);
+        fixture.result("1", "exec", &result, ToolOutcome::Failed).assert_printed(&[
+            "    … 20 more lines",
+            "  ✗ exec seq  12 ms",
+            "    Timed out after 60 s.",
+        ]);
+        fixture.call("2", "exec", json!({ "command": "seq" })).result(
+            "2",
+            "exec",
+            &result,
+            ToolOutcome::Failed,
+        );
+        let printed = std::mem::take(&mut fixture.printed);
+        assert_eq!(printed[1..11], expect_output);
+        assert_eq!(printed[11..], ["    … 21 more lines", "    Timed out after 60 s."]);
+        fixture
+            .call("3", "exec", json!({ "command": "x" }))
+            .result("3", "exec", "Timed out after 60 s.", ToolOutcome::Failed)
+            .assert_printed(&["  ✗ exec x  12 ms", "    Timed out after 60 s."]);
     }
 
     #[test]
@@ -809,5 +892,35 @@ mod tests {
             .emit(Event::User(&report))
             .assert_printed(&["  ✓ spawn1 look  2.0 s, finished"])
             .assert_status(&["2 s"]);
+    }
+
+    #[test]
+    fn a_call_may_have_the_id_of_the_one_that_started_a_sub_agent() {
+        let output = |text: &'static str| Event::ToolOutput { call_id: "0", text };
+        let report = |name: &str| UserMessage {
+            id: format!("turn-{name}"),
+            injected: true,
+            ..UserMessage::default()
+        };
+        LiveViewFixture::new(false)
+            .call("0", "spawn", json!({ "task": "look", "label": "look" }))
+            .result("0", "spawn", "started as `spawn1`", ToolOutcome::Ok)
+            .call("0", "spawn", json!({ "task": "find", "label": "find" }))
+            .result("0", "spawn", "started as `spawn2`", ToolOutcome::Ok)
+            .call("0", "exec", json!({ "command": "make" }))
+            .emit(output("cc a.c\n"))
+            .emit(output("spawn1: finished\n"))
+            .assert_status(&[
+                "spawn1 look  0 s  finished",
+                "spawn2 find  0 s",
+                "exec make  0 s  cc a.c",
+                "0 s",
+            ])
+            .result("0", "exec", "cc a.c\n", ToolOutcome::Ok)
+            .assert_printed(&["  ✓ exec make  12 ms, 7 B"])
+            .emit(output("spawn2: failed\n"))
+            .emit(Event::User(&report("spawn1")))
+            .emit(Event::User(&report("spawn2")))
+            .assert_printed(&["  ✓ spawn1 look  0 ms, finished", "  ✗ spawn2 find  0 ms, failed"]);
     }
 }
