@@ -80,6 +80,18 @@ impl McpCache {
 
     /// Returns the cached result for `server`, if its configuration and its program are unchanged.
     pub fn get(&self, server: &McpServer) -> Option<CachedResult> {
+        self.read(server).map(|(result, _)| result)
+    }
+
+    /// Like [`Self::get`], for the later one of the results with and without elicitation.
+    pub fn get_latest(&self, server: &McpServer) -> Option<CachedResult> {
+        let read = |with_elicitation| self.clone().with_elicitation(with_elicitation).read(server);
+        let results = [false, true].into_iter().filter_map(read);
+        results.min_by_key(|(_, age_secs)| *age_secs).map(|(result, _)| result)
+    }
+
+    /// The cached result, with its age in seconds.
+    fn read(&self, server: &McpServer) -> Option<(CachedResult, i64)> {
         let path = self.path(server);
         let mut text = Vec::new();
         let file = durable_file::open_existing(&path).ok()??;
@@ -90,15 +102,16 @@ impl McpCache {
         let is_valid = |lifetime_secs: i64| {
             version == FORMAT_VERSION && (0..lifetime_secs).contains(&age_secs)
         };
-        match (features, failure) {
+        let result = match (features, failure) {
             (Some(features), _) if is_valid(FEATURES_LIFETIME_SECS) => {
-                Some(CachedResult::Features(features))
+                CachedResult::Features(features)
             }
             (None, Some(message)) if is_valid(FAILURE_LIFETIME_SECS) => {
-                Some(CachedResult::Failed { message, age_secs })
+                CachedResult::Failed { message, age_secs }
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some((result, age_secs))
     }
 
     /// Caches the features of `server`.
@@ -222,6 +235,21 @@ mod tests {
         assert_eq!(at("2026-01-20T00:00:00Z").get(&a), cached);
         assert_eq!(at("2026-02-20T00:00:00Z").get(&a), None);
         assert_eq!(at("2026-01-20T00:00:00Z").get(&server("a/b", "http://b/")), None);
+    }
+
+    #[test]
+    fn the_latest_result_is_that_of_either_mode() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |time: &str| cache(temp.path(), time);
+        let a = server("a", "http://a/");
+        let features = ServerFeatures { server: "x".into(), ..ServerFeatures::default() };
+        at("2026-01-01T00:00:00Z").with_elicitation(true).store(&a, &features);
+        let now = at("2026-01-01T00:05:00Z");
+        assert_eq!(now.get(&a), None);
+        assert_eq!(now.get_latest(&a), Some(CachedResult::Features(features)));
+        now.store_failure(&a, "no");
+        let failure = CachedResult::Failed { message: "no".into(), age_secs: 0 };
+        assert_eq!(now.get_latest(&a), Some(failure));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use anyhow::Result;
 use nanobot_agent::report::columns::{Column, Side, format_table};
 use nanobot_base::error::Exit;
 use nanobot_base::message::token_estimate;
+use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::servers::{McpServer, ServerTransport};
 use nanobot_mcp::cache::CachedResult;
 use nanobot_mcp::protocol::ServerFeatures;
@@ -55,7 +56,7 @@ pub(super) fn run(mcp: &McpContext<'_>, as_json: bool) -> Result<Exit> {
 }
 
 fn inspect<'s>(mcp: &McpContext<'_>, server: &'s McpServer) -> Result<ServerRow<'s>> {
-    let (features, error) = match mcp.cache.get(server) {
+    let (features, error) = match mcp.cache.get_latest(server) {
         Some(CachedResult::Features(features)) => (Some(features), None),
         Some(CachedResult::Failed { message, .. }) => (None, Some(message)),
         None => (None, None),
@@ -111,23 +112,33 @@ fn command_or_url(server: &McpServer) -> String {
 }
 
 fn describe_state(row: &ServerRow<'_>) -> String {
-    let ServerRow { server, features, changed, unaccepted, error, .. } = row;
+    let ServerRow { server, features, unaccepted, error, .. } = row;
     if server.is_disabled {
         return "disabled".into();
     }
-    let state = match (error, features, changed.len()) {
-        (Some(error), ..) => sanitize::single_line(error, 200),
-        (None, None, _) => "not contacted yet".into(),
-        (None, Some(_), 0) if unaccepted.is_empty() => "ok".into(),
-        (None, Some(_), 0) => {
-            let count = unaccepted.len();
-            format!("{count} not accepted yet: `nanobot mcp accept {}`", server.name)
-        }
-        (None, Some(_), count) => format!("{count} changed: `nanobot mcp accept {}`", server.name),
+    let state = match (error, features) {
+        (Some(error), _) => sanitize::single_line(error, 200),
+        (None, None) => "not contacted yet".into(),
+        (None, Some(_)) => describe_changes(row).unwrap_or_else(|| match unaccepted.len() {
+            0 => "ok".into(),
+            count => format!("{count} not accepted yet: `{}`", accept_command(server)),
+        }),
     };
     let no_sandbox = if server.is_unsandboxed { "; no sandbox" } else { "" };
     let trusted = if server.is_trusted { "; trusted" } else { "" };
     format!("{state}{no_sandbox}{trusted}")
+}
+
+/// A phrase about the tools that have changed; `None` if none has.
+fn describe_changes(row: &ServerRow<'_>) -> Option<String> {
+    match row.changed.len() {
+        0 => None,
+        count => Some(format!("{count} changed: `{}`", accept_command(row.server))),
+    }
+}
+
+fn accept_command(server: &McpServer) -> String {
+    format!("nanobot mcp accept {}", quote(&single_line(&server.name)))
 }
 
 fn server_json(row: &ServerRow<'_>) -> Value {
@@ -140,6 +151,40 @@ fn server_json(row: &ServerRow<'_>) -> Value {
         "prompts": features.as_ref().map(|features| features.prompts.len()),
         "protocol": features.as_ref().map(|features| &features.protocol), "server": features.as_ref().map(|features| &features.server),
         "changed": changed, "unaccepted": unaccepted,
-        "error": error.clone().or_else(|| (!changed.is_empty()).then(|| describe_state(row))),
+        "error": error.clone().or_else(|| describe_changes(row).filter(|_| !server.is_disabled)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ServerRow, describe_state, server_json};
+    use nanobot_config::settings::servers::McpServer;
+    use nanobot_mcp::protocol::ServerFeatures;
+    use serde_json::Value;
+
+    #[test]
+    fn changed_tools_are_an_error_of_a_server_in_use() {
+        let check = |is_disabled: bool, state: &str, error: Value| {
+            let server = McpServer {
+                name: "My Server".into(),
+                is_disabled,
+                is_trusted: true,
+                ..McpServer::default()
+            };
+            let row = ServerRow {
+                server: &server,
+                features: Some(ServerFeatures::default()),
+                tool_count: Some(1),
+                tool_tokens: Some(1),
+                changed: vec!["look".into()],
+                unaccepted: Vec::new(),
+                error: None,
+            };
+            assert_eq!(describe_state(&row), state);
+            assert_eq!(server_json(&row)["error"], error);
+        };
+        let changed = "1 changed: `nanobot mcp accept 'My Server'`";
+        check(false, &format!("{changed}; trusted"), changed.into());
+        check(true, "disabled", Value::Null);
+    }
 }
