@@ -1,7 +1,7 @@
 //! Values in the form that users type: times, ages, amounts of money.
 
 use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
-use nanobot_base::format::parse_time_span;
+use nanobot_base::format::{parse_time_span, smallest_unit};
 use nanobot_base::message::user_text::UserText;
 use nanobot_os::home::expand_argument;
 use serde_json::Value;
@@ -22,6 +22,8 @@ pub enum Since {
     Month,
 }
 
+const SECONDS_PER_DAY: u64 = 86_400;
+
 /// A field of the request's body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BodyField {
@@ -29,8 +31,9 @@ pub struct BodyField {
     pub(crate) value: Value,
 }
 
-/// The fields of a request's body that the program sets, each with the flag that changes it.
-const FIELDS_OF_FLAGS: [(&str, &str); 15] = [
+/// The fields of a request's body that the program sets, each with the flag that changes it. Which ones depends on the
+/// provider.
+const FIELDS_OF_FLAGS: [(&str, &str); 21] = [
     ("model", "--model"),
     ("messages", "--message"),
     ("input", "--message"),
@@ -45,8 +48,16 @@ const FIELDS_OF_FLAGS: [(&str, &str); 15] = [
     ("max_output_tokens", "--max-tokens"),
     ("temperature", "--temperature"),
     ("reasoning_effort", "--reasoning-effort"),
+    ("reasoning", "--reasoning-effort"),
+    ("thinking", "--reasoning-effort"),
+    ("enable_thinking", "--reasoning-effort"),
+    ("output_config", "--reasoning-effort"),
+    ("verbosity", "--verbosity"),
+    ("text", "--schema"),
     ("response_format", "--schema"),
 ];
+
+const EXPECTED_TIME: &str = "expected seconds, or a duration such as `90s`, `5m`, `1h30m`, `2d`";
 
 /// `KEY=VALUE`, of which the value is JSON or a string.
 pub(crate) fn body_field(text: &str) -> Result<BodyField, String> {
@@ -87,13 +98,21 @@ pub(crate) fn file_name(text: &str) -> Result<String, String> {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
     let is_name =
         (1..=64).contains(&text.len()) && !text.starts_with('.') && text.chars().all(is_plain);
-    is_name
-        .then(|| text.to_owned())
-        .ok_or_else(|| "expected up to 64 letters, digits, `.`, `_` and `-`".into())
+    is_name.then(|| text.to_owned()).ok_or_else(|| {
+        "expected up to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`".into()
+    })
 }
 
 /// A duration above zero: seconds, or numbers with units.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    match time_or_zero(text) {
+        Ok(Duration::ZERO) => Err(EXPECTED_TIME.into()),
+        result => result,
+    }
+}
+
+/// A duration, which may be zero.
+pub(crate) fn time_or_zero(text: &str) -> Result<Duration, String> {
     let fraction = || {
         let seconds: f64 = text.parse().ok()?;
         Duration::try_from_secs_f64(seconds).ok()
@@ -101,16 +120,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     parse_time_span(text)
         .or_else(fraction)
         .or_else(|| text.parse::<jiff::SignedDuration>().ok()?.try_into().ok())
-        .filter(|time| !time.is_zero())
-        .ok_or_else(|| "expected seconds, or a duration such as `90s`, `5m`, `1h30m`, `2d`".into())
-}
-
-/// A duration, which may be zero.
-pub(crate) fn time_or_zero(text: &str) -> Result<Duration, String> {
-    match text {
-        "0" => Ok(Duration::ZERO),
-        text => time(text),
-    }
+        .ok_or_else(|| EXPECTED_TIME.into())
 }
 
 /// A duration whose units are written out.
@@ -125,11 +135,11 @@ pub(crate) fn since(text: &str) -> Result<Since, String> {
     let date = || if text.len() == 10 { text.parse().ok() } else { None };
     let span = || {
         let span = age(text).ok().filter(|span| !span.is_zero())?;
-        let days = u16::try_from(span.as_secs() / 86_400).ok();
-        if text.ends_with(['d', 'w']) && !text.contains(['h', 'm', 's']) {
-            days.map(Since::Days)
-        } else {
-            Some(Since::Ago(span))
+        match smallest_unit(text) {
+            Some(unit) if unit.as_secs() >= SECONDS_PER_DAY => {
+                u16::try_from(span.as_secs() / SECONDS_PER_DAY).ok().map(Since::Days)
+            }
+            _ => Some(Since::Ago(span)),
         }
     };
     match text {
@@ -179,7 +189,7 @@ pub(crate) fn temperature(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Since, age, dollars, since, time};
+    use super::{Since, age, body_field, dollars, file_name, since, time, time_or_zero};
     use std::time::Duration;
 
     #[test]
@@ -201,6 +211,26 @@ mod tests {
         for text in ["0", "0s", "-5m", "inf", "1e30", ""] {
             assert!(time(text).is_err(), "{text}");
         }
+        for text in ["0", "0s", "0 h", "0.0"] {
+            assert_eq!(time_or_zero(text), Ok(Duration::ZERO), "{text}");
+        }
+        assert!(time_or_zero("").is_err() && time_or_zero("-5m").is_err());
+    }
+
+    #[test]
+    fn a_field_that_a_flag_sets_is_refused() {
+        for field in ["text", "verbosity", "reasoning", "thinking", "output_config"] {
+            assert!(body_field(&format!("{field}={{}}")).is_err_and(|error| error.contains("--")));
+        }
+        for field in ["top_p", "seed", "service_tier", "store", "metadata", "include"] {
+            assert!(body_field(&format!("{field}=1")).is_ok(), "{field}");
+        }
+    }
+
+    #[test]
+    fn a_name_does_not_begin_with_a_dot() {
+        assert!(file_name(".x").is_err_and(|error| error.contains("not beginning with `.`")));
+        assert_eq!(file_name("x.y-1_z"), Ok("x.y-1_z".to_owned()));
     }
 
     #[test]
@@ -209,6 +239,10 @@ mod tests {
         check("7d", Since::Days(7));
         check("2w", Since::Days(14));
         check("1w1d", Since::Days(8));
+        check("7D", Since::Days(7));
+        check("7 days", Since::Days(7));
+        check("2 Weeks 1 day", Since::Days(15));
+        check("1d 0h", Since::Ago(Duration::from_secs(24 * 3600)));
         check("12h", Since::Ago(Duration::from_secs(12 * 3600)));
         check("1m", Since::Ago(Duration::from_secs(60)));
         check("1d12h", Since::Ago(Duration::from_secs(36 * 3600)));

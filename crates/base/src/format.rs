@@ -36,8 +36,23 @@ pub fn parse_time_span(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let mut rest = text;
     let mut seconds = 0_u64;
+    for (number, unit) in parse_parts(text)? {
+        seconds = seconds.checked_add(number.checked_mul(unit)?)?;
+    }
+    Some(Duration::from_secs(seconds))
+}
+
+/// The smallest unit in a time span, such as an hour for `1d12h`. `None` for other text, and for a number alone.
+pub fn smallest_unit(text: &str) -> Option<Duration> {
+    let units = parse_parts(text.trim())?.into_iter().map(|(_, unit)| unit);
+    units.min().map(Duration::from_secs)
+}
+
+/// The numbers of a time span, each with its unit in seconds.
+fn parse_parts(text: &str) -> Option<Vec<(u64, u64)>> {
+    let mut rest = text;
+    let mut parts = Vec::new();
     while !rest.is_empty() {
         let digits = rest.find(|character: char| !character.is_ascii_digit())?;
         let (number, tail) = rest.split_at(digits);
@@ -52,11 +67,10 @@ pub fn parse_time_span(text: &str) -> Option<Duration> {
             "w" | "week" | "weeks" => 604_800,
             _ => return None,
         };
-        let number: u64 = number.parse().ok()?;
-        seconds = seconds.checked_add(number.checked_mul(unit)?)?;
+        parts.push((number.parse().ok()?, unit));
         rest = tail.trim_start();
     }
-    (!text.is_empty()).then_some(Duration::from_secs(seconds))
+    (!parts.is_empty()).then_some(parts)
 }
 
 #[cfg(test)]
