@@ -18,7 +18,7 @@ use nanobot_mcp::client::sampling::{
     SampledReply, Sampler, SamplingMessage, SamplingRequest, rejected,
 };
 use nanobot_mcp::protocol::ContentPart;
-use nanobot_model::provider::{Delta, FailureKind, ProviderError, Request, ToolChoice};
+use nanobot_model::provider::{Delta, FailureKind, ProviderError, Request, Sampling, ToolChoice};
 use nanobot_os::secret::random_hex;
 use nanobot_tool::ApprovalRequest;
 use nanobot_tool::ask_user::UserPrompt;
@@ -156,22 +156,32 @@ impl TurnSampler {
         }
     }
 
+    /// The parameters of the request to `model`, with the output that fits beside an input of `input_tokens`.
+    ///
+    /// # Errors
+    /// The input alone is too long.
+    fn sampling(
+        &self,
+        model: &ModelHandle,
+        input_tokens: u64,
+        request: &SamplingRequest,
+    ) -> Result<Sampling, ErrorObject> {
+        let mut sampling = model::sampling(&self.settings.models[0], model.context_tokens);
+        let max_tokens = sampling.max_tokens.min(request.max_tokens);
+        sampling.max_tokens = fitting_output_tokens(model.context_tokens, input_tokens, max_tokens)
+            .ok_or_else(|| ErrorObject::invalid_params("the request is too long for the model"))?;
+        sampling.temperature = request.temperature.or(sampling.temperature);
+        Ok(sampling)
+    }
+
     /// Sends the request to `model`.
     fn ask_model(
         &self,
         model: &ModelHandle,
         system: &str,
         messages: &[Message],
-        request: &SamplingRequest,
+        sampling: &Sampling,
     ) -> Result<Reply, ErrorObject> {
-        let mut sampling = model::sampling(&self.settings.models[0], model.context_tokens);
-        sampling.max_tokens = sampling.max_tokens.min(request.max_tokens);
-        sampling.temperature = request.temperature.or(sampling.temperature);
-        let input = token_estimate::for_text(system) + token_estimate::for_messages(messages);
-        if input + u64::from(sampling.max_tokens) > u64::from(model.context_tokens) {
-            let message = "the request is too long for the model";
-            return Err(ErrorObject::invalid_params(message));
-        }
         let mut charges = Vec::new();
         let result = model.provider.reply(
             &Request {
@@ -180,7 +190,7 @@ impl TurnSampler {
                 tools: &[],
                 tool_choice: ToolChoice::Auto,
                 model: &model.model,
-                sampling: &sampling,
+                sampling,
                 reply_id: &format!("sampling-{}", random_hex(4)),
                 schema: None,
             },
@@ -200,6 +210,13 @@ impl TurnSampler {
             to_answer(&error)
         })
     }
+}
+
+/// The output, in tokens, that fits beside the input, up to `max_tokens`; `None` if there is no space for any.
+fn fitting_output_tokens(context_tokens: u32, input_tokens: u64, max_tokens: u32) -> Option<u32> {
+    let free_tokens = u64::from(context_tokens).saturating_sub(input_tokens);
+    let free_tokens = u32::try_from(free_tokens).ok().filter(|tokens| *tokens > 0)?;
+    Some(free_tokens.min(max_tokens))
 }
 
 /// A message of a request, for the user who approves it.
@@ -229,7 +246,6 @@ impl Sampler for TurnSampler {
         let Some(model) = self.model.get() else {
             return Err(rejected("the call is not part of a turn, so there is no model"));
         };
-        self.require_consent(server, request)?;
         let mut messages = Vec::new();
         for (number, message) in request.messages.iter().enumerate() {
             messages.push(self.to_message(server, message, number)?);
@@ -238,7 +254,12 @@ impl Sampler for TurnSampler {
             Some(system) => format!("{SYSTEM_PROMPT}\n\n{system}"),
             None => SYSTEM_PROMPT.to_owned(),
         };
-        let reply = self.ask_model(model, &system, &messages, request)?;
+        let input_tokens =
+            token_estimate::for_text(&system) + token_estimate::for_messages(&messages);
+        let sampling = self.sampling(model, input_tokens, request)?;
+        // The user is asked last, and only about a request that the model can get.
+        self.require_consent(server, request)?;
+        let reply = self.ask_model(model, &system, &messages, &sampling)?;
         if reply.text.trim().is_empty() {
             return Err(ErrorObject::failure("the model returned an empty reply"));
         }
@@ -256,5 +277,19 @@ impl Sampler for TurnSampler {
 impl ChargedSampler for TurnSampler {
     fn take_charges(&self) -> Vec<(Usage, Option<f64>)> {
         std::mem::take(&mut self.charges.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fitting_output_tokens;
+
+    #[test]
+    fn output_gets_the_space_beside_the_input() {
+        assert_eq!(fitting_output_tokens(8192, 4200, 4096), Some(3992));
+        assert_eq!(fitting_output_tokens(8192, 100, 4096), Some(4096));
+        assert_eq!(fitting_output_tokens(8192, 8191, 4096), Some(1));
+        assert_eq!(fitting_output_tokens(8192, 8192, 4096), None);
+        assert_eq!(fitting_output_tokens(8192, u64::MAX, 4096), None);
     }
 }

@@ -146,6 +146,18 @@ fn a_request_that_needs_approval_is_refused_where_nobody_can_be_asked() {
 }
 
 #[test]
+fn the_user_is_not_asked_about_a_request_that_the_model_cannot_get() {
+    let Some(story) = story_with("ask", &[]) else {
+        return;
+    };
+    let image = json!({ "role": "user", "content": { "type": "image", "data": "aGk=" } });
+    let request = json!({ "ask": { "messages": [image], "maxTokens": 1 } });
+    let story = story.script([call_work(json!([request])), says("Done.")]);
+    run(&story, &[]).stdout("Done.\n");
+    assert_eq!(errors(&story.requests()[1]), ["an image has no known format"]);
+}
+
+#[test]
 fn the_user_sees_what_a_server_requests_and_decides() {
     let Some(story) = story_with("ask", &[]) else {
         return;
