@@ -92,7 +92,9 @@ pub enum SandboxError {
     Landlock,
     #[error("this kernel has no seccomp filters")]
     Seccomp,
-    #[error("no thread can be started; the limit of processes (`ulimit -u`) may be reached")]
+    #[error(
+        "no thread can be started; the limit of processes (`ulimit -u`, or that of a container) may be reached"
+    )]
     Thread,
     #[error("this architecture is not supported")]
     Architecture,

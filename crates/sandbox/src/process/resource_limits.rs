@@ -18,7 +18,9 @@ const MAX_TASKS: u64 = 4096;
 /// The reason why no process can be started: the system's error, or the limit behind it.
 pub fn describe_start_error(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::WouldBlock => "the limit of processes (`ulimit -u`) is reached".into(),
+        io::ErrorKind::WouldBlock => {
+            "the limit of processes (`ulimit -u`, or that of a container) is reached".into()
+        }
         _ => error.to_string(),
     }
 }
@@ -48,18 +50,14 @@ fn resource_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> Vec<ResourceLi
         ulimit_unit: 512,
     }];
     // The limit counts the user's other processes too, and does not apply to root.
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    // One field is `RUNNING/TASKS` (proc_loadavg(5)).
-    let tasks =
-        load.split_whitespace().find_map(|field| field.split_once('/')?.1.parse::<u64>().ok());
-    limits.extend(tasks.map(|tasks| ResourceLimit {
+    limits.push(ResourceLimit {
         resource: Resource::Nproc,
-        maximum: tasks + MAX_TASKS,
+        maximum: max_tasks(&std::fs::read_to_string("/proc/loadavg").unwrap_or_default()),
         name: "Max processes",
         operation: "start processes without a limit of their number",
         ulimit_options: &["-u", "-p"],
         ulimit_unit: 1,
-    }));
+    });
     let memory = sandbox.memory.as_ref().filter(|memory| {
         // A process with namespaces of its own is in the cgroup.
         !in_namespaces || memory.cgroup.is_none()
@@ -79,6 +77,14 @@ fn resource_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> Vec<ResourceLi
         }
     }
     limits
+}
+
+/// The largest number of tasks, from the text of `/proc/loadavg`. A container may hide that file; it has few tasks then.
+fn max_tasks(load: &str) -> u64 {
+    // One field is `RUNNING/TASKS` (proc_loadavg(5)).
+    let tasks =
+        load.split_whitespace().find_map(|field| field.split_once('/')?.1.parse::<u64>().ok());
+    tasks.unwrap_or_default() + MAX_TASKS
 }
 
 /// Sets the resource limits of this process, a supervisor. Its children inherit them: the system call filter does not let a sandboxed
@@ -127,9 +133,9 @@ pub(super) fn test_limits(
     let is_root = rustix::process::geteuid().is_root();
     let mut results = Vec::new();
     for limit in resource_limits(sandbox, child.is_none()) {
-        let soft_limit = soft_limit(&table, limit.name);
+        let limit_in_force = limit_in_force(&table, limit.name);
         let counts_tasks = limit.resource == Resource::Nproc;
-        let outcome = match soft_limit {
+        let outcome = match limit_in_force {
             None => "there is no limit".to_owned(),
             Some(count) if counts_tasks && is_root => {
                 format!("limited to {count}, but the kernel exempts root")
@@ -139,7 +145,7 @@ pub(super) fn test_limits(
         };
         // The number of the system's tasks may have changed since the limit was set.
         let tolerance = if counts_tasks { MAX_TASKS } else { 0 };
-        let is_refused = soft_limit.is_some_and(|value| value <= limit.maximum + tolerance);
+        let is_refused = limit_in_force.is_some_and(|value| value <= limit.maximum + tolerance);
         results.push(SelfTestResult { operation: limit.operation.into(), is_refused, outcome });
     }
     let cgroup = sandbox.memory.as_ref().and_then(|memory| memory.cgroup.as_deref());
@@ -183,23 +189,32 @@ pub(super) fn test_limits_of_child(sandbox: &SandboxSpec) -> io::Result<Vec<Self
     results
 }
 
-/// The limit in force in a table of `/proc/PID/limits`; `None` if there is none.
-fn soft_limit(table: &str, name: &str) -> Option<u64> {
-    let mut values = table.lines().filter_map(|line| line.strip_prefix(name));
-    values.next()?.split_whitespace().next()?.parse().ok()
+/// The limit that a process cannot raise, in a table of `/proc/PID/limits`; `None` if there is none. It can raise its soft
+/// limit, the first one, to the hard one.
+fn limit_in_force(table: &str, name: &str) -> Option<u64> {
+    let values = table.lines().find_map(|line| line.strip_prefix(name))?;
+    values.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::soft_limit;
+    use super::{MAX_TASKS, limit_in_force, max_tasks};
 
     #[test]
     fn limits_are_read_from_the_table() {
         let table = "Limit                     Soft Limit           Hard Limit           Units     \n\
-                     Max file size             1024                 unlimited            bytes     \n\
-                     Max processes             unlimited            unlimited            processes \n";
-        assert_eq!(soft_limit(table, "Max file size"), Some(1024));
-        assert_eq!(soft_limit(table, "Max processes"), None);
-        assert_eq!(soft_limit(table, "Max address space"), None);
+                     Max file size             1024                 2048                 bytes     \n\
+                     Max processes             1024                 unlimited            processes \n";
+        assert_eq!(limit_in_force(table, "Max file size"), Some(2048));
+        assert_eq!(limit_in_force(table, "Max processes"), None);
+        assert_eq!(limit_in_force(table, "Max address space"), None);
+    }
+
+    #[test]
+    fn there_is_always_a_limit_of_tasks() {
+        assert_eq!(max_tasks("0.20 0.18 0.12 1/80 11206\n"), 80 + MAX_TASKS);
+        for load in ["", "0.20 0.18\n", "0.20 0.18 0.12 1/x 11206\n"] {
+            assert_eq!(max_tasks(load), MAX_TASKS);
+        }
     }
 }
