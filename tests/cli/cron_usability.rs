@@ -28,14 +28,17 @@ fn an_edit_preserves_the_time_zone() {
         .status(2)
         .stderr_has("there is no time zone `Mars/Olympus`");
     run_cron(&story, &["edit", &id, "-e", "2h"]).stdout_has("every 2 hours\n");
-    for flags in [&["--tz", "UTC"][..], &["-e", "3h", "--tz", "UTC"]] {
-        run_cron(&story, &[&["edit", &id], flags].concat())
-            .status(2)
-            .stderr_has("`--tz` can only be used with `--cron`");
+    for (flags, hint) in [
+        (&["--tz", "UTC"][..], "`--cron` with it"),
+        (&["-e", "3h", "--tz", "UTC"], "the same without `--tz`"),
+        (&["--at", "2099-01-01T08:00", "--tz", "UTC"], "an offset in the time"),
+    ] {
+        let ran = run_cron(&story, &[&["edit", &id], flags].concat()).status(2);
+        ran.stderr_has("`--tz` can only be used with `--cron`").stderr_has(hint);
     }
     run_cron(&story, &["add", "-m", "x", "--tz", "UTC"])
         .status(2)
-        .stderr_has("the job has no schedule");
+        .stderr_has("`--tz` can only be used with `--cron`");
 }
 
 /// Writes a record of a run of the job `id`.

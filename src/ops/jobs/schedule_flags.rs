@@ -45,14 +45,15 @@ pub(crate) fn resolve(
             let expression = expression.clone();
             return Ok(Some(Schedule::Cron { expression, zone }));
         }
-        (Some(_), _) if before.is_some() || flags.has_times() => {
-            return Err(fail_with_hint(
-                Exit::Usage,
-                "`--tz` can only be used with `--cron`",
-                "an offset in the time: `--at 2026-12-24T18:00+02:00`",
-            ));
+        (Some(_), _) => {
+            let hint = match (at, flags.has_times()) {
+                (Some(_), _) => "an offset in the time: `--at 2026-12-24T18:00+02:00`",
+                (None, true) => "the same without `--tz`",
+                (None, false) => "`--cron` with it, such as `--cron '30 7 * * *'`",
+            };
+            return Err(fail_with_hint(Exit::Usage, "`--tz` can only be used with `--cron`", hint));
         }
-        _ => {}
+        (None, _) => {}
     }
     if let Some(text) = every {
         let period = schedule::parse_period(text).map_err(|error| flag_error("--every", error))?;
