@@ -605,6 +605,9 @@ mod tests {
         check("file:/etc/passwd", None);
         check("command:rm -r x", None);
         check("cron:ab12cd34", None);
+        check("acp:ab12cd34", None);
+        check("mcp:1", None);
+        check("import:talk", None);
         check(" File:/etc/passwd", None);
         check(":x", None);
         check("telegram:", None);

@@ -18,8 +18,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const MAX_FILES: usize = 10;
 /// Prefixes of session keys that are not channels, so nothing can be sent by such a key. Destinations that print or store
 /// text on this machine are for the user to choose.
-const NON_CHANNEL_PREFIXES: &[&str] =
-    &["cli", "command", "cron", "file", "fork", "heartbeat", "pipe", "system", "tool"];
+const NON_CHANNEL_PREFIXES: &[&str] = &[
+    "acp",
+    "cli",
+    "command",
+    "cron",
+    "file",
+    "fork",
+    "heartbeat",
+    "import",
+    "mcp",
+    "pipe",
+    "system",
+    "tool",
+];
 
 /// A chat of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
