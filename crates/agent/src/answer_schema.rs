@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 /// Maximum number of validation errors reported at once: more do not help a model.
 const MAX_ERRORS: usize = 5;
 
-/// Resource name of the schema in the validator; lets `$ref`s within the schema resolve.
-const SCHEMA_NAME: &str = "schema:answer";
+/// Resource name of the schema in the validator; lets `$ref`s within the schema resolve, also by a relative `$id`.
+const SCHEMA_NAME: &str = "https://schema.invalid/answer";
 
 /// A compiled schema.
 pub struct AnswerSchema {
@@ -110,14 +110,21 @@ impl AnswerFormat for AnswerSchema {
 /// The JSON in a model's answer, without a surrounding code fence.
 fn without_code_fence(text: &str) -> &str {
     let text = text.trim();
-    let inner = text
-        .strip_prefix("```")
-        .and_then(|rest| rest.strip_suffix("```"))
-        .and_then(|rest| rest.split_once('\n'));
-    inner.map_or(text, |(_, json)| json.trim())
+    let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    inner.map_or(text, |inner| without_info_string(inner).trim())
 }
 
-/// Builds the schema of an object with these fields, all required: `NAME [TYPE][[]][: MEANING]`, separated by commas,
+/// The content of a code fence, without the language and other words after the opening marks.
+fn without_info_string(inner: &str) -> &str {
+    let is_word = |character: char| character.is_alphanumeric() || "_+-".contains(character);
+    let rest = inner.trim_start_matches(is_word);
+    match rest.split_once('\n') {
+        Some((words, json)) if !words.trim_start().starts_with(['{', '[', '"']) => json,
+        _ => rest,
+    }
+}
+
+/// Builds the schema of an object with these fields, all required: `NAME [TYPE[[]]][: MEANING]`, separated by commas,
 /// or by newlines if a meaning contains commas.
 fn schema_from_fields(text: &str) -> Result<Value> {
     let separator = if text.contains('\n') { '\n' } else { ',' };
@@ -148,7 +155,9 @@ fn schema_from_fields(text: &str) -> Result<Value> {
         if let Some(meaning) = meaning.filter(|meaning| !meaning.is_empty()) {
             schema["description"] = meaning.into();
         }
-        properties.insert(name.to_owned(), schema);
+        if properties.insert(name.to_owned(), schema).is_some() {
+            return Err(fail(Exit::Usage, format!("`--schema` has two fields `{name}`")));
+        }
     }
     if properties.is_empty() {
         return Err(fail(Exit::Usage, "`--schema` has no fields"));
@@ -195,7 +204,19 @@ mod tests {
         let schema = AnswerSchema::parse("name, age int").unwrap();
         let good = r#"{"name": "a", "age": 1}"#;
         assert_eq!(schema.check(good).unwrap(), good);
-        assert_eq!(schema.check(&format!("```json\n{good}\n```\n")).unwrap(), good);
+        for (start, end) in [
+            ("```json\n", "\n```\n"),
+            ("```\n", "\n```"),
+            ("```json ", "```"),
+            ("```", "\n```"),
+            ("``` json title=a\n", "```"),
+        ] {
+            assert_eq!(schema.check(&format!("{start}{good}{end}")).unwrap(), good, "{start}");
+        }
+        assert_eq!(
+            AnswerSchema::parse(r#"{"type": "integer"}"#).unwrap().check("```\n5\n```"),
+            Ok("5".into())
+        );
         for bad in
             ["a", "{}", r#"{"name": "a", "age": "1"}"#, r#"{"name": "a", "age": 1, "x": 2}"#, ""]
         {
@@ -206,8 +227,25 @@ mod tests {
     }
 
     #[test]
+    fn an_id_may_be_relative() {
+        let schema = r#"{"$id": "answer.json", "$defs": {"item": {"$id": "item", "type": "integer"}},
+                         "type": "array", "items": {"$ref": "item"}}"#;
+        let schema = AnswerSchema::parse(schema).unwrap();
+        assert!(schema.check("[1]").is_ok() && schema.check("[true]").is_err());
+    }
+
+    #[test]
     fn rejects_invalid_schemas() {
-        for text in ["{", r#"{"type": 5}"#, "", "a b c", "a money", "no/such/file.json"] {
+        for text in [
+            "{",
+            r#"{"type": 5}"#,
+            r#"{"$ref": "other.json"}"#,
+            "",
+            "a b c",
+            "a money",
+            "no/such/file.json",
+            "name, name int",
+        ] {
             let error = AnswerSchema::parse(text).expect_err(text);
             assert_eq!(exit_for(&error), Exit::Usage, "{text}");
         }
