@@ -31,14 +31,14 @@ thread_local! {
 /// Writes `text` before the next wait, or soon.
 ///
 /// # Errors
-/// The error of an earlier delayed write.
+/// The error of an earlier delayed write; `text` is still the caller's then, and is not written.
 pub(super) fn push(text: &str) -> Result<()> {
     signal::set_before_wait(flush_if_due);
-    let is_full = BUFFER.with_borrow_mut(|buffer| {
-        buffer.text.push_str(text);
-        match buffer.error.take() {
-            Some(error) => Err(error),
-            None => Ok(buffer.text.len() >= FLUSH_BYTES),
+    let is_full = BUFFER.with_borrow_mut(|buffer| match buffer.error.take() {
+        Some(error) => Err(error),
+        None => {
+            buffer.text.push_str(text);
+            Ok(buffer.text.len() >= FLUSH_BYTES)
         }
     })?;
     if is_full { flush() } else { Ok(()) }
@@ -90,5 +90,19 @@ fn flush_if_due() -> Option<Duration> {
 pub fn flush_deferring_error() {
     if let Err(error) = flush() {
         BUFFER.with_borrow_mut(|buffer| buffer.error = Some(error));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BUFFER, push};
+
+    #[test]
+    fn a_text_is_not_kept_if_an_earlier_write_has_failed() {
+        BUFFER.with_borrow_mut(|buffer| buffer.error = Some(anyhow::anyhow!("broken pipe")));
+        assert!(push("a").is_err());
+        assert!(BUFFER.with_borrow(|buffer| buffer.text.is_empty()));
+        push("b").unwrap();
+        assert_eq!(BUFFER.take().text, "b");
     }
 }
