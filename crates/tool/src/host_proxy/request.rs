@@ -1,7 +1,7 @@
 //! The request of a client to the proxy: its target, and the head that is sent on. No I/O.
 //!
-//! Nothing of the client's own text is sent on: a request is parsed and written anew, so that no server reads another
-//! host, or a second request, out of it.
+//! A request is parsed and written anew, so that no server reads another host, or a second request, out of it. Its path and
+//! query are sent as they are, which RFC 9110, §7.7, requires; the parser refuses blanks and control characters in them.
 
 use url::Url;
 
@@ -68,9 +68,9 @@ pub(super) fn parse(head: &[u8]) -> Result<ProxyRequest, RefusedRequest> {
     let Some(rest) = path.strip_prefix("http://") else {
         return Err(bad_request(format!("`{path}` is not an address that begins with `http://`")));
     };
-    let (authority, _) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let url = Url::parse(path).ok();
-    let (Some(target), Some(url)) = (Target::parse(authority, 80), url) else {
+    let (authority, path_and_query) =
+        rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let Some(target) = Target::parse(authority, 80) else {
         return Err(bad_request(format!("`{authority}` is not HOST or HOST:PORT")));
     };
     let values_of = |name: &'static str| {
@@ -101,13 +101,16 @@ pub(super) fn parse(head: &[u8]) -> Result<ProxyRequest, RefusedRequest> {
         }
         _ => return Err(bad_request("the `content-length` is not a length")),
     };
-    let query = url.query().map_or_else(String::new, |query| format!("?{query}"));
+    let path_and_query = path_and_query.split('#').next().unwrap_or_default();
+    let slash = if path_and_query.starts_with('/') { "" } else { "/" };
+    // A server of HTTP/1.1 may answer in a form that a client of HTTP/1.0 cannot read.
+    let minor_version = request.version.unwrap_or(1);
     let authority = match target.port {
         80 => target.host.clone(),
         port => format!("{}:{port}", target.host),
     };
     let mut head_to_send =
-        format!("{method} {}{query} HTTP/1.1\r\nhost: {authority}\r\n", url.path());
+        format!("{method} {slash}{path_and_query} HTTP/1.{minor_version}\r\nhost: {authority}\r\n");
     head_to_send.push_str("connection: close\r\n");
     if !lengths.is_empty() {
         head_to_send.push_str(&format!("content-length: {body_bytes}\r\n"));
@@ -231,6 +234,15 @@ mod tests {
                 "Proxy-Authorization: z",
             ],
             "a.example:80 0 GET / HTTP/1.1|host: a.example|connection: close||",
+        );
+        for path in ["/?q='y'", "/a/../b", "/{id}", "/a\\b", "//x", "/%7bid%7d?%20"] {
+            let sent =
+                format!("a.example:80 0 GET {path} HTTP/1.1|host: a.example|connection: close||");
+            check(&[&format!("GET http://a.example{path} HTTP/1.1")], &sent);
+        }
+        check(
+            &["GET http://a.example?q#f HTTP/1.0"],
+            "a.example:80 0 GET /?q HTTP/1.0|host: a.example|connection: close||",
         );
         check(&["GET http://a.example/ HTTP/1.1", "Host: b.example"], "403");
         check(&["GET http://a.example/ HTTP/1.1", "Host: a.example", "Host: a.example"], "403");
