@@ -55,26 +55,76 @@ pub(crate) fn default_zone(
         return Some(name.to_owned());
     }
     let (system, system_name) = clock::system_zone(&ctx.env);
-    let system_name = system_name.unwrap_or_else(|| "the system's".into());
-    let unnamed_zone_notice = |source: &str| {
-        format!(
-            "the job uses the system's time zone ({system_name}), because {source} is not a time zone name; `--tz` sets another"
-        )
-    };
-    if let Some(name) = &settings.timezone {
-        notices.push(unnamed_zone_notice(&format!("`agents.defaults.timezone` (`{name}`)")));
-    }
-    let variable = ctx.env.get("TZ")?;
-    let Some((zone, name)) = zone_from_env(ctx) else {
-        notices.push(unnamed_zone_notice(&format!("TZ=`{variable}`")));
-        return None;
+    let shell_zone = zone_from_env(ctx);
+    let unknown_name = match (&settings.timezone, ctx.env.get("TZ")) {
+        (Some(name), _) => Some(format!("`agents.defaults.timezone` (`{name}`)")),
+        (None, Some(variable)) if shell_zone.is_none() => Some(format!("TZ=`{variable}`")),
+        (None, _) => None,
     };
     // Two names of the same zone need no notice.
-    if time_fields::is_same_clock(&zone, &system, now) {
-        return None;
+    let shell_zone = shell_zone.filter(|(zone, _)| !time_fields::is_same_clock(zone, &system, now));
+    let name = shell_zone.map(|(_, name)| name);
+    notices.extend(zone_notice(name, system_name.as_deref(), unknown_name.as_deref()));
+    name.map(str::to_owned)
+}
+
+/// The notice about the zone of a job: that of the shell, or else the system's. `unknown_name` is the setting that would
+/// choose another zone, if it were the name of one.
+fn zone_notice(
+    shell_zone: Option<&str>,
+    system_zone: Option<&str>,
+    unknown_name: Option<&str>,
+) -> Option<String> {
+    let cause = unknown_name.map(|name| format!(", because {name} is not a time zone name"));
+    match (shell_zone, cause) {
+        (Some(shell_zone), cause) => {
+            let system_zone = system_zone.unwrap_or("''");
+            Some(format!(
+                "the job uses this shell's time zone {shell_zone}{}; `--tz {system_zone}` selects the system's",
+                cause.unwrap_or_default()
+            ))
+        }
+        (None, Some(cause)) => {
+            let system_zone = system_zone.map_or_else(String::new, |name| format!(" ({name})"));
+            Some(format!(
+                "the job uses the system's time zone{system_zone}{cause}; `--tz` sets another"
+            ))
+        }
+        (None, None) => None,
     }
-    notices.push(format!(
-        "the job uses this shell's time zone {name}; `--tz {system_name}` selects the system's"
-    ));
-    Some(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::zone_notice;
+
+    #[test]
+    fn one_notice_says_which_zone_a_job_has_and_why() {
+        let check = |zones: [Option<&str>; 3], expect: Option<&str>| {
+            assert_eq!(zone_notice(zones[0], zones[1], zones[2]).as_deref(), expect);
+        };
+        check([None, Some("UTC"), None], None);
+        check(
+            [Some("Asia/Tokyo"), None, None],
+            Some("the job uses this shell's time zone Asia/Tokyo; `--tz ''` selects the system's"),
+        );
+        check(
+            [Some("Asia/Tokyo"), Some("UTC"), Some("X")],
+            Some(
+                "the job uses this shell's time zone Asia/Tokyo, because X is not a time zone name; `--tz UTC` selects the system's",
+            ),
+        );
+        check(
+            [None, Some("UTC"), Some("X")],
+            Some(
+                "the job uses the system's time zone (UTC), because X is not a time zone name; `--tz` sets another",
+            ),
+        );
+        check(
+            [None, None, Some("X")],
+            Some(
+                "the job uses the system's time zone, because X is not a time zone name; `--tz` sets another",
+            ),
+        );
+    }
 }
