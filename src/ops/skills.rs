@@ -5,9 +5,10 @@ use crate::options::turn::TurnOptions;
 use anyhow::{Context as _, Result};
 use nanobot_config::settings::{FlagOverrides, Settings};
 use nanobot_store::skill::{self, FoundSkills, SearchPaths, Skill, SkillSource};
-use nanobot_store::trust::TrustList;
+use nanobot_store::trust::{DirectoryInstructions, TrustList};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 
 /// The skills of a turn with these options.
 pub(crate) fn for_turn(ctx: &Context, options: &TurnOptions) -> Result<FoundSkills> {
@@ -15,18 +16,21 @@ pub(crate) fn for_turn(ctx: &Context, options: &TurnOptions) -> Result<FoundSkil
         model: options.model.name.clone(),
         ..FlagOverrides::default()
     })?;
-    let directory: PathBuf = match &options.grants.directory {
-        Some(directory) => directory.clone(),
-        None => std::env::current_dir().unwrap_or_default(),
-    };
-    find(ctx, &settings, &directory)
+    find(ctx, &settings, options.grants.directory.as_deref().unwrap_or(Path::new(".")))
 }
 
-/// The skills of a run that works in `directory`.
+/// The skills of a run that works in `directory`. A missing directory, such as a workspace before its first run, has no
+/// trusted ones.
 pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Result<FoundSkills> {
-    let directory = std::fs::canonicalize(directory)
-        .with_context(|| format!("resolve `{}`", directory.display()))?;
-    let instructions = TrustList::load(&ctx.paths.trust())?.read_instructions(&directory)?;
+    let instructions = match std::fs::canonicalize(directory) {
+        Ok(directory) => TrustList::load(&ctx.paths.trust())?.read_instructions(&directory)?,
+        Err(error) if error.kind() == ErrorKind::NotFound && directory != Path::new(".") => {
+            DirectoryInstructions::default()
+        }
+        Err(error) => {
+            return Err(error).with_context(|| format!("resolve `{}`", directory.display()));
+        }
+    };
     Ok(skill::find_skills(SearchPaths {
         workspace: &settings.workspace,
         trusted_dirs: &instructions.skills,

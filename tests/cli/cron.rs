@@ -893,6 +893,9 @@ fn an_edit_changes_only_the_given_options() {
     run_cron(&story, &["edit", &id, "--channel", "", "--to", "x"])
         .status(2)
         .stderr_has("`--to x` needs a channel");
+    run_cron(&story, &["edit", &id, "--channel", "", "--to", "x"])
+        .status(2)
+        .stderr_has("needs a channel");
     run_cron(&story, &["edit", &id, "--channel", ""]).stdout_has("✓ Changed");
     assert_eq!(terms()["sink"], Value::Null);
     assert_eq!(

@@ -146,6 +146,24 @@ fn a_loaded_skill_grants_what_reading_it_grants() {
 }
 
 #[test]
+fn a_job_has_the_skills_of_its_directory() {
+    let story = Story::new().file("proj/skills/tea/SKILL.md", TEA);
+    let add = ["cron", "add", "-m", "x", "-e", "1h", "--skill", "tea"];
+    let add_in_project = [&add[..], &["--directory", "proj"]].concat();
+    story.run(&add_in_project).status(66).stderr_has("`tea`");
+    story.run(["trust", "proj"]).stdout_has("is now trusted").error_text();
+    story.run(&add_in_project).stdout_has("✓").error_text();
+    story.run(add).status(66).stderr_has("`tea`");
+}
+
+#[test]
+fn a_job_may_have_a_skill_before_there_is_a_workspace() {
+    let story = Story::bare();
+    let add = ["cron", "add", "-m", "x", "-e", "1h", "--skill", "weather"];
+    story.run(add).stdout_has("✓ Added").error_text();
+}
+
+#[test]
 fn prompt_files_and_jobs_load_skills() {
     let story = Story::new()
         .workspace_file("skills/tea/SKILL.md", TEA)
