@@ -319,6 +319,8 @@ pub struct TurnLimits {
     #[arg(long, help_heading = "Permissions", hide_short_help = true)]
     pub offline: bool,
     /// Exit with status 5 if a tool call was denied
+    ///
+    /// Or if a command failed because the sandbox refused it a write or the network.
     #[arg(long, help_heading = "Permissions", hide_short_help = true)]
     pub strict: bool,
     /// End the turn after TIME

@@ -11,7 +11,8 @@ use nanobot_base::error::Exit;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 /// A user that the machine does not know.
@@ -218,6 +219,58 @@ fn a_panic_is_reported_with_its_report_and_the_session_continues() {
     // The same home, without the panic.
     let story = story.env("NANOBOT_TEST_DEFECT", "").script([says("fine")]);
     story.run(["agent", "-m", "x"]).stdout("fine\n");
+}
+
+#[test]
+fn a_command_that_the_sandbox_refused_something_counts_as_denied() {
+    let exec = |command: &str| calls("exec", json!({ "command": command }));
+    let script = || [exec("touch q"), exec("touch q"), exec("touch q"), says("It failed.")];
+    let story = Story::new().script(script());
+    let ran = story.run(["agent", "--json", "-m", "x"]);
+    let result = ran.json();
+    assert_eq!(result["text"], "It failed.");
+    assert_eq!(result["denials"][0]["tool"], "exec", "{result}");
+    assert_eq!(result["denials"][0]["grant"], "--write");
+    let reported = ran.error_text();
+    assert_eq!(reported.matches("denied: exec: ").count(), 1, "{reported}");
+    assert!(reported.contains("`--write`"), "{reported}");
+    story.server().script(script());
+    let strict = story.run(["agent", "--strict", "-m", "x"]).status(5).stdout("It failed.\n");
+    strict.stderr_has("which `--strict` does not allow\n  try: `--write`");
+    story.server().script([
+        exec("echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6"),
+        says("Offline."),
+    ]);
+    let strict = story.run(["agent", "--strict", "-m", "x"]).status(5).stdout("Offline.\n");
+    strict.stderr_has("denied: exec: commands have no network").stderr_has("try: `--net`");
+}
+
+#[test]
+fn a_command_that_failed_for_another_reason_is_not_denied() {
+    let story = Story::new().file("secret", "").file("program", "").file("test.log", "EROFS\n");
+    let dir = story.dir();
+    let mode = |name: &str, mode| {
+        std::fs::set_permissions(dir.join(name), Permissions::from_mode(mode)).unwrap();
+    };
+    mode("secret", 0o200);
+    mode("program", 0o644);
+    let commands = [
+        // The mode of a file, as the user would see it too.
+        "cat secret || ./program",
+        "echo 'git@host: Permission denied (publickey).' >&2; exit 255",
+        // No flag of this run grants the system.
+        "touch /usr/share/q",
+        "cat missing",
+        // The command succeeded.
+        "touch q; true",
+        "grep -c EROFS test.log",
+        "curl --version > /dev/null 2>&1; exit 1",
+    ];
+    let script = commands.iter().map(|command| calls("exec", json!({ "command": command })));
+    let story = story.script(script.chain([says("Done.")]));
+    let ran = story.run(["agent", "--strict", "--json", "-m", "x"]);
+    let result = ran.json();
+    assert_eq!((&result["text"], &result["denials"]), (&json!("Done."), &json!([])), "{result}");
 }
 
 #[test]

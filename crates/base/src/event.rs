@@ -25,7 +25,8 @@ pub enum Event<'a> {
     ToolResult {
         result: &'a ToolResult,
         outcome: ToolOutcome,
-        /// Present with [`ToolOutcome::Denied`], unless the user declined.
+        /// Present with [`ToolOutcome::Denied`], unless the user declined, and for a command that failed because the sandbox
+        /// refused something.
         denial: Option<&'a Denial>,
         /// With [`ToolOutcome::Ok`]: the command failed, which the model receives as an ordinary result.
         command_failed: bool,

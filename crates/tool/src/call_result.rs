@@ -72,11 +72,19 @@ pub struct ToolOutput {
     /// True if the command that was run failed, as `parts` describe. For the model it is an ordinary result; a call on the command line
     /// shows it in the exit status.
     pub command_failed: bool,
-    /// The permission that was probably missing, if the user can grant it.
-    pub(crate) missing_grant: Option<Refusal>,
+    /// The permission that was missing, if the user can grant it.
+    pub(crate) missing_grant: Option<MissingGrant>,
     /// The change to a file as a unified diff: for people who follow the run, not for the model.
     pub diff: Option<String>,
     pub source: ResultSource,
+}
+
+/// A permission that a failed command did not have.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MissingGrant {
+    pub(crate) refusal: Refusal,
+    /// True if the sandbox refused something to the command. If false, the cause may be another: the mode of a file, for example.
+    pub(crate) is_certain: bool,
 }
 
 impl From<String> for ToolOutput {
@@ -124,7 +132,8 @@ pub struct WithheldFile {
 pub struct CompletedCall {
     pub result: ToolResult,
     pub outcome: ToolOutcome,
-    /// Present with [`ToolOutcome::Denied`], unless the user declined.
+    /// Present with [`ToolOutcome::Denied`], unless the user declined, and for a command that failed because the sandbox refused
+    /// something, unless the user was asked about it.
     pub denial: Option<Denial>,
     pub duration: Duration,
     /// Like [`ToolOutput::command_failed`].

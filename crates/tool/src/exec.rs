@@ -20,6 +20,7 @@ mod signing;
 mod stash;
 mod withheld;
 
+use super::call_result::MissingGrant;
 use super::files::Files;
 use super::host_proxy::{CommandHosts, HostTraffic};
 use super::sandbox_spec::{self, InstalledTools};
@@ -537,10 +538,11 @@ impl ExecTool {
         let mut missing_grant = None;
         let explanation =
             self.explain_refused_hosts().or_else(|| self.explain_failure(command, &text, end));
-        if let Some(Explanation { message, suggested_flag }) = explanation {
+        if let Some(Explanation { message, suggested_flag, is_certain }) = explanation {
             if command_failed && suggested_flag.is_some() {
                 let message = message.trim_matches(['(', ')']).to_owned();
-                missing_grant = Some(Refusal { message, suggested_flag });
+                let refusal = Refusal { message, suggested_flag };
+                missing_grant = Some(MissingGrant { refusal, is_certain });
             }
             text.push_str(&format!("\n{message}"));
         }
@@ -571,16 +573,18 @@ struct Explanation {
     message: String,
     /// The flag that permits what was refused.
     suggested_flag: Option<String>,
+    /// True if the sandbox refused something.
+    is_certain: bool,
 }
 
 impl Explanation {
     /// An explanation of what no single flag permits.
     fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), suggested_flag: None }
+        Self { message: message.into(), suggested_flag: None, is_certain: true }
     }
 
     fn with_flag(message: impl Into<String>, flag: impl Into<String>) -> Self {
-        Self { message: message.into(), suggested_flag: Some(flag.into()) }
+        Self { message: message.into(), suggested_flag: Some(flag.into()), is_certain: true }
     }
 }
 

@@ -66,7 +66,7 @@ pub mod web_search;
 pub mod write_file;
 
 use call_hooks::{CallHooks, ExecutedCall};
-use call_result::redact_parts;
+use call_result::{MissingGrant, redact_parts};
 
 pub use call_result::{
     CallEffect, CompletedCall, ToolError, ToolOutput, WithheldChanges, WithheldFile,
@@ -368,6 +368,8 @@ impl Toolbox {
             });
             (ToolOutcome::Denied, vec![MessagePart::Text(text)])
         };
+        // Where a person is asked, the answer has been given.
+        let is_reported = self.approval_handler.is_none();
         let (outcome, parts) = match self.resolve_call(call, is_truncated) {
             Err(message) => (ToolOutcome::Skipped, vec![MessagePart::Text(message)]),
             Ok((tool, arguments)) => {
@@ -376,6 +378,13 @@ impl Toolbox {
                         command_failed = output.command_failed;
                         diff = output.diff.map(|diff| redact_all(&diff).into_owned());
                         source = output.source;
+                        if let Some(MissingGrant { refusal, is_certain: true }) =
+                            output.missing_grant
+                            && is_reported
+                        {
+                            // The command ran, so its result stands.
+                            deny(refusal, "");
+                        }
                         (ToolOutcome::Ok, output.parts)
                     }
                     Err(ToolError::Failed(message)) => {
@@ -529,7 +538,11 @@ impl Toolbox {
                     _ => toolbox.retry(call, attempt, arguments, on_output),
                 }
             }
-            Ok(ToolOutput { missing_grant: Some(refusal), command_failed: true, .. }) => {
+            Ok(ToolOutput {
+                missing_grant: Some(MissingGrant { refusal, .. }),
+                command_failed: true,
+                ..
+            }) => {
                 let question_start = Instant::now();
                 match approval_handler.with_grant(&ApprovalRequest {
                     refusal,

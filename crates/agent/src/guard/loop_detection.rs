@@ -60,9 +60,15 @@ impl Guard for LoopDetection {
 }
 
 /// The tool of the latest denial, if calls of at least [`MAX_REPEATED_DENIALS`] replies were denied for the same reason and are alike: they
-/// have the same file, whatever was to be done to it, or else the same arguments. Parallel calls in one reply count once.
+/// have the same file, whatever was to be done to it, or else the same arguments. Parallel calls in one reply count once. A command
+/// that ran, and was refused something, has a result and may be repeated.
 fn repeatedly_denied_tool<'a>(denials: &'a [Denial], turn: &[Message]) -> Option<&'a str> {
-    let last = denials.last()?;
+    let has_result = |denial: &&Denial| {
+        turn.iter().any(|message| {
+            matches!(message, Message::Tool(result) if result.call_id == denial.call_id && !result.failed)
+        })
+    };
+    let last = denials.last().filter(|denial| !has_result(denial))?;
     let subject = |denial: &Denial| {
         let call = calls_of(turn).find(|call| call.id == denial.call_id)?;
         Some(call.arguments.get("path").unwrap_or(&call.arguments))

@@ -151,7 +151,8 @@ impl TurnStats {
         counts.failed += u32::from(call.outcome != ToolOutcome::Ok);
         counts.skipped += u32::from(call.outcome == ToolOutcome::Skipped);
         if let Some(denial) = &call.denial {
-            counts.denied += 1;
+            // A command that was refused something has run.
+            counts.denied += u32::from(call.outcome != ToolOutcome::Ok);
             self.denials.push(denial.clone());
         }
         for (usage, cost) in &call.charges {

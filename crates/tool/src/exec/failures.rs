@@ -118,7 +118,7 @@ impl ExecTool {
             );
             let exists = self.files.file_scope.directory.join(file).exists();
             let suggested_flag = exists.then(|| format!("--write={file}"));
-            return Some(Explanation { message, suggested_flag });
+            return Some(Explanation { message, suggested_flag, is_certain: true });
         }
         if let Some(message) = find_line(REPOSITORY_SIGNS).and_then(|_| self.explain_repository()) {
             return Some(Explanation::new(message));
@@ -152,8 +152,9 @@ impl ExecTool {
     }
 
     /// Explains which files commands can access, and which flag grants more: the path that a `line` of output names, if it
-    /// names one.
+    /// names one. What a command may not write is mounted read-only; other errors may come from the mode of a file.
     fn explain_file_access(&self, line: &str) -> Explanation {
+        let is_read_only = READ_ONLY_SIGNS.iter().any(|sign| line.contains(sign));
         let roots = self.writable_roots();
         let directory = &self.files.file_scope.directory;
         let may_write = roots.contains(directory);
@@ -171,7 +172,11 @@ impl ExecTool {
             let message = format!(
                 "(commands cannot change `{shown_path}` in this run; the user can grant it with `{other_flags}--write={shown_path}`)"
             );
-            return Explanation::with_flag(message, format!("--write={shown_path}"));
+            return Explanation {
+                message,
+                suggested_flag: Some(format!("--write={shown_path}")),
+                is_certain: is_read_only,
+            };
         }
         let mut writable_paths: Vec<String> = roots
             .iter()
@@ -186,7 +191,14 @@ impl ExecTool {
              can grant more with `--read=PATH` or `{write_flag}`, where PATH exists)",
             writable_paths.join(", ")
         );
-        Explanation { message, suggested_flag: (!may_write).then(|| "--write".into()) }
+        // `--write` grants no other place. The first word is the name of the program.
+        let is_elsewhere =
+            |word: &str| word.starts_with('/') && !Path::new(word).starts_with(directory);
+        Explanation {
+            message,
+            suggested_flag: (!may_write).then(|| "--write".into()),
+            is_certain: is_read_only && !possible_paths(line).skip(1).any(is_elsewhere),
+        }
     }
 
     /// Explains why git does not find the repository that the working directory is in.
@@ -303,8 +315,17 @@ const NETWORK_PROGRAMS: &[&str] = &[
 ];
 
 /// Messages that programs print if access to a file is denied.
-const FILE_SIGNS: &[&str] =
-    &["Permission denied", "permission denied", "Read-only file system", "EACCES", "EROFS"];
+const FILE_SIGNS: &[&str] = &[
+    "Permission denied",
+    "permission denied",
+    "Read-only file system",
+    "read-only file system",
+    "EACCES",
+    "EROFS",
+];
+
+/// Messages that programs print if a file is mounted read-only.
+const READ_ONLY_SIGNS: &[&str] = &["Read-only file system", "read-only file system", "EROFS"];
 
 /// Messages that programs print if they lack a right that no command has in the sandbox.
 const RIGHTS_SIGNS: &[&str] = &["Operation not permitted", "operation not permitted", "EPERM"];
