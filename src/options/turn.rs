@@ -348,8 +348,8 @@ pub struct UntilOptions {
     /// Continue until this command succeeds
     ///
     /// It runs after each answer, as a command of the run: in the same directory and sandbox, with the same permissions and time limit.
-    /// While it fails, its output is the next message. The last answer is printed. If it succeeds before the first request, nothing is
-    /// sent.
+    /// While it fails, its output is the next message. The last answer is printed. If it succeeds before the first request, or
+    /// begins with a program that does not exist, nothing is sent.
     #[arg(id = "until", long = "until", value_name = "CMD", value_parser = NonEmptyStringValueParser::new(),
           help_heading = "Rounds")]
     pub command: Option<String>,
@@ -357,7 +357,7 @@ pub struct UntilOptions {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_ROUNDS, value_parser = clap::value_parser!(u32).range(1..),
           help_heading = "Rounds", requires = "until", hide_short_help = true)]
     pub max_rounds: u32,
-    /// Send the message even if the command of `--until` succeeds already
+    /// Send the message even if the command of `--until` succeeds already, or its program does not exist
     #[arg(long, help_heading = "Rounds", requires = "until", hide_short_help = true)]
     pub force: bool,
 }

@@ -67,6 +67,25 @@ fn nothing_is_sent_if_the_command_succeeds_at_the_start() {
 }
 
 #[test]
+fn a_program_that_does_not_exist_sends_nothing() {
+    let story = Story::new();
+    run_until(&story, "mkae test", &[]).status(2).stderr(
+        "nanobot: the command of `--until` cannot succeed: there is no program `mkae`\n  \
+         try: another command; `--force` sends the message all the same\n",
+    );
+    assert!(story.requests().is_empty());
+    story.server().script([says("So be it.")]);
+    let ran = run_until(&story, "mkae test", &["--force", "--max-rounds", "1"]).status(3);
+    ran.stdout("So be it.\n").stderr_has("still fails");
+    // A file that the task is about need not be there yet, nor what its script calls.
+    for command in ["./check", "sh check", "cd sub && ./check", "exit 127"] {
+        let story = Story::new().file("sub/x", "").script([says("Not yet.")]);
+        let ran = run_until(&story, command, &["--max-rounds", "1"]).status(3);
+        ran.stdout("Not yet.\n").stderr_has("still fails");
+    }
+}
+
+#[test]
 fn the_rounds_are_limited() {
     let story = Story::new().script([says("One."), says("Two."), says("Three.")]);
     run_until(&story, "echo no; false", &["--max-rounds", "3"])

@@ -72,6 +72,8 @@ pub struct ToolOutput {
     /// True if the command that was run failed, as `parts` describe. For the model it is an ordinary result; a call on the command line
     /// shows it in the exit status.
     pub command_failed: bool,
+    /// The program that the command begins with, if the shell did not find it.
+    pub(crate) missing_program: Option<String>,
     /// The permission that was missing, if the user can grant it.
     pub(crate) missing_grant: Option<MissingGrant>,
     /// The change to a file as a unified diff: for people who follow the run, not for the model.
@@ -92,6 +94,7 @@ impl From<String> for ToolOutput {
         Self {
             parts: vec![MessagePart::Text(text)],
             command_failed: false,
+            missing_program: None,
             missing_grant: None,
             diff: None,
             source: ResultSource::Unspecified,
@@ -138,6 +141,8 @@ pub struct CompletedCall {
     pub duration: Duration,
     /// Like [`ToolOutput::command_failed`].
     pub command_failed: bool,
+    /// The program that the command begins with, if the shell did not find it.
+    pub missing_program: Option<String>,
     /// Like [`ToolOutput::diff`].
     pub diff: Option<String>,
     /// True if the user was asked about it.

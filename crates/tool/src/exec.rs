@@ -31,6 +31,7 @@ use nanobot_base::trace_context::TraceContext;
 use nanobot_config::policy::{Refusal, startup_files};
 use nanobot_os::clock;
 use nanobot_os::env::{Env, INSIDE_SANDBOX, TRACEPARENT, TRACESTATE};
+use nanobot_os::paths::find_program;
 use nanobot_os::secret::random_hex;
 use nanobot_sandbox::process::{
     self, CapturedText, CommandResult, CommandShell, CommandSpec, SigningListener, TextOutput,
@@ -53,6 +54,8 @@ use withheld::{UndoneResult, explain_undone};
 const MAX_ARGUMENT_BYTES: usize = 128 << 10;
 /// The exit status of a shell that found a file which it may not or cannot execute (POSIX).
 const NOT_EXECUTABLE_STATUS: i32 = 126;
+/// The exit status of a shell that found no such program (POSIX).
+const NOT_FOUND_STATUS: i32 = 127;
 /// Maximum length of the note on the omitted middle of an output, in characters.
 const MAX_NOTE_CHARS: usize = 256;
 /// Environment variables that are passed on to a command if they are set.
@@ -535,6 +538,8 @@ impl ExecTool {
             _ => CommandEnd::Failure,
         };
         let command_failed = end != CommandEnd::Success;
+        let is_not_found = result.status.and_then(|status| status.code()) == Some(NOT_FOUND_STATUS);
+        let missing_program = is_not_found.then(|| self.missing_program(command, &text)).flatten();
         let mut missing_grant = None;
         let explanation =
             self.explain_refused_hosts().or_else(|| self.explain_failure(command, &text, end));
@@ -561,9 +566,22 @@ impl ExecTool {
         }
         Ok(ToolOutput {
             command_failed,
+            missing_program,
             missing_grant,
             ..text.trim_start_matches('\n').to_owned().into()
         })
+    }
+
+    /// The first word of `command` if the shell, whose `output` begins its message with it, found no program of that name. A path is no
+    /// such name: the run may create that file.
+    fn missing_program(&self, command: &str, output: &str) -> Option<String> {
+        let name = command.split_whitespace().next()?;
+        let is_name =
+            name.chars().all(|letter| letter.is_alphanumeric() || "-_.+".contains(letter));
+        let path = self.env.iter().find(|(variable, _)| variable == "PATH");
+        let path = path.map_or("", |(_, path)| path);
+        let is_reported = output.contains(&format!("{name}: "));
+        (is_name && is_reported && find_program(name, path).is_none()).then(|| name.to_owned())
     }
 }
 

@@ -347,6 +347,7 @@ impl Toolbox {
         };
         let mut denial = None;
         let mut command_failed = false;
+        let mut missing_program = None;
         let mut diff = None;
         let mut source = ResultSource::NotMade;
         // Keys are redacted in all output, wherever the tool read them.
@@ -376,6 +377,7 @@ impl Toolbox {
                 match self.execute(call, &mut attempt, tool, &arguments, emit_redacted) {
                     Ok(output) => {
                         command_failed = output.command_failed;
+                        missing_program = output.missing_program;
                         diff = output.diff.map(|diff| redact_all(&diff).into_owned());
                         source = output.source;
                         if let Some(MissingGrant { refusal, is_certain: true }) =
@@ -424,6 +426,7 @@ impl Toolbox {
             denial,
             duration,
             command_failed,
+            missing_program,
             diff,
             was_asked: attempt.was_asked,
             charges: attempt.charges,

@@ -21,12 +21,22 @@ impl Turn<'_, '_, '_> {
     /// Runs the command before the turn. True if it succeeds, so that there is nothing to do.
     ///
     /// # Errors
-    /// The run may not run the command.
+    /// The run may not run the command, or there is no such program.
     pub(super) fn is_done_already(&mut self) -> Result<bool> {
         let Some(until) = self.agent.until else {
             return Ok(false);
         };
-        Ok(has_succeeded(&self.run_until_command(until)?) && !until.is_forced)
+        let call = self.run_until_command(until)?;
+        if let Some(program) = &call.missing_program
+            && !until.is_forced
+        {
+            return Err(fail_with_hint(
+                Exit::Usage,
+                format!("the command of `--until` cannot succeed: there is no program `{program}`"),
+                "another command; `--force` sends the message all the same",
+            ));
+        }
+        Ok(has_succeeded(&call) && !until.is_forced)
     }
 
     /// Accepts `reply` as the answer if the command succeeds. `None` if the model is to be asked again.
