@@ -82,6 +82,19 @@ fn a_complete_reply_does_not_wait_for_the_end_of_the_connection() {
     }
 }
 
+#[test]
+fn a_timeout_during_a_retry_names_the_failure_before_it() {
+    let (sender, silence) = Response::streaming();
+    let story = Story::new().script([fails(500, "out of order"), sends(silence)]);
+    let ran = story.run(["agent", "-m", "x", "--json", "--timeout", "2"]).status(124);
+    let error = ran.json()["error"].clone();
+    assert_eq!(error["cause"], "timeout");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("attempt 1 of 4 failed (") && message.contains("500"), "{message}");
+    ran.stderr_has("out of order").stderr_has("stopped: `--timeout` expired");
+    drop(sender);
+}
+
 /// Sends SSE comments on `stream` until the returned sender is dropped.
 fn start_pings(stream: Sender<Vec<u8>>) -> (Sender<()>, JoinHandle<()>) {
     start_repeating(stream, ": ping\n\n".into())

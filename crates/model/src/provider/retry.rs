@@ -2,6 +2,7 @@
 //! retried only before the first one, because displayed text cannot be retracted.
 
 use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
+use nanobot_base::error::Stop;
 use nanobot_base::message::Reply;
 use nanobot_os::clock::Clock;
 use std::time::Duration;
@@ -26,6 +27,7 @@ impl<P: Provider> Provider for RetryProvider<P> {
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
         let mut waited = Duration::ZERO;
+        let mut last_failure = None;
         for attempt in 1.. {
             let mut emitted = false;
             let error = match self.inner.reply(request, &mut |delta| {
@@ -45,7 +47,7 @@ impl<P: Provider> Provider for RetryProvider<P> {
                     retry_after,
                     ..
                 } => *retry_after,
-                _ => return Err(error),
+                _ => return Err(explain_abort(error, last_failure)),
             };
             let wait = requested_delay.unwrap_or_else(|| backoff(attempt));
             if emitted || attempt == MAX_ATTEMPTS || waited + wait > MAX_TOTAL_DELAY {
@@ -53,11 +55,25 @@ impl<P: Provider> Provider for RetryProvider<P> {
             }
             waited += wait;
             log::info!(target: "model", "attempt {attempt} of {MAX_ATTEMPTS} failed; next attempt in {} ms", wait.as_millis());
-            on_delta(Delta::Retry { attempt, wait, cause: &error.to_string() })
+            let cause = error.to_string();
+            on_delta(Delta::Retry { attempt, wait, cause: &cause })
                 .map_err(ProviderError::Aborted)?;
-            self.clock.sleep(wait).map_err(|stop| ProviderError::Aborted(stop.into()))?;
+            last_failure = Some(format!("attempt {attempt} of {MAX_ATTEMPTS} failed ({cause})"));
+            if let Err(stop) = self.clock.sleep(wait) {
+                return Err(explain_abort(ProviderError::Aborted(stop.into()), last_failure));
+            }
         }
         unreachable!("the last attempt returns");
+    }
+}
+
+/// Adds the failure that a retry followed to the error of a request that was stopped.
+fn explain_abort(error: ProviderError, last_failure: Option<String>) -> ProviderError {
+    match (error, last_failure) {
+        (ProviderError::Aborted(stop), Some(failure)) if stop.is::<Stop>() => {
+            ProviderError::Aborted(stop.context(failure))
+        }
+        (error, _) => error,
     }
 }
 
