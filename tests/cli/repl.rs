@@ -310,6 +310,22 @@ fn a_question_takes_keys_arrows_and_escape() {
 }
 
 #[test]
+fn a_reason_against_running_a_command_again_goes_to_the_model() {
+    let story = Story::new()
+        .script([calls("exec", json!({ "command": "touch wrong" })), says("Another name, then.")]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "go").until("Run it again with write").until_prompt("  allow?");
+    screen.type_("r").until_prompt("  why not?");
+    send_line(&mut screen, "not that name").until("Another name, then.").until_prompt("> ");
+    let told = story.requests()[1].last_content();
+    assert!(told.contains("Read-only file system") && told.contains("Exit code: 1"), "{told}");
+    assert!(told.contains("the user said no: not that name"), "{told}");
+    exit_and_check(&mut screen);
+    // The user has answered, so nothing is reported.
+    assert!(!screen.text_with_scrollback().contains("denied: exec"));
+}
+
+#[test]
 fn an_edit_that_cannot_be_made_is_not_asked_about() {
     let edit = |old: &str| {
         calls("edit_file", json!({ "path": "notes.md", "old_text": old, "new_text": "bread" }))

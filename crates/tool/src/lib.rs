@@ -556,9 +556,12 @@ impl Toolbox {
                         attempt.record_approval(approval);
                         toolbox.retry(call, attempt, arguments, on_output)
                     }
-                    // The call was made, so its result stands. The time of the question is not counted.
-                    Err(_) => {
+                    // The call was made, so its result stands, with the user's answer. The time of the question is not counted.
+                    Err(error) => {
                         attempt.started += question_start.elapsed();
+                        if let (Ok(output), ToolError::Declined(answer)) = (&mut result, error) {
+                            output.parts.push(MessagePart::Text(format!("({answer})")));
+                        }
                         result
                     }
                 }
