@@ -15,19 +15,35 @@ use nanobot_base::message::user_text::{OthersContent, UserText};
 
 /// Runs `nanobot run`.
 pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
-    let RunArgs { file, turn, list: _, save } = arguments;
+    let RunArgs { file, turn, list: _, save, replace } = arguments;
     let stored = match (file.split_first(), save) {
-        (Some((file, program_arguments)), _) => {
+        (Some((file, program_arguments)), None) => {
             return run_file(ctx, file, program_arguments, turn);
         }
-        (None, Some(_)) if turn.worktree.is_some() => Err(named_prompts::no_field("--worktree")),
-        (None, Some(name)) => named_prompts::save(ctx, name, &agent::turn_options(turn)),
+        (_, Some(_)) if turn.worktree.is_some() => Err(named_prompts::no_field("--worktree")),
+        (_, Some(name)) => saved_options(turn, file)
+            .and_then(|options| named_prompts::save(ctx, name, &options, *replace)),
         (None, None) => print_list(ctx, turn.output.json),
     };
     match stored {
         Ok(()) => Exit::Answered,
         Err(error) => report_error(&error, ctx.terminal),
     }
+}
+
+/// The options of a prompt that is saved: those of `turn`, with the message that is the only one of `arguments`, if there are any.
+fn saved_options(turn: &TurnArgs, arguments: &[String]) -> Result<TurnOptions> {
+    let mut options = agent::turn_options(turn);
+    match arguments {
+        [] => {}
+        [message] if options.input.message.is_none() => options.input.set_typed_message(message),
+        _ => {
+            let cause = "`--save` takes one message";
+            let hint = "the message in quotes, as the last argument";
+            return Err(fail_with_hint(Exit::Usage, cause, hint));
+        }
+    }
+    Ok(options)
 }
 
 /// Prints the user's prompts.
@@ -48,7 +64,7 @@ fn print_list(ctx: &Context, as_json: bool) -> Result<()> {
 
 fn run_file(ctx: &Context, file: &str, program_arguments: &[String], turn: &TurnArgs) -> Exit {
     let loaded = if named_prompts::is_name(file) {
-        named_prompts::find(ctx, file).and_then(|path| PromptProgram::load_own(ctx, &path))
+        named_prompts::find(ctx, file).and_then(|path| PromptProgram::load_own(ctx, file, &path))
     } else {
         PromptProgram::load(ctx, &ctx.paths.expand(file))
     };

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::permissions::absolute;
-use super::prompt_program::MAX_FILE_BYTES;
+use super::prompt_program::{MAX_FILE_BYTES, PromptSignature};
 use super::user_commands::is_command_name;
 use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, OutputFormat, TurnLimits, TurnOptions};
 use anyhow::Result;
@@ -80,11 +80,16 @@ fn describe(ctx: &Context, name: String) -> Result<NamedPrompt> {
     Ok(NamedPrompt { name, description })
 }
 
-/// Saves the message and the flags of a command line as the prompt `name`.
+/// Saves the message and the flags of a command line as the prompt `name`. With `is_replaced`, it takes the place of an earlier one.
 ///
 /// # Errors
 /// Status 2: there is no message, or a flag has no field in a prompt file. Status 1: there is such a prompt.
-pub(crate) fn save(ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {
+pub(crate) fn save(
+    ctx: &Context,
+    name: &str,
+    options: &TurnOptions,
+    is_replaced: bool,
+) -> Result<()> {
     if !is_name(name) {
         let cause = format!("`{name}` is no name of a prompt");
         return Err(fail_with_hint(Exit::Usage, cause, "letters, digits, `-` and `_`"));
@@ -103,13 +108,10 @@ pub(crate) fn save(ctx: &Context, name: &str, options: &TurnOptions) -> Result<(
         return Err(no_field(flag));
     }
     let path = file_path(ctx, name);
-    if path.exists() {
+    if path.exists() && !is_replaced {
         let cause = format!("there is a prompt `{name}` already");
-        return Err(fail_with_hint(
-            Exit::Failed,
-            cause,
-            format!("edit or remove `{}`", path.display()),
-        ));
+        let hint = format!("`--replace`, or edit `{}`", path.display());
+        return Err(fail_with_hint(Exit::Failed, cause, hint));
     }
     let mut text = String::new();
     let fields = front_matter(options);
@@ -124,8 +126,21 @@ pub(crate) fn save(ctx: &Context, name: &str, options: &TurnOptions) -> Result<(
     text.push_str(message.trim());
     text.push('\n');
     durable_file::create_dir(&ctx.paths.prompts())?;
-    durable_file::create(&path, |out| Ok(out.write_all(text.as_bytes())?))?;
-    ctx.notice(&format!("saved `{}`; `nanobot run {name}` runs it", path.display()));
+    if is_replaced {
+        durable_file::replace(&path, text.as_bytes())?;
+    } else {
+        durable_file::create(&path, |out| Ok(out.write_all(text.as_bytes())?))?;
+    }
+    let signature = PromptSignature::new(&message);
+    let escape = signature
+        .first()
+        .map(|number| format!("; `${number}` stands for an argument, `\\${number}` would be text"));
+    ctx.notice(&format!(
+        "saved `{}`; `nanobot run {name}{}` runs it{}",
+        path.display(),
+        signature.usage(),
+        escape.unwrap_or_default()
+    ));
     Ok(())
 }
 

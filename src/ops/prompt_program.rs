@@ -4,7 +4,7 @@
 
 use crate::ops::context::Context;
 use crate::ops::default_session::fresh_session_key;
-use crate::ops::prompt_arguments::PromptArguments;
+use crate::ops::prompt_arguments::{Placeholder, PromptArguments, placeholders};
 use crate::options::grants::Grants;
 use crate::options::model::CacheTime;
 use crate::options::turn::TurnOptions;
@@ -22,6 +22,7 @@ use nanobot_os::terminal::sanitize;
 use nanobot_store::skill;
 use nanobot_store::trust::TrustList;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -56,6 +57,8 @@ const PROMPT_FIELDS: [&str; 4] = ["mcp", "notes", "skill", "system"];
 /// A prompt file.
 pub(crate) struct PromptProgram {
     path: PathBuf,
+    /// The name of a prompt of the user's own folder.
+    name: Option<String>,
     /// True if the user has pinned the file with its current content.
     is_pinned: bool,
     fields: Vec<(String, Value)>,
@@ -87,30 +90,40 @@ impl PromptProgram {
     /// # Errors
     /// Status 66 if there is none, 65 if it cannot be used.
     pub(crate) fn load(ctx: &Context, path: &Path) -> Result<Self> {
-        Self::load_file(ctx, path, false)
+        Self::load_file(ctx, path, None)
     }
 
-    /// Reads a prompt of the user's own folder, which no run can change: it counts as pinned.
-    pub(crate) fn load_own(ctx: &Context, path: &Path) -> Result<Self> {
-        Self::load_file(ctx, path, true)
+    /// Reads the prompt `name` of the user's own folder, which no run can change: it counts as pinned.
+    pub(crate) fn load_own(ctx: &Context, name: &str, path: &Path) -> Result<Self> {
+        Self::load_file(ctx, path, Some(name))
     }
 
-    fn load_file(ctx: &Context, path: &Path, is_own: bool) -> Result<Self> {
+    fn load_file(ctx: &Context, path: &Path, name: Option<&str>) -> Result<Self> {
         let file_name = path.display().to_string();
         let bytes = input::read_file(path, &file_name, MAX_FILE_BYTES)?;
         let real_path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let is_pinned =
-            is_own || TrustList::load(&ctx.paths.trust())?.is_pinned(&real_path, &bytes);
+            name.is_some() || TrustList::load(&ctx.paths.trust())?.is_pinned(&real_path, &bytes);
         let decoded = input::decode(bytes, &format!("`{file_name}`"))?;
         if let Some(notice) = &decoded.notice {
             ctx.notice(notice);
         }
         let ParsedPrompt { fields, inputs, body } =
             parse(&decoded.text).map_err(|cause| unusable(path, &cause))?;
-        Ok(Self { path: path.to_owned(), is_pinned, fields, inputs, body })
+        for input in &inputs {
+            if !placeholders(&body).any(|placeholder| placeholder == Placeholder::Name(&input.name))
+            {
+                ctx.notice(&format!(
+                    "`{file_name}`: the text has no `${0}`, so the input `{0}` is not sent",
+                    input.name
+                ));
+            }
+        }
+        let name = name.map(str::to_owned);
+        Ok(Self { path: path.to_owned(), name, is_pinned, fields, inputs, body })
     }
 
-    /// The usage of the file, as its help.
+    /// The usage of the file and its text, as its help.
     pub(crate) fn help(&self) -> String {
         let field = self.fields.iter().find(|(name, _)| name == "description");
         let description = field.and_then(|(_, value)| value.as_str()).unwrap_or_default();
@@ -127,11 +140,18 @@ impl PromptProgram {
             let row = format!("  {}  {}{default}", input.name, input.description);
             help.push_str(&format!("{}\n", sanitize(row.trim_end())));
         }
+        help.push_str(&format!("\n{}\n", sanitize(&self.body)));
         help
     }
 
     fn usage(&self) -> String {
-        let mut usage = self.path.display().to_string();
+        let mut usage = match &self.name {
+            Some(name) => format!("nanobot run {name}"),
+            None => self.path.display().to_string(),
+        };
+        if self.inputs.is_empty() {
+            usage += &PromptSignature::new(&self.body).usage();
+        }
         for input in &self.inputs {
             usage += &match input.default {
                 Some(_) => format!(" [{}]", input.name),
@@ -167,12 +187,22 @@ impl PromptProgram {
         } else {
             PromptArguments::Named(&named)
         };
-        let (message, has_placeholder) = prompt_arguments.expand(&self.body);
-        let takes_undeclared = self.inputs.is_empty() && has_placeholder;
-        match extra {
-            Some(extra) if !takes_undeclared => {
-                Err(usage_error(format!("there is no place for the argument `{extra}`")))
-            }
+        let (message, _) = prompt_arguments.expand(&self.body);
+        if !self.inputs.is_empty() {
+            return match extra {
+                Some(extra) => Err(usage_error(no_place(extra))),
+                None => Ok(message),
+            };
+        }
+        let signature = PromptSignature::new(&self.body);
+        let missing = signature.numbers.iter().find(|number| **number > positional.len());
+        if let Some(number) = missing {
+            let cause = format!("the argument `${number}` is missing");
+            let hint = format!("{}; in the text, `\\${number}` is no argument", self.usage());
+            return Err(fail_with_hint(Exit::Usage, cause, hint));
+        }
+        match positional.get(signature.last()) {
+            Some(extra) if !signature.takes_all => Err(usage_error(no_place(extra))),
             _ => Ok(message),
         }
     }
@@ -431,6 +461,48 @@ impl PromptProgram {
     }
 }
 
+fn no_place(argument: &str) -> String {
+    format!("there is no place for the argument `{argument}`")
+}
+
+/// The arguments that the text of a prompt takes which declares no inputs.
+pub(crate) struct PromptSignature {
+    /// The numbers in the text, in order.
+    numbers: BTreeSet<usize>,
+    /// True if the text has `$ARGUMENTS`.
+    takes_all: bool,
+}
+
+impl PromptSignature {
+    pub(crate) fn new(text: &str) -> Self {
+        let numbers = placeholders(text).filter_map(|placeholder| match placeholder {
+            Placeholder::Number(number) => Some(number),
+            Placeholder::Name(_) => None,
+        });
+        Self { numbers: numbers.collect(), takes_all: placeholders(text).any(Placeholder::is_all) }
+    }
+
+    /// The arguments in a usage line, each after a blank.
+    pub(crate) fn usage(&self) -> String {
+        let mut usage: String =
+            (1..=self.last()).map(|number| format!(" ARGUMENT{number}")).collect();
+        if self.takes_all {
+            usage.push_str(" [ARGUMENT]...");
+        }
+        usage
+    }
+
+    /// The highest number in the text, or 0.
+    fn last(&self) -> usize {
+        self.numbers.last().copied().unwrap_or_default()
+    }
+
+    /// The lowest number in the text.
+    pub(crate) fn first(&self) -> Option<usize> {
+        self.numbers.first().copied()
+    }
+}
+
 /// Notifies the user once that a prompt file is sent without notes and tools, if there are notes.
 fn announce_bare_runs(ctx: &Context) -> Result<()> {
     let workspace = ctx.settings()?.workspace;
@@ -507,9 +579,12 @@ fn parse(text: &str) -> Result<ParsedPrompt, String> {
     }
 }
 
-/// Parses `inputs`: names, objects with `name`, or an object by name.
+/// Parses `inputs`: names, objects with `name`, an object by name, or one string with commas between the names.
 fn parse_inputs(value: &Value) -> Result<Vec<PromptInputField>, String> {
     match value {
+        Value::String(_) => {
+            as_texts(value)?.iter().map(|name| to_input(name, &Value::Null)).collect()
+        }
         Value::Array(entries) => entries
             .iter()
             .map(|entry| match entry {
@@ -596,7 +671,14 @@ mod tests {
 
     fn program(text: &str) -> Result<PromptProgram, String> {
         let ParsedPrompt { fields, inputs, body } = parse(text)?;
-        Ok(PromptProgram { path: PathBuf::from("p.md"), is_pinned: false, fields, inputs, body })
+        Ok(PromptProgram {
+            path: PathBuf::from("p.md"),
+            name: None,
+            is_pinned: false,
+            fields,
+            inputs,
+            body,
+        })
     }
 
     #[test]
@@ -637,6 +719,13 @@ mod tests {
         check("Say $ARGUMENTS.", &["--loud", "a"], Ok("Say --loud a."));
         check("Say $ARGUMENTS.", &["a", "b c"], Ok("Say a b c."));
         check("Say $2.", &["a", "b"], Ok("Say b."));
+        check("Compare $1 and ${2}.", &["a", "b"], Ok("Compare a and b."));
+        check("Compare $1 and $2.", &["a"], Err("the argument `$2` is missing"));
+        check("Compare $1 and $2.", &["a", "b", "c"], Err("no place for the argument `c`"));
+        check("$1 of $ARGUMENTS", &["a", "b"], Ok("a of a b"));
+        check("It costs $5.", &[], Err("the argument `$5` is missing"));
+        check(r"It costs \$5, or $0.50.", &[], Ok("It costs $5, or $0.50."));
+        check("---\ninputs: a, b\n---\n$a, $b", &["1", "2"], Ok("1, 2"));
         check("Say it.", &["a"], Err("no place for the argument `a`"));
         check("---\nmodle: x\n---\nHi", &[], Err("did you mean `model`?"));
         check("---\nmodel: x\n", &[], Err(""));

@@ -94,7 +94,7 @@ fn a_prompt_has_a_name() {
     story
         .run(save.iter().copied().chain(["-m", "Sum up $1."]))
         .stdout("")
-        .stderr_has("`nanobot run sum` runs it");
+        .stderr_has("`nanobot run sum ARGUMENT1` runs it");
     let text = std::fs::read_to_string(story.home().join(".nanobot/prompts/sum.md")).unwrap();
     assert_eq!(
         text,
@@ -110,6 +110,10 @@ fn a_prompt_has_a_name() {
     assert_eq!(story.requests()[0].body["model"], "small");
     assert_eq!(tool_names(&story), ["read_file", "grep"]);
     story.run(save.iter().copied().chain(["-m", "x"])).status(1).stderr_has("there is a prompt");
+    story.run(["run", "--save", "sum", "--replace", "Sum it up."]).stderr_has("runs it");
+    story.run(["run", "--list"]).stdout("NAME  DESCRIPTION\nsum   Sum it up.\n");
+    story.run(["run", "--replace", "sum"]).status(2).stderr_has("--save");
+    story.run(["run", "--save", "new", "two", "words"]).status(2).stderr_has("one message");
     story.run(["run", "--save", "new"]).status(2).stderr_has("a prompt needs a message");
     story.run(["run", "--save", "a.b", "-m", "x"]).status(2).stderr_has("no name of a prompt");
     story
@@ -119,6 +123,44 @@ fn a_prompt_has_a_name() {
     story.run(["run"]).status(2).error_text();
 }
 
+#[test]
+fn a_saved_prompt_takes_the_arguments_that_its_text_names() {
+    let story = Story::new();
+    story.run(["run", "--save", "two", "Compare $1 and ${2}."]).stderr_has(
+        "`nanobot run two ARGUMENT1 ARGUMENT2` runs it; `$1` stands for an argument, `\\$1` would be text",
+    );
+    for (arguments, cause, hint) in [
+        (&["a"][..], "the argument `$2` is missing", "  try: nanobot run two ARGUMENT1 ARGUMENT2;"),
+        (&["a", "b", "c"], "there is no place for the argument `c`", "  try: nanobot run two "),
+    ] {
+        let ran = story.run([&["run", "two"], arguments].concat()).status(2);
+        ran.stderr_has(cause).stderr_has(hint);
+    }
+    assert!(story.requests().is_empty());
+    story
+        .run(["run", "two", "--help"])
+        .stdout("Usage: nanobot run two ARGUMENT1 ARGUMENT2\n\nCompare $1 and ${2}.\n");
+    story.server().script([says("Equal."), says("Cheap.")]);
+    story.run(["run", "two", "a", "b"]).stdout("Equal.\n");
+    assert!(asked(&story, 0).starts_with("Compare a and b."));
+    let price = r"Is \$5 too much, or $0.50?";
+    story.run(["run", "--save", "price", price]).stderr_has("`nanobot run price` runs it\n");
+    story.run(["run", "price"]).stdout("Cheap.\n");
+    assert!(asked(&story, 1).starts_with("Is $5 too much, or $0.50?"));
+}
+
+#[test]
+fn an_input_that_the_text_does_not_use_is_reported() {
+    let story = Story::new()
+        .file("p.md", "---\ninputs: name, mood\n---\nGreet $name, $MOOD.\n")
+        .script([says("Hello.")]);
+    story
+        .run(["run", "p.md", "Ada", "glad"])
+        .stdout("Hello.\n")
+        .stderr("nanobot: `p.md`: the text has no `$mood`, so the input `mood` is not sent\n");
+    assert!(asked(&story, 0).starts_with("Greet Ada, $MOOD."));
+}
+
 /// Each flag is a field of the saved prompt or is refused: none is dropped.
 #[test]
 fn a_saved_prompt_has_all_flags_of_its_line() {
@@ -126,7 +168,7 @@ fn a_saved_prompt_has_all_flags_of_its_line() {
     let help = story.run(["run", "--help"]).text();
     let flag = regex::Regex::new(r"(?m)^ +(?:-\w, )?--([a-z-]+)(?:[ =\[]+<([^>]+)>)?").unwrap();
     let of_all_commands = ["help", "version", "config", "workspace", "color", "quiet", "plain"];
-    let without_effect = ["save", "list", "prompt-file", "message", "bare", "ephemeral"];
+    let without_effect = ["save", "replace", "list", "prompt-file", "message", "bare", "ephemeral"];
     let mut count = 0;
     for found in flag.captures_iter(&help) {
         let name = &found[1];
@@ -205,7 +247,7 @@ fn wrong_arguments_are_told_with_the_usage() {
         .status(2)
         .stderr_has("there is no place for the argument `c`");
     story.run(["run", "p.md", "--help"]).stdout(
-        "Times of the tides\n\nUsage: p.md place [days]\n  place  a port\n  days   [default: 3]\n",
+        "Times of the tides\n\nUsage: p.md place [days]\n  place  a port\n  days   [default: 3]\n\n$place for $days days\n",
     );
     story.run(["run", "missing.md"]).status(66).stderr_has("missing.md");
     assert!(story.requests().is_empty());
