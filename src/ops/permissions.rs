@@ -538,7 +538,13 @@ pub(crate) fn replaced_directory_notice(
     }
     let cause = match std::env::current_dir() {
         Ok(current) if current == *directory => return None,
-        Ok(_) => "the home directory is used as working directory only with `-C .`".to_owned(),
+        Ok(current) if current == ctx.paths.home => {
+            "the home directory is used as working directory only with `-C .`".to_owned()
+        }
+        Ok(current) => format!(
+            "`{}` contains the home directory, and is used as working directory only with `-C .`",
+            current.display()
+        ),
         Err(error) => format!("the current directory cannot be found: {error}"),
     };
     let effect = if writes_directory { "`--write` applies to" } else { "working in" };

@@ -124,7 +124,8 @@ pub(crate) fn build(
         input.grants,
         settings,
         &policy,
-        input.announces_directory,
+        input.announces_directory
+            && input.last_directory != Some(policy.file_scope.directory.as_path()),
     );
     directory_notice.iter().for_each(|text| notice(text));
     let host_traffic = Arc::default();
@@ -518,6 +519,7 @@ pub(crate) fn build_without_turn(
         offline,
         is_dry_run_or_replay: is_dry_run,
         announces_directory: false,
+        last_directory: None,
         policy_limit: None,
         user_prompt: None,
         elicitation: None,

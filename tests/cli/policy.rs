@@ -669,6 +669,15 @@ fn the_workspace_takes_the_place_of_the_home_directory_and_says_so() {
     start(&["--json", "-s", "work"]).stdout_has("\"two\"");
     start(&["-s", "other"]).stdout("three\n");
     start(&["--json", "-s", "third", "-C", "."]).stdout_has("\"four\"");
+    // Again where the conversation comes back from another directory.
+    story.server().script([says("five"), says("six"), says("seven")]);
+    story.run(["agent", "-m", "x", "-s", "work"]).stdout("five\n");
+    start(&["--json", "-s", "work"]).stdout_has("\"six\"").stderr_has(words);
+    let above =
+        "`/` contains the home directory, and is used as working directory only with `-C .`";
+    let mut at_root = story.command(["agent", "-m", "x", "--json", "-s", "fourth"]);
+    let ran = story.wait(at_root.current_dir("/").spawn().unwrap());
+    ran.stdout_has("\"seven\"").stderr_has(above);
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) is_dry_run_or_replay: bool,
     /// Print a notice if the workspace replaces the current directory.
     pub(crate) announces_directory: bool,
+    /// The working directory of the last turn, if the conversation goes on.
+    pub(crate) last_directory: Option<&'a Path>,
     /// Upper bound on the run's permissions.
     pub(crate) policy_limit: Option<&'a Policy>,
     /// Approves tool calls and requests of MCP servers for the model; `None` except in the REPL and in an editor. Without it,

@@ -91,7 +91,7 @@ pub struct Session {
     result_limit: usize,
     /// `None` if no earlier turn has recorded it.
     origin: Option<RecordedOrigin>,
-    /// The working directory of this turn.
+    /// The working directory of this turn, or else of the last one.
     directory: Option<String>,
     /// The title that this turn gives the session.
     title: Option<String>,
@@ -220,7 +220,7 @@ impl Session {
             origin: session_metadata
                 .origin
                 .or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
-            directory: None,
+            directory: Some(session_metadata.directory).filter(|directory| !directory.is_empty()),
             title: None,
             known_deliveries: session_metadata.known_deliveries,
             count_before_turn: tail.count,
@@ -314,6 +314,11 @@ impl Session {
     /// Records a title, which is stored with the turn's closing line; an empty one removes the earlier title.
     pub fn record_title(&mut self, title: &str) {
         self.title = Some(title.to_owned());
+    }
+
+    /// The working directory of the running turn, or else of the last one.
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref().map(Path::new)
     }
 
     /// The messages of the running turn among [`Self::messages`].
