@@ -43,7 +43,7 @@ fn add_pages_below(
     command
 }
 
-/// The commands that the short help lists, in groups; the others are rare.
+/// The commands that the short help describes, in groups; of the others it has the names.
 const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
     ("ask", &["agent", "repl", "run"]),
     ("keep", &["session", "memory", "skill", "apply", "undo", "trust"]),
@@ -63,9 +63,10 @@ fn to_short_help(command: Command, path: &str) -> Command {
         "" => {
             let template = format!(
                 "{{about}}\n{{usage-heading}} {{usage}}\n{}\nTopics (nanobot help TOPIC): {}\n\
-                 All flags and examples: nanobot COMMAND --help",
+                 Also: {}. All flags: nanobot COMMAND --help",
                 grouped_commands(&command),
-                topic_names()
+                topic_names(),
+                other_commands(&command)
             );
             command.help_template(template)
         }
@@ -86,6 +87,14 @@ fn grouped_commands(command: &Command) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// The names of the commands that are in no group.
+fn other_commands(command: &Command) -> String {
+    let is_grouped = |name: &str| COMMAND_GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let others = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let names = others.map(Command::get_name).filter(|name| !is_grouped(name));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The names of the topics, on as many lines as they need.

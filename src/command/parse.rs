@@ -1,6 +1,7 @@
 //! Parses the command line: with clap, or with a fast path for the most common ones.
 
 use super::tree;
+use super::usage_error::is_extract_with_letters;
 use crate::cli::agent::{AgentArgs, TurnArgs};
 use crate::cli::cron::{CronCommand, CronRunArgs};
 use crate::cli::grammar::{OLD_NAMES, SHORTCUTS};
@@ -8,6 +9,7 @@ use crate::cli::topics::find_topic;
 use crate::cli::{Cli, CliCommand, GlobalArgs};
 use crate::options::grants::SandboxMode;
 use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, SessionChoice};
+use clap::error::ErrorKind;
 use clap::{FromArgMatches, ValueEnum};
 use nanobot_base::message::user_text::UserText;
 use nanobot_cron::job_store;
@@ -190,7 +192,18 @@ fn is_unknown(word: Option<&OsString>) -> bool {
 
 fn parse_with_clap(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     let matches = tree::command_tree().try_get_matches_from(arguments)?;
-    Cli::from_arg_matches(&matches)
+    let cli = Cli::from_arg_matches(&matches)?;
+    let output = match &cli.command {
+        CliCommand::Agent(agent) => Some(&agent.turn.output),
+        CliCommand::Run(run) => Some(&run.turn.output),
+        _ => None,
+    };
+    let has_extract = output.is_some_and(|output| output.extract.is_some());
+    if has_extract && let Some(word) = arguments.iter().find(|word| is_extract_with_letters(word)) {
+        let cause = format!("`{}`: the language of `-x` stands after a `=`", word.display());
+        return Err(clap::Error::raw(ErrorKind::UnknownArgument, cause));
+    }
+    Ok(cli)
 }
 
 /// The field of the parsed arguments that a flag sets.

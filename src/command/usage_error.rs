@@ -24,15 +24,28 @@ pub(crate) fn report(error: clap::Error, arguments: &[OsString], terminal: Termi
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         terminal.eprint(error.render().to_string().trim_end());
+        if arguments.len() == 1 {
+            // A terminal would have started the REPL, so there may be a message on standard input.
+            terminal.eprint_failure(
+                "a command is missing; `nanobot agent` answers the text on standard input",
+            );
+        }
         return Exit::Usage;
     }
-    let hint = suggest_joined_flag(&error, arguments)
+    let hint = suggest_extract(arguments)
+        .or_else(|| suggest_joined_flag(&error, arguments))
+        .or_else(|| suggest_continue(&error, arguments))
         .or_else(|| suggest_replacement(&error, arguments))
         .or_else(|| suggest_repl(&error, arguments))
         .or_else(|| suggest_all(&error, arguments))
         .or_else(|| suggest_message(&error, arguments))
         .or_else(|| suggest_similar(&error))
-        .unwrap_or_else(|| format!("{} --help", named_command(arguments).0));
+        .or_else(|| describe_flag(&error, arguments))
+        .unwrap_or_else(|| match named_command(arguments).0.as_str() {
+            // `help WORD` is this command, which is not listed.
+            "nanobot topic" => "nanobot --help".to_owned(),
+            command => format!("{command} --help"),
+        });
     terminal.eprint_failure(&cause(&error));
     terminal.eprint(&format!("  try: {hint}"));
     Exit::Usage
@@ -43,7 +56,10 @@ pub(crate) fn cause(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
     let cause = lines.collect::<Vec<_>>().join(" ");
-    cause.trim_start_matches("error: ").to_owned()
+    // The words of `std` for a number.
+    cause
+        .trim_start_matches("error: ")
+        .replace("invalid digit found in string", "not a whole number")
 }
 
 /// The message about the argument that is not UTF-8. Only paths may have other bytes.
@@ -111,14 +127,17 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("--skip-git-repo-check", "the same without it: a run works in any directory"),
     ("--stream-json", "`--output-format stream-json`"),
     ("--yolo", PERMISSIONS_TOPIC),
+    ("ask", "nanobot agent -m TEXT"),
     ("auth", "nanobot model provider login"),
     ("channels", "`nanobot channel list`"),
     ("configure", "nanobot onboard"),
+    ("continue", "nanobot agent --continue -m TEXT"),
     ("delete", "`rm`"),
     ("exec", "nanobot agent -m TEXT, or nanobot tool run exec JSON"),
     ("history", "nanobot session list"),
     ("hooks", "nanobot help hooks"),
     ("init", "nanobot onboard"),
+    ("install", "nanobot onboard; for a skill nanobot skill install"),
     ("job", "nanobot cron"),
     ("jobs", "nanobot cron list"),
     ("keys", "nanobot model provider list"),
@@ -143,6 +162,13 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("webui", "nanobot repl"),
 ];
 
+/// Flags of turns in other agents, which may be something else in other commands, with their replacements.
+const TURN_REPLACEMENTS: &[(&str, &str)] = &[
+    ("--output", "`--json`, or `--output-format stream-json`"),
+    ("-f", "`--attach FILE`"),
+    ("-y", PERMISSIONS_TOPIC),
+];
+
 const PERMISSIONS_TOPIC: &str =
     "nanobot help permissions: what a run may do, and what permits more";
 
@@ -156,8 +182,9 @@ fn suggest_replacement(error: &clap::Error, arguments: &[OsString]) -> Option<St
     let first = arguments.get(1)?;
     // `--flag=value` is reported with its value.
     let unknown = unknown.split('=').next().unwrap_or_default();
+    let of_turns = if names_turn(arguments) { TURN_REPLACEMENTS } else { &[] };
     let (_, replacement) =
-        REPLACEMENTS.iter().find(|(name, _)| unknown == *name || first == name)?;
+        REPLACEMENTS.iter().chain(of_turns).find(|(name, _)| unknown == *name || first == name)?;
     Some((*replacement).to_owned())
 }
 
@@ -194,9 +221,18 @@ const PERMITTING_FLAGS: [&str; 8] =
 /// The number of letters that a misspelled word may lack, have too many, or have in another order.
 const MAX_TYPING_ERRORS: usize = 2;
 
+/// True if the command line runs turns.
+fn names_turn(arguments: &[OsString]) -> bool {
+    let command = arguments.get(1);
+    command.is_some_and(|word| ["agent", "a", "repl", "run"].iter().any(|name| word == name))
+}
+
 /// The command that a command line names, as typed in full, and its arguments.
 fn named_command(arguments: &[OsString]) -> (String, clap::Command) {
-    let mut command = command_tree();
+    named_command_in(command_tree(), arguments)
+}
+
+fn named_command_in(mut command: clap::Command, arguments: &[OsString]) -> (String, clap::Command) {
     command.build();
     let mut line = "nanobot".to_owned();
     for word in arguments.iter().skip(1).filter_map(|word| word.to_str()) {
@@ -207,6 +243,27 @@ fn named_command(arguments: &[OsString]) -> (String, clap::Command) {
         }
     }
     (line, command)
+}
+
+/// Describes the flag whose value cannot be used.
+fn describe_flag(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    if !matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue) {
+        return None;
+    }
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let (_, command) = named_command_in(command_tree_with_help(HelpLength::Long), arguments);
+    let arg = command.get_arguments().find(|arg| arg.to_string() == *flag)?;
+    Some(format!("`{flag}`: {}", arg.get_help()?))
+}
+
+/// Suggests the flag that `-c` is in other agents, if its value is missing here.
+fn suggest_continue(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let is_config = error.get(ContextKind::InvalidArg).is_some_and(
+        |arg| matches!(arg, ContextValue::String(flag) if flag.starts_with("--config")),
+    );
+    let is_short = arguments.iter().any(|argument| argument == "-c");
+    (error.kind() == ErrorKind::InvalidValue && is_config && is_short && names_turn(arguments))
+        .then(|| "`--continue` for the last session; `-c FILE` names a config".to_owned())
 }
 
 /// Suggests `--all` where a name is missing.
@@ -269,6 +326,25 @@ fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String
     })
 }
 
+/// True for `-x` with letters after it that are no short flags of a turn: `-xpython` would be `-x -p ython`.
+pub(crate) fn is_extract_with_letters(argument: &OsString) -> bool {
+    let letters = argument.to_str().and_then(|argument| argument.strip_prefix("-x"));
+    letters.is_some_and(|letters| {
+        letters.len() > 1
+            && letters
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || "+#-_.".contains(letter))
+            && !letters.chars().all(|letter| "qvm".contains(letter))
+    })
+}
+
+/// Suggests the form of `-x` with a language.
+fn suggest_extract(arguments: &[OsString]) -> Option<String> {
+    let argument = arguments.iter().find(|argument| is_extract_with_letters(argument))?;
+    let language = argument.to_str()?.strip_prefix("-x")?;
+    names_turn(arguments).then(|| format!("`-x={language}`"))
+}
+
 /// Flags whose value must be joined with `=`.
 const JOINED_FLAGS: &[&str] = &["--write", "--net", "--dry-run", "--extract", "-x"];
 
@@ -296,6 +372,14 @@ fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<St
     };
     if !is_about_it {
         return None;
+    }
+    let following = arguments[index + 1..].iter().map_while(|word| word.to_str());
+    let following: Vec<&str> = following.take_while(|word| !word.starts_with('-')).collect();
+    let is_message = following.len() > 1 && !following.iter().any(|word| word.contains(' '));
+    if is_message && names_turn(arguments) && arguments[1] != "run" {
+        let flags: Option<Vec<&str>> =
+            arguments[1..=index].iter().map(|word| word.to_str()).collect();
+        return Some(format!("nanobot {} -m '{}'", flags?.join(" "), following.join(" ")));
     }
     let value = quote(arguments[index + 1].to_str()?);
     Some(format!("{}={value}", arguments[index].to_string_lossy()))

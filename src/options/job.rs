@@ -135,7 +135,7 @@ pub struct JobFlags {
     #[arg(long, value_name = "TIME", value_parser = time, hide_short_help = true)]
     pub timeout: Option<Duration>,
     /// Cost limit of a run, in US dollars
-    #[arg(long, value_name = "USD", value_parser = dollars, hide_short_help = true)]
+    #[arg(long, value_name = "USD", value_parser = dollars, allow_negative_numbers = true, hide_short_help = true)]
     pub max_cost: Option<f64>,
     /// Action after a crash interrupted a run
     ///

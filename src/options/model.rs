@@ -61,7 +61,7 @@ pub struct ModelOptions {
     #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true, overrides_with = "max_iterations")]
     pub max_iterations: Option<u32>,
     /// Cost limit of a turn, in US dollars
-    #[arg(long, alias = "max-budget-usd", value_name = "USD", value_parser = dollars, overrides_with = "max_cost")]
+    #[arg(long, alias = "max-budget-usd", value_name = "USD", value_parser = dollars, allow_negative_numbers = true, overrides_with = "max_cost")]
     pub max_cost: Option<f64>,
     /// Do not stream replies, for servers that cannot
     #[arg(long, hide_short_help = true)]

@@ -174,7 +174,11 @@ fn a_run_without_a_command_lists_the_commands() {
     let story = Story::bare();
     let told = story.run(Vec::<&str>::new()).status(2).error_text();
     assert!(told.contains(" agent ") && told.contains(" repl "), "{told}");
-    assert!(told.trim_end().lines().count() <= 24, "{told}");
+    // The help fits a screen, and the cause follows it.
+    assert!(told.trim_end().lines().count() <= 25, "{told}");
+    let missing =
+        "nanobot: a command is missing; `nanobot agent` answers the text on standard input";
+    assert!(told.trim_end().ends_with(missing), "{told}");
     let told = story.run(["cron"]).status(2).error_text();
     assert!(told.contains("\n  add ") && told.contains("nanobot cron --help"), "{told}");
     let shown = story.run(["cron", "add", "-h"]).text();
@@ -208,6 +212,7 @@ fn a_typo_is_reported_with_a_suggestion() {
     check(&["sesion", "list"], "`session`");
     let topics = "there is no such command or topic; the topics are scripting, permissions,";
     check(&["help", "nosuch"], topics);
+    check(&["help", "exit"], "try: nanobot --help");
     check(&["help", "formats"], topics);
     let told = story.run(["agnet", "-m", "x"]).status(2).error_text();
     assert!(!told.contains("'a'"), "{told}");
@@ -289,11 +294,17 @@ fn errors_of_the_command_line_have_the_usual_form() {
     };
     check(
         &["agent", "-m", "x", "--max-tokens", "no"],
-        "nanobot: invalid value 'no' for '--max-tokens <N>': invalid digit found in string\n  try: nanobot agent --help\n",
+        "nanobot: invalid value 'no' for '--max-tokens <N>': not a whole number\n  try: `--max-tokens <N>`: Maximum number of tokens in one reply\n",
+    );
+    check(
+        &["agent", "-m", "x", "--max-cost", "-1"],
+        "nanobot: invalid value '-1' for '--max-cost <USD>': expected an amount in US dollars, such as `0.50`\n  \
+         try: `--max-cost <USD>`: Cost limit of a turn, in US dollars\n",
     );
     check(
         &["--color", "no", "cron", "list"],
-        "nanobot: invalid value 'no' for '--color <WHEN>' [possible values: auto, always, never]\n  try: nanobot cron list --help\n",
+        "nanobot: invalid value 'no' for '--color <WHEN>' [possible values: auto, always, never]\n  \
+         try: `--color <WHEN>`: When to use colour\n",
     );
     check(
         &["session", "rename"],
@@ -321,6 +332,28 @@ fn errors_of_the_command_line_have_the_usual_form() {
         &["agent", "-x", "awk", "-m", "sum"],
         "nanobot: the argument '[TEXT]' cannot be used with '--message <TEXT>'\n  try: -x=awk\n",
     );
+    // Words are a message, unless a quoted one follows the value.
+    check(
+        &["agent", "--write", "fix", "the", "bug"],
+        "nanobot: unexpected argument 'the' found\n  try: nanobot agent --write -m 'fix the bug'\n",
+    );
+    // `-p` is a flag too, whose value would be `ython`.
+    let told = "nanobot: `-xpython`: the language of `-x` stands after a `=`\n  try: `-x=python`\n";
+    check(&["agent", "-xpython"], told);
+    let ran = story.run(["agent", "--bare", "-xpython", "-m", "sum"]).status(2);
+    ran.stderr_has("try: `-x=python`");
+    check(
+        &["agent", "-c", "-m", "x"],
+        "nanobot: a value is required for '--config <FILE>' but none was supplied\n  \
+         try: `--continue` for the last session; `-c FILE` names a config\n",
+    );
+}
+
+#[test]
+fn short_flags_stand_together() {
+    let story = Story::new().script([says("```\ncode\n```"), says("```\ncode\n```")]);
+    story.run(["agent", "-qxm", "hi"]).stdout("code\n");
+    story.run(["agent", "-xm", "hi"]).stdout("code\n");
 }
 
 #[test]
