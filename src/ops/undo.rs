@@ -156,7 +156,7 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
         .collect();
     if request.direction == RestoreDirection::Undo && !during_command.is_empty() {
         ctx.notice(&format!(
-            "{} changed while a command ran; what you wrote there meanwhile is undone too, and `nanobot undo --redo {}` brings it back",
+            "{}: changed by a command; if you wrote there at the same time, that is undone too, and `nanobot undo --redo {}` brings it back",
             list_some(&during_command),
             turn.id
         ));

@@ -29,13 +29,15 @@ const LISTED_SESSIONS: usize = 10;
 const OUTPUT_LIMIT_BYTES: usize = 8 << 10;
 
 /// The commands that the help of a low window only names.
-const RARE_COMMANDS: [&str; 7] = ["config", "copy", "fork", "mcp", "memory", "save", "usage"];
+const RARE_COMMANDS: [&str; 11] = [
+    "config", "copy", "fork", "last", "mcp", "memory", "paste", "resume", "rewind", "save", "usage",
+];
 
 /// The end of the help, about inputs that are not commands.
 const KEYS_HELP: &str = "/NAME: a skill, or ~/.nanobot/commands/NAME.md. @FILE: attach. Ctrl-V: image.\n\
     !CMD: run CMD; its text output goes with your next message. Ctrl-R: history.\n\
-    Alt-Enter, or a `\\` at the end: new line. Shift-Tab: profile. Ctrl-O: output.\n\
-    Esc, Ctrl-C: stop a turn. Esc Esc: edit the last message. Ctrl-D or /exit ends.";
+    Alt-Enter, or a `\\` at the end: new line. Shift-Tab: profile. Ctrl-O: /last.\n\
+    Esc, Ctrl-C: stop a turn. Esc Esc: /rewind. Ctrl-D or /exit ends.";
 
 impl ReplSession<'_> {
     /// Runs the command `name` with the arguments `rest`.
@@ -349,10 +351,8 @@ impl ReplSession<'_> {
         let terminal = self.ctx.terminal;
         let width = terminal.stdout_width();
         let keys = wrap_words(KEYS_HELP, width.unwrap_or(80), 2);
-        // The list leaves out commands that the text below names.
-        let is_listed = |command: &SlashCommand| {
-            !["help", "exit", "last", "paste", "rewind", "shell"].contains(&command.name)
-        };
+        // The list leaves out commands that the text below explains.
+        let is_listed = |command: &SlashCommand| !["help", "exit", "shell"].contains(&command.name);
         let mut text = command_rows(width, &is_listed);
         if format!("{text}{keys}").lines().count() >= terminal.stdout_height() {
             text = command_rows(width, &|command| is_listed(command) && !is_rare(command));

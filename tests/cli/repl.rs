@@ -1091,7 +1091,8 @@ fn the_help_fits_a_window() {
     let mut screen = start_repl(&story);
     send_line(&mut screen, "/help").until("or /exit").until_prompt("> ");
     let text = screen.text();
-    assert!(text.starts_with("/new ") && text.contains("\nMore: /fork /mcp "), "{text}");
+    assert!(text.starts_with("/new ") && text.contains("\nMore: /fork /last "), "{text}");
+    assert!(text.contains(" /rewind ") && text.contains(" /paste"), "{text}");
     exit_and_check(&mut screen);
 }
 

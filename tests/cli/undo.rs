@@ -718,7 +718,7 @@ fn our_own_state_is_no_change_of_a_command() {
     // Without limits, commands can write everywhere; the session that grew meanwhile is not theirs.
     let list = story.run(["undo", "--list", "--json"]).text();
     assert!(!list.contains("sessions") && !list.contains(".nanobot"), "{list}");
-    let undone = story.run(["undo", "2"]).stderr_has("changed while a command ran").text();
+    let undone = story.run(["undo", "2"]).stderr_has("changed by a command").text();
     assert!(undone.contains("restored ") && !undone.contains("jsonl"), "{undone}");
     assert_eq!(story.session("cli_direct.jsonl")[..after.len()], after[..]);
     assert_eq!(std::fs::read_to_string(story.home().join("a")).unwrap(), "1\n");
@@ -756,6 +756,8 @@ fn an_undo_tells_what_changed_while_a_command_ran() {
     run_command(&story, json!({ "command": "echo new > a" }));
     story
         .run(["undo"])
-        .stderr_has("`a` changed while a command ran; what you wrote there meanwhile is undone too")
+        .stderr_has(
+            "`a`: changed by a command; if you wrote there at the same time, that is undone too",
+        )
         .stdout("restored a\n");
 }
