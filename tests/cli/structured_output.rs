@@ -41,6 +41,8 @@ fn an_answer_that_violates_the_schema_is_repaired_or_rejected() {
     story
         .run(["agent", "-m", "who?", "--schema", "name, age int"])
         .status(65)
+        .stdout("")
+        .stderr_has("nanobot: the last answer, which is not printed:\nAda is 36.\n")
         .stderr_has("no answer satisfied the schema");
     assert_eq!(story.requests().len(), 3);
     let result = story

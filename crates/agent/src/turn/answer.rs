@@ -54,7 +54,11 @@ impl Turn<'_, '_, '_> {
         match format.check(&reply.text) {
             Ok(text) => reply.text = text,
             Err(error) if *repairs == MAX_REPAIRS => {
+                // It is paid for, and standard output is for answers of the schema.
+                let notice =
+                    format!("the last answer, which is not printed:\n{}", reply.text.trim());
                 self.session.push(Message::Assistant(reply))?;
+                (self.sink)(Event::Notice(&notice))?;
                 return Err(schema_mismatch(&error));
             }
             Err(error) => {
