@@ -123,6 +123,9 @@ pub struct CronAddArgs {
     /// It becomes what a new job would be; its id and its records stay. If it is the same already, nothing is changed.
     #[arg(long, requires = "name", hide_short_help = true)]
     pub replace: bool,
+    /// Print the job, its permissions and its crontab lines, and change nothing
+    #[arg(long, conflicts_with = "json")]
+    pub dry_run: bool,
     /// One JSON object
     #[arg(long, hide_short_help = true)]
     pub json: bool,

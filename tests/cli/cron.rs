@@ -105,7 +105,8 @@ fn a_job_is_added_to_the_file_and_to_the_crontab() {
     ran.stdout(&format!(
         "✓ Added job 'digest' ({id})\n\
          at 08:00 on Monday to Friday\n\
-         next: Fri 2 Jan 08:00 (in 4 h 55 min), Mon 5 Jan 08:00, Tue 6 Jan 08:00\nanswer: printed, and cron mails it to you\n"
+         next: Fri 2 Jan 08:00 (in 4 h 55 min), Mon 5 Jan 08:00, Tue 6 Jan 08:00\nanswer: printed, and cron mails it to you\n\
+         directory: ~/.nanobot/workspace; `-C DIR` sets another\n"
     ));
     let now = 1_767_323_045_000_u64;
     assert_eq!(
@@ -138,6 +139,38 @@ fn a_job_is_added_to_the_file_and_to_the_crontab() {
 }
 
 #[test]
+fn a_dry_run_shows_the_job_and_changes_nothing() {
+    let story = Story::new();
+    story.crontab().set_table("MAILTO=me\n");
+    let flags =
+        ["add", "--dry-run", "-n", "digest", "-m", "hi", "-c", "0 8 * * 1-5", "--net", "-C"];
+    let dir = story.dir().display().to_string();
+    let ran = run_cron(&story, &[&flags[..], &[&dir]].concat());
+    let text = ran.text();
+    for words in [
+        "would add job 'digest'\nat 08:00 on Monday to Friday\nnext: Fri 2 Jan 08:00",
+        "\nanswer: printed, and cron mails it to you\ndirectory: $DIR\n",
+        "\nflags: --directory=$DIR --net\n",
+        "\nnetwork: commands: that of the machine",
+        "\n+ 0 8 * * 1-5 /usr/bin/env ",
+        " --scheduled\n",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert_eq!(story.crontab().table().unwrap(), "MAILTO=me\n");
+    assert!(!job_file(&story).exists());
+    // What `add` refuses, it refuses.
+    run_cron(&story, &["add", "--dry-run", "-m", "hi", "-c", "0 25 * * *"]).status(2).error_text();
+    // A job of that name would be replaced.
+    run_cron(&story, &["add", "-n", "digest", "-m", "hi", "-e", "1h"]).text();
+    let table = story.crontab().table().unwrap();
+    let replace = ["add", "--dry-run", "--replace", "-n", "digest", "-m", "ho", "-c", "0 9 * * *"];
+    run_cron(&story, &replace).stdout_has("would change job 'digest'").stdout_has("\n- ");
+    assert_eq!(story.crontab().table().unwrap(), table);
+    assert_eq!(jobs(&story)[0]["payload"]["message"], "hi");
+}
+
+#[test]
 fn schedules_are_accepted_in_every_form() {
     let story = Story::new();
     let check = |flags: &[&str], kind: &str, words: &str, next: &str, own: &[&str]| {
@@ -146,7 +179,7 @@ fn schedules_are_accepted_in_every_form() {
         drop(ran);
         let told: Vec<&str> = text.lines().skip(1).collect();
         let answer = "answer: printed, and cron mails it to you";
-        assert_eq!(told, [words, &format!("next: {next}"), answer], "{flags:?}");
+        assert_eq!(told[..3], [words, &format!("next: {next}"), answer], "{flags:?}");
         let job = jobs(&story).pop().unwrap();
         assert_eq!(job["schedule"]["kind"], kind, "{flags:?}");
         assert_eq!(job["deleteAfterRun"], kind == "at", "{flags:?}");
@@ -843,7 +876,8 @@ fn an_edit_changes_only_the_given_options() {
     run_cron_with_env(&story, &[later], &["edit", "digest", "-c", "30 9 * * *", "--max-cost", "1"])
         .stdout(&format!(
             "✓ Changed job 'digest' ({id})\nat 09:30 each day\n\
-         next: Fri 2 Jan 09:30 (in 30 min), Sat 3 Jan 09:30, Sun 4 Jan 09:30\nanswer: printed, and cron mails it to you\n"
+         next: Fri 2 Jan 09:30 (in 30 min), Sat 3 Jan 09:30, Sun 4 Jan 09:30\nanswer: printed, and cron mails it to you\n\
+         directory: $DIR\n"
         ))
         .stderr_has("the price of `scripted` is unknown, so `--max-cost` cannot be enforced");
     let terms = || job_terms(&story, &id);
@@ -1351,7 +1385,8 @@ fn the_heartbeat_is_an_ordinary_crontab_line() {
     let story = Story::new().workspace_file("HEARTBEAT.md", "- look\n");
     run_heartbeat(&story, &["enable"]).stdout(
         "✓ Heartbeat enabled\nevery 30 minutes\n\
-         next: Fri 2 Jan 03:34 (in 29 min), Fri 2 Jan 04:04, Fri 2 Jan 04:34\nanswer: printed, and cron mails it to you\n",
+         next: Fri 2 Jan 03:34 (in 29 min), Fri 2 Jan 04:04, Fri 2 Jan 04:34\nanswer: printed, and cron mails it to you\n\
+         directory: ~/.nanobot/workspace; `-C DIR` sets another\n",
     );
     assert_eq!(crontab_lines(&story), ["4,34 * * * * heartbeat"]);
     assert!(!job_file(&story).exists());

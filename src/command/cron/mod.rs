@@ -9,7 +9,7 @@ use crate::ops::jobs::time_zone;
 use crate::ops::since::SinceFilter;
 use anyhow::Result;
 use nanobot_base::error::Exit;
-use saved_job::{describe_change, print_saved};
+use saved_job::{describe_change, print_preview, print_saved};
 use std::path::PathBuf;
 
 mod apply;
@@ -58,10 +58,13 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
 }
 
 fn add(ctx: &Context, arguments: &CronAddArgs) -> Result<Exit> {
-    let CronAddArgs { name, message, replace, json, flags } = arguments;
+    let CronAddArgs { name, message, replace, dry_run, json, flags } = arguments;
     let ctx = &with_config(ctx, &flags.config);
     let settings = &flags.settings;
     let draft = JobDraft { name: name.as_deref(), message, settings, enabled: None };
+    if *dry_run {
+        return print_preview(ctx, job_edit::preview(ctx, &draft, *replace)?);
+    }
     let saved = job_edit::add(ctx, &draft, *replace)?;
     let change = describe_change(&saved.job, saved.change);
     print_saved(ctx, saved, &change, *json)

@@ -1,11 +1,12 @@
 //! Prints a job that was created or changed.
 
 use super::list::format_utc;
-use super::show::describe_delivery;
+use super::show::{describe_delivery, permission_rows};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::delivery;
 use crate::ops::jobs::job_edit::{JobChange, SavedJob};
+use crate::ops::jobs::resolved_job;
 use crate::ops::jobs::time_format::{format_times, to_one_line};
 use crate::ops::jobs::timing;
 use crate::ops::jobs::unseen_answers;
@@ -25,6 +26,14 @@ pub(super) fn describe_change(job: &Job, change: JobChange) -> String {
         JobChange::Added => format!("✓ Added job '{}' ({})", job.name, job.id),
         JobChange::Changed => format!("✓ Changed job '{}' ({})", job.name, job.id),
         JobChange::Unchanged => format!("✓ Job '{}' ({}) is unchanged", job.name, job.id),
+    }
+}
+
+fn describe_preview(job: &Job, change: JobChange) -> String {
+    match change {
+        JobChange::Added => format!("would add job '{}'", job.name),
+        JobChange::Changed => format!("would change job '{}' ({})", job.name, job.id),
+        JobChange::Unchanged => format!("job '{}' ({}) would be unchanged", job.name, job.id),
     }
 }
 
@@ -67,6 +76,28 @@ pub(in crate::command) fn print_saved(
     ))
 }
 
+/// Prints a job that is not saved: what [`print_saved`] prints, its permissions, and the change of the crontab.
+pub(super) fn print_preview(ctx: &Context, saved_job: SavedJob) -> Result<Exit> {
+    let change = describe_preview(&saved_job.job, saved_job.change);
+    let mut text = describe_saved(ctx, &saved_job, &change)?;
+    for (name, value) in permission_rows(ctx, &saved_job.job) {
+        // The directory is in the lines above.
+        if name != "directory" {
+            text.push_str(&format!("{name}: {}\n", to_one_line(&value)));
+        }
+    }
+    for (mark, lines) in
+        saved_job.crontab.iter().flat_map(|change| [("-", &change.removed), ("+", &change.added)])
+    {
+        lines.iter().for_each(|line| text.push_str(&format!("{mark} {line}\n")));
+    }
+    ctx.terminal.print(&text)?;
+    for notice in saved_job.notices {
+        ctx.notice(&notice);
+    }
+    saved_job.crontab.map(|_| Exit::Answered)
+}
+
 fn describe_saved(ctx: &Context, saved: &SavedJob, change: &str) -> Result<String> {
     let SavedJob { job, now, .. } = saved;
     let schedule = timing::describe_schedule(ctx, job, now.time_zone());
@@ -87,5 +118,14 @@ fn describe_saved(ctx: &Context, saved: &SavedJob, change: &str) -> Result<Strin
         (false, _) => "",
     };
     text.push_str(&format!("answer: {}{note}\n", to_one_line(&describe_delivery(ctx, job))));
+    if let Ok(resolved) = resolved_job::resolve(ctx, &job.options.clone().unwrap_or_default()) {
+        let directory = &resolved.policy.file_scope.directory;
+        let is_current = std::env::current_dir().is_ok_and(|current| current == *directory);
+        let note = if is_current { "" } else { "; `-C DIR` sets another" };
+        text.push_str(&format!(
+            "directory: {}{note}\n",
+            to_one_line(&ctx.paths.display(directory))
+        ));
+    }
     Ok(text)
 }

@@ -220,7 +220,7 @@ pub(super) fn describe_delivery(ctx: &Context, job: &Job) -> String {
 }
 
 /// The rows about the job's permissions.
-fn permission_rows(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
+pub(super) fn permission_rows(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
     let options = job.options.clone().unwrap_or_default();
     let resolved = match resolved_job::resolve(ctx, &options) {
         Ok(resolved) => resolved,

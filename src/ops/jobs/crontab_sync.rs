@@ -159,7 +159,7 @@ pub(crate) fn sync(ctx: &Context, dry_run: bool) -> Result<CrontabChange> {
     let change = if settings.job_starter == JobStarter::Other {
         remove_lines(ctx, &settings, dry_run)?
     } else if dry_run {
-        preview_crontab(ctx, &settings, &store)?
+        preview(ctx, &settings, &store, &store.jobs()?, JobFilter::All)?
     } else {
         write_crontab(ctx, &settings, &store, JobFilter::All)?
     };
@@ -253,11 +253,23 @@ fn remove_lines(ctx: &Context, settings: &Settings, dry_run: bool) -> Result<Cro
     Ok(CrontabChange { removed, ..CrontabChange::default() })
 }
 
-/// Computes the change that [`write_crontab`] would make for all jobs.
-fn preview_crontab(ctx: &Context, settings: &Settings, store: &JobStore) -> Result<CrontabChange> {
+/// Computes the change that [`write_crontab`] would make if the store had these `jobs`.
+///
+/// # Errors
+/// The crontab cannot be read.
+pub(crate) fn preview(
+    ctx: &Context,
+    settings: &Settings,
+    store: &JobStore,
+    jobs: &[Job],
+    filter: JobFilter,
+) -> Result<CrontabChange> {
+    if settings.job_starter == JobStarter::Other {
+        return Ok(CrontabChange::default());
+    }
     let before = read_lines(ctx, settings)?;
     require_job_file(store, &before)?;
-    let block = build_block(ctx, settings, store, &store.jobs()?, JobFilter::All, &before)?;
+    let block = build_block(ctx, settings, store, jobs, filter, &before)?;
     Ok(compare_blocks(&before, block))
 }
 

@@ -108,6 +108,27 @@ pub(crate) fn add(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Result<
     Ok(SavedJob::new(ctx, &settings, &store, job, change, notices))
 }
 
+/// Computes what [`add`] would do, and changes nothing.
+///
+/// # Errors
+/// As [`add`].
+pub(crate) fn preview(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Result<SavedJob> {
+    let settings = ctx.settings()?;
+    let store = workspace_jobs::open(ctx, &settings);
+    let jobs = store.jobs()?;
+    let planned = plan(ctx, &settings, &store, &jobs, draft, replace)?;
+    let PlannedJob { job, change, notices, .. } = planned;
+    let other_jobs = jobs.into_iter().filter(|old| old.id != job.id);
+    let crontab = crontab_sync::preview(
+        ctx,
+        &settings,
+        &store,
+        &other_jobs.chain([job.clone()]).collect::<Vec<_>>(),
+        JobFilter::Managed,
+    );
+    Ok(SavedJob { job, change, notices, now: time_zone::now(ctx, &settings), crontab })
+}
+
 /// Checks `draft`, and computes the change of the store. `jobs` are all jobs of the store. With `replace`, it changes the job
 /// of its name.
 pub(super) fn plan(
