@@ -161,6 +161,9 @@ pub struct TrustArgs {
     /// List the trusted directories
     #[arg(long, conflicts_with_all = ["directory", "revoke"])]
     pub list: bool,
+    /// Print what would be read, and trust nothing
+    #[arg(long, conflicts_with_all = ["list", "revoke"])]
+    pub dry_run: bool,
     /// Stop trusting it
     #[arg(long, alias = "remove")]
     pub revoke: bool,

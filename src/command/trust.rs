@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Runs `nanobot trust`.
 pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
-    let TrustArgs { directory, list, revoke, json } = arguments;
+    let TrustArgs { directory, list, revoke, json, dry_run } = arguments;
     if *list {
         return print_trusted(ctx, &load(ctx)?, *json);
     }
@@ -24,7 +24,7 @@ pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
         let path = std::fs::canonicalize(argument)
             .or_else(|_| std::path::absolute(argument))
             .with_context(|| format!("resolve `{}`", argument.display()))?;
-        if !TrustList::change(&ctx.paths.trust(), |trust| trust.revoke(&path))? {
+        if !TrustList::change(&ctx.paths.trust(), |trust| Ok(trust.revoke(&path)))? {
             return Err(fail_with_hint(
                 Exit::NoInput,
                 format!("`{}` is not trusted", display(&path)),
@@ -35,7 +35,7 @@ pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     if argument.is_file() {
-        return pin(ctx, argument);
+        return pin(ctx, argument, *dry_run);
     }
     let path = resolve_directory(argument)?;
     if path.parent().is_none() || ctx.paths.home.starts_with(&path) {
@@ -49,16 +49,13 @@ pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
     }
     let now = ctx.clock.now().timestamp();
     let pointers = repository::unpinned_pointers(ctx, &path);
-    let change = TrustList::change(&ctx.paths.trust(), |trust| {
-        trust.damage_notice().iter().for_each(|notice| ctx.notice(notice));
-        trust.add(&path, pointers.clone(), now)
-    })?;
-    print_change(ctx, &path, change)?;
+    let (trust, change) =
+        change_list(ctx, *dry_run, |trust| trust.add(&path, pointers.clone(), now))?;
+    print_change(ctx, &path, change, *dry_run)?;
     for GitPointer { file, target } in &pointers {
         let (file, target) = (display(file), display(target));
         print_line(ctx, &format!("  git in commands uses `{target}`, as `{file}` says"))?;
     }
-    let trust = load(ctx)?;
     let files = trust.instruction_files(&path);
     for file in &files {
         let when = if trust::is_own_instruction_file(file, &path) {
@@ -68,9 +65,10 @@ pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
         } else {
             "read only in runs in the directory around it"
         };
-        print_line(ctx, &format!("  {when}: {}", display(file)))?;
+        let would_be = if *dry_run { "would be " } else { "" };
+        print_line(ctx, &format!("  {would_be}{when}: {}", display(file)))?;
     }
-    if ctx.terminal.stderr_is_tty {
+    if ctx.terminal.stderr_is_tty && !dry_run {
         if files.is_empty() {
             ctx.notice("the directory has no instruction files; trust it again after you add one");
         }
@@ -90,25 +88,42 @@ pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
 }
 
 /// Pins a prompt file, so that its front matter may widen the permissions of its runs.
-fn pin(ctx: &Context, file: &Path) -> Result<Exit> {
+fn pin(ctx: &Context, file: &Path, is_dry_run: bool) -> Result<Exit> {
     let path =
         std::fs::canonicalize(file).with_context(|| format!("resolve `{}`", file.display()))?;
     let bytes =
         input::read_file(&path, &file.display().to_string(), prompt_program::MAX_FILE_BYTES)?;
     let now = ctx.clock.now().timestamp();
-    let change = TrustList::change(&ctx.paths.trust(), |trust| {
-        trust.damage_notice().iter().for_each(|notice| ctx.notice(notice));
-        trust.pin(&path, &bytes, now)
-    })?;
-    print_change(ctx, &path, change)?;
+    let (_, change) = change_list(ctx, is_dry_run, |trust| trust.pin(&path, &bytes, now))?;
+    print_change(ctx, &path, change, is_dry_run)?;
     Ok(Exit::Answered)
 }
 
-fn print_change(ctx: &Context, path: &Path, change: TrustChange) -> Result<()> {
-    let verb = match change {
-        TrustChange::Added => "is now trusted",
-        TrustChange::Updated => "is now trusted with its changes",
-        TrustChange::Unchanged => "was already trusted",
+/// Changes the list, or only its copy in memory, and returns it.
+fn change_list(
+    ctx: &Context,
+    is_dry_run: bool,
+    change: impl FnOnce(&mut TrustList) -> Result<TrustChange>,
+) -> Result<(TrustList, TrustChange)> {
+    if is_dry_run {
+        let mut trust = load(ctx)?;
+        let change = change(&mut trust)?;
+        return Ok((trust, change));
+    }
+    let change = TrustList::change(&ctx.paths.trust(), |trust| {
+        trust.damage_notice().iter().for_each(|notice| ctx.notice(notice));
+        change(trust)
+    })?;
+    Ok((load(ctx)?, change))
+}
+
+fn print_change(ctx: &Context, path: &Path, change: TrustChange, is_dry_run: bool) -> Result<()> {
+    let verb = match (change, is_dry_run) {
+        (TrustChange::Added, false) => "is now trusted",
+        (TrustChange::Added, true) => "would be trusted",
+        (TrustChange::Updated, false) => "is now trusted with its changes",
+        (TrustChange::Updated, true) => "would be trusted with its changes",
+        (TrustChange::Unchanged, _) => "was already trusted",
     };
     print_line(ctx, &format!("`{}` {verb}", ctx.paths.display(path)))
 }

@@ -45,6 +45,19 @@ fn trusting_at_a_terminal_says_what_is_read_and_how_to_take_it_back() {
 }
 
 #[test]
+fn a_dry_run_lists_what_would_be_trusted_and_trusts_nothing() {
+    let story = Story::new().file("AGENTS.md", "SAY MOO").file("p.md", "Hello.");
+    story
+        .run(["trust", "--dry-run"])
+        .stdout("`$DIR` would be trusted\n  would be read from now on: $DIR/AGENTS.md\n");
+    story.run(["trust", "--dry-run", "p.md"]).stdout("`$DIR/p.md` would be trusted\n");
+    story.run(["trust", "--list"]).stdout("").stderr("");
+    assert!(!story.home().join(".nanobot/trust.json").exists());
+    story.run(["trust"]).stdout_has("is now trusted");
+    story.run(["trust", "--dry-run"]).stdout_has("was already trusted");
+}
+
+#[test]
 fn instruction_files_that_change_or_come_later_are_not_read_until_they_are_trusted_too() {
     let story = Story::new()
         .file(".git/HEAD", "ref: refs/heads/main\n")

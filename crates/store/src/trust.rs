@@ -203,10 +203,17 @@ impl TrustList {
     /// Changes the list at `path` under a lock, so that no change of another process is lost.
     ///
     /// # Errors
-    /// The errors of [`Self::load`]; the errors of `change`.
+    /// The errors of [`Self::load`] and of `change`, or the list cannot be written.
     pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let lock = durable_file::lock_for_change(path, "the trust list")?;
-        let result = Self::load(path).and_then(|mut list| change(&mut list));
+        let result = Self::load(path).and_then(|mut list| {
+            let before = (list.directories.clone(), list.files.clone());
+            let result = change(&mut list)?;
+            if before != (list.directories.clone(), list.files.clone()) {
+                list.save()?;
+            }
+            Ok(result)
+        });
         lock.remove()?;
         result
     }
@@ -219,7 +226,7 @@ impl TrustList {
         ))
     }
 
-    /// Trusts `directory`, a real path, its instruction files as they are now, and these `pointers` of its repository.
+    /// Trusts `directory`, a real path, in this list, its instruction files as they are now, and these `pointers` of its repository.
     pub fn add(
         &mut self,
         directory: &Path,
@@ -252,11 +259,10 @@ impl TrustList {
             files,
             git_pointers,
         });
-        self.save()?;
         Ok(change)
     }
 
-    /// Pins the file at `path`, a real path, with its content.
+    /// Pins the file at `path`, a real path, with its content, in this list.
     pub fn pin(&mut self, path: &Path, bytes: &[u8], now: Timestamp) -> Result<TrustChange> {
         if self.key().is_none() {
             self.key = random_hex(16);
@@ -270,7 +276,6 @@ impl TrustList {
         };
         self.files.retain(|file| file.path != path);
         self.files.push(PinnedFile { path: path.to_owned(), digest, since: now.to_string() });
-        self.save()?;
         Ok(change)
     }
 
@@ -293,15 +298,11 @@ impl TrustList {
     }
 
     /// Stops trusting the directory or file at `path`. Returns true if it was in the list.
-    pub fn revoke(&mut self, path: &Path) -> Result<bool> {
+    pub fn revoke(&mut self, path: &Path) -> bool {
         let count = self.directories.len() + self.files.len();
         self.directories.retain(|directory| directory.path != path);
         self.files.retain(|file| file.path != path);
-        let is_removed = self.directories.len() + self.files.len() < count;
-        if is_removed {
-            self.save()?;
-        }
-        Ok(is_removed)
+        self.directories.len() + self.files.len() < count
     }
 
     /// Trusts the copies of trusted directories: `copy` is a copy of the directory `original`, of which no other program has changed
@@ -504,6 +505,8 @@ mod tests {
         assert_eq!(found(&trust, &deep), ("sub".into(), 0, 2));
         assert_eq!(add(&mut trust, &repo), TrustChange::Added);
         assert_eq!(add(&mut trust, &repo), TrustChange::Unchanged);
+        assert!(!list.exists());
+        TrustList::change(&list, |trust| Ok((add(trust, &sub), add(trust, &repo)))).unwrap();
         let mut trust = TrustList::load(&list).unwrap();
         assert_eq!(found(&trust, &deep), ("top sub".into(), 1, 0));
         // Changed and new files are not read until they are trusted.
@@ -520,7 +523,7 @@ mod tests {
         std::fs::create_dir_all(repo.join("sub")).unwrap();
         std::fs::write(repo.join("AGENTS.md"), "evil").unwrap();
         assert_eq!(found(&trust, &repo), (String::new(), 0, 1));
-        assert!(trust.revoke(&repo).unwrap() && !trust.revoke(&repo).unwrap());
+        assert!(trust.revoke(&repo) && !trust.revoke(&repo));
         std::fs::write(&list, "{").unwrap();
         let damaged = TrustList::load(&list).unwrap();
         assert!(damaged.damage_notice().is_some() && damaged.directories.is_empty());
