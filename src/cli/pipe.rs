@@ -10,10 +10,10 @@ use clap::Args;
 /// are answered in order, those of different sessions in parallel. This connects any message broker through its own
 /// command-line client.
 ///
-/// A message is an object with `text`, and either `session` or `channel` and `chat`. `id` comes back with the answer,
+/// A message is an object with `text`, and either `session` or `channel` and `chat`. `id`, a text or a number, comes back with the answer,
 /// `files` are attached, as far as the run may read them, `facts` and unknown keys come back unchanged. An answer is an object with `text` and `status`; an
 /// `ack` line follows it once both are safe, so a broker that waits for it loses nothing. A temporary failure gets no
-/// `ack`. A line that is no message, or longer than 16 MiB, gets an `error` line, and the exit status is 65.
+/// `ack`. A line that is no message, or longer than 16 MiB, gets an `error` line, with its `id` if it has one, and the exit status is 65.
 ///
 /// The messages are text of a program, not of the user: they cannot do what needs the user's words. Their conversations have
 /// keys that begin with `bus:`, apart from yours and those of chats. Relative paths start at the workspace unless `-C` is given.

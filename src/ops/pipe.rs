@@ -135,8 +135,12 @@ struct BusState {
 /// A line of the input.
 enum PipeLine {
     Message(PipeMessage),
-    /// The reason why the line is not a message.
-    Invalid(String),
+    Invalid {
+        /// The id that the line names, or null.
+        id: Value,
+        /// The reason why the line is not a message.
+        error: String,
+    },
 }
 
 impl MessageBus<'_> {
@@ -164,13 +168,13 @@ impl MessageBus<'_> {
             let input = match line {
                 Ok(line) if line.trim_ascii().is_empty() => continue,
                 Ok(line) => self.parse(without_byte_order_mark(&line, number))?,
-                Err(error) => PipeLine::Invalid(error),
+                Err(error) => PipeLine::Invalid { id: Value::Null, error },
             };
             match input {
                 PipeLine::Message(message) if self.is_continued(&message.id) => {}
                 PipeLine::Message(message) => self.enqueue(message)?,
-                PipeLine::Invalid(error) => {
-                    let line = json!({ "v": 1, "type": "error", "line": number, "error": error });
+                PipeLine::Invalid { id, error } => {
+                    let line = json!({ "v": 1, "type": "error", "line": number, "id": id, "error": error });
                     self.state.lock().exits.push(Exit::BadInput);
                     self.write(&format!("{line}\n"))?;
                 }
@@ -199,18 +203,17 @@ impl MessageBus<'_> {
     fn parse(&self, line: &[u8]) -> Result<PipeLine> {
         let message = match PipeMessage::parse(line) {
             Ok(message) => message,
-            Err(error) => return Ok(PipeLine::Invalid(error)),
+            Err(error) => return Ok(PipeLine::Invalid { id: message::id_of_line(line), error }),
         };
         // A new session would allow the agent to write to the chat.
         if recipients::is_new_chat(self.ctx, &self.session_key(&message))? {
-            return Ok(PipeLine::Invalid(format!(
-                "there is no conversation `{}` in that channel",
-                message.session
-            )));
+            let error = format!("there is no conversation `{}` in that channel", message.session);
+            return Ok(PipeLine::Invalid { id: message.id, error });
         }
         match &self.journal {
             Some(_) if message.id.is_null() => {
-                Ok(PipeLine::Invalid("`id` is missing, which `--name` needs".into()))
+                let error = "`id` is missing, which `--name` needs".to_owned();
+                Ok(PipeLine::Invalid { id: Value::Null, error })
             }
             Some(journal) => journal.store_message(message).map(PipeLine::Message),
             None => Ok(PipeLine::Message(message)),

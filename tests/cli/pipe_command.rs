@@ -127,6 +127,33 @@ fn bad_lines_are_named_and_the_rest_is_answered() {
 }
 
 #[test]
+fn an_id_may_be_a_number_and_an_error_names_it() {
+    let lines_of_input = "{\"id\":1,\"session\":\"s\",\"text\":\"one\"}\n\
+                          {\"id\":\"1\",\"session\":\"s\",\"text\":\"two\"}\n\
+                          {\"id\":7,\"session\":\"s\"}\n";
+    let story = Story::new().script([says("One."), says("Two.")]).stdin(lines_of_input);
+    let check = || {
+        let ran = story.run(["serve", "pipe", "--name", "bus"]).status(65);
+        let found = lines(&ran.text());
+        let of = |kind: &str, key: &str| -> Vec<Value> {
+            let lines = found.iter().filter(|line| line["type"] == kind);
+            lines.map(|line| line[key].clone()).collect()
+        };
+        let mut answers = of("message", "in_reply_to");
+        answers.sort_by_key(Value::to_string);
+        assert_eq!(answers, [json!("1"), json!(1)], "{found:?}");
+        let mut acknowledged = of("ack", "id");
+        acknowledged.sort_by_key(Value::to_string);
+        assert_eq!(acknowledged, [json!("1"), json!(1)], "{found:?}");
+        assert_eq!(of("error", "id"), [json!(7)]);
+    };
+    check();
+    // They are two ids of the journal, too.
+    check();
+    assert_eq!(story.requests().len(), 2);
+}
+
+#[test]
 fn a_line_that_is_too_long_is_named_and_the_rest_is_answered() {
     let long = message("2", "s", &"x".repeat(17 << 20));
     let lines_of = |last: &str| [&message("1", "s", "one"), &long, last].concat();

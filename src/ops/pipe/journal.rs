@@ -61,7 +61,7 @@ impl<'a> PipeJournal<'a> {
     pub(super) fn unprinted(&self) -> Vec<(Value, String)> {
         let inbox = self.inbox.lock();
         let ids = inbox.state().undelivered().map(|entry| &entry.message.key);
-        ids.filter_map(|id| Some((id.as_str().into(), stored_answer(&inbox, id)?))).collect()
+        ids.filter_map(|id| Some((to_id(id), stored_answer(&inbox, id)?))).collect()
     }
 
     /// Messages that an earlier run did not answer.
@@ -75,7 +75,7 @@ impl<'a> PipeJournal<'a> {
     /// # Errors
     /// Status 74.
     pub(super) fn store_message(&self, message: PipeMessage) -> Result<PipeMessage> {
-        let id = journal_key(&message.id);
+        let id = &journal_key(&message.id);
         let mut inbox = self.inbox.lock();
         if inbox.state().outbound(id).is_some() {
             return Ok(message);
@@ -109,7 +109,7 @@ impl<'a> PipeJournal<'a> {
         session: &str,
         turn: &str,
     ) -> Result<EarlierAnswer> {
-        let id = journal_key(&message.id);
+        let id = &journal_key(&message.id);
         let (turns, killed_turns) = {
             let inbox = self.inbox.lock();
             if let Some(line) = stored_answer(&inbox, id) {
@@ -138,7 +138,7 @@ impl<'a> PipeJournal<'a> {
     /// # Errors
     /// Status 74.
     pub(super) fn end_turn(&self, message: &PipeMessage, turn: &str) -> Result<()> {
-        self.append_turn(journal_key(&message.id), turn, true)
+        self.append_turn(&journal_key(&message.id), turn, true)
     }
 
     fn append_turn(&self, id: &str, turn: &str, ended: bool) -> Result<()> {
@@ -155,7 +155,7 @@ impl<'a> PipeJournal<'a> {
     /// # Errors
     /// Status 74.
     pub(super) fn store_answer(&self, message: &PipeMessage, line: &str) -> Result<()> {
-        let id = journal_key(&message.id);
+        let id = &journal_key(&message.id);
         self.inbox.lock().append(InboxRecord::Out(OutboundMessage {
             key: id.to_owned(),
             answers: vec![id.to_owned()],
@@ -171,7 +171,7 @@ impl<'a> PipeJournal<'a> {
     /// # Errors
     /// Status 74.
     pub(super) fn settle(&self, id: &Value) -> Result<()> {
-        let id = journal_key(id);
+        let id = &journal_key(id);
         let mut inbox = self.inbox.lock();
         let answer = inbox.state().outbound(id);
         if answer.is_none_or(|entry| entry.settlement.is_some()) {
@@ -186,9 +186,21 @@ impl<'a> PipeJournal<'a> {
     }
 }
 
+/// The start of the keys of ids that are numbers: `1` is another id than the text `"1"`.
+const NUMBER_MARK: &str = "number:";
+
 /// The key of a message and its answer. A journal takes no message without an id.
-fn journal_key(id: &Value) -> &str {
-    id.as_str().unwrap_or_default()
+fn journal_key(id: &Value) -> String {
+    match id {
+        Value::String(text) => text.clone(),
+        number => format!("{NUMBER_MARK}{number}"),
+    }
+}
+
+/// The id with this key.
+fn to_id(key: &str) -> Value {
+    let number = key.strip_prefix(NUMBER_MARK).and_then(|digits| digits.parse().ok());
+    number.map_or_else(|| Value::from(key), Value::Number)
 }
 
 fn stored_answer(inbox: &ChannelInbox, id: &str) -> Option<String> {
@@ -200,7 +212,7 @@ fn to_message(entry: &InboundEntry) -> PipeMessage {
     let InboundMessage { id, text, reply_facts, .. } = &entry.message;
     let files = reply_facts["files"].as_array().into_iter().flatten();
     PipeMessage {
-        id: Value::from(id.as_str()),
+        id: to_id(id),
         session: entry.session.clone(),
         text: text.as_str().to_owned(),
         files: files.filter_map(|path| Some(path.as_str()?.into())).collect(),

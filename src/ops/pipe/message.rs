@@ -9,7 +9,7 @@ const KEYS: [&str; 9] =
 /// A message to answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PipeMessage {
-    /// The sender's id of the message, or null.
+    /// The sender's id of the message: a text, a number, or null.
     pub(super) id: Value,
     /// The conversation, as its sender names it.
     pub(super) session: String,
@@ -46,7 +46,10 @@ impl PipeMessage {
         if session.trim().is_empty() {
             return Err("`session` is empty".into());
         }
-        let id = take_text(&mut object, "id")?;
+        let id = object.shift_remove("id").unwrap_or_default();
+        if !matches!(id, Value::Null | Value::String(_) | Value::Number(_)) {
+            return Err("`id` must be a text or a number".into());
+        }
         for name in ["from", "reply_to", "at"] {
             take_text(&mut object, name)?;
         }
@@ -61,7 +64,16 @@ impl PipeMessage {
             Some(_) => return Err("`facts` must be an object".into()),
         };
         facts.extend(object.into_iter().filter(|(name, _)| !KEYS.contains(&name.as_str())));
-        Ok(Self { id: id.into(), session, text, files, facts: facts.into() })
+        Ok(Self { id, session, text, files, facts: facts.into() })
+    }
+}
+
+/// The id of a line that is not a message, as far as it has one; otherwise null.
+pub(super) fn id_of_line(line: &[u8]) -> Value {
+    let line: Value = serde_json::from_slice(line).unwrap_or_default();
+    match &line["id"] {
+        id @ (Value::String(_) | Value::Number(_)) => id.clone(),
+        _ => Value::Null,
     }
 }
 
@@ -112,7 +124,8 @@ mod tests {
         check(r#"{"session":"s","text":1}"#, Err("`text` must be a text"));
         check(r#"{"text":"hi","chat":"x"}"#, Err("`session` is missing"));
         check(r#"{"session":"","text":"hi"}"#, Err("`session` is empty"));
-        check(r#"{"session":"s","text":"hi","id":3}"#, Err("`id` must be a text"));
+        check(r#"{"session":"s","text":"hi","id":3}"#, Ok(("s", "hi")));
+        check(r#"{"session":"s","text":"hi","id":[3]}"#, Err("`id` must be a text or a number"));
         check(r#"{"session":"s","text":"hi","files":"a"}"#, Err("`files`"));
         check(r#"{"session":"s","text":"hi","files":[1]}"#, Err("`files`"));
         check(r#"{"session":"s","text":"hi","facts":[]}"#, Err("`facts`"));
