@@ -40,6 +40,19 @@ fn every_call_is_a_line_of_the_ledger() {
     assert_eq!(lines[1]["month_usd"], 2.0);
 }
 
+#[test]
+fn a_limit_that_the_last_request_exceeds_is_named() {
+    let story = with_price(Story::new()).script([says("One."), says("Two."), says("Three.")]);
+    let ran = story.run(["agent", "-m", "hi", "--max-total-tokens", "10"]).stdout("One.\n");
+    ran.stderr_has("nanobot: the last request exceeded `--max-total-tokens 10`: ");
+    let ran = story.run(["agent", "-m", "hi", "--max-cost", "0.5"]).stdout("Two.\n");
+    ran.stderr("nanobot: the last request exceeded `--max-cost 0.5`: $1.00 in all\n");
+    // Within the limits nothing is said.
+    story
+        .run(["agent", "-m", "hi", "--max-cost", "1.5", "--max-total-tokens", "100000"])
+        .stdout("Three.\n");
+}
+
 /// A story whose server has an address that does not look like one of this machine.
 fn with_remote_server() -> Story {
     let story = Story::new();

@@ -330,9 +330,13 @@ fn the_turn_budget_limits_the_consolidation_after_it() {
             .set("models", json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }))
     };
     // One dollar per answer. Nothing is left after the first one.
-    for limit in [["--max-cost", "1"], ["--max-total-tokens", "1"]] {
+    for (limit, told) in [
+        (["--max-cost", "1"], ""),
+        (["--max-total-tokens", "1"], "the last request exceeded `--max-total-tokens 1`"),
+    ] {
         let story = priced("inline").script([says("x y z")]);
-        story.run([&["agent", "-m", "x"][..], &limit].concat()).stdout("x y z\n");
+        let ran = story.run([&["agent", "-m", "x"][..], &limit].concat()).stdout("x y z\n");
+        ran.stderr_has(told);
         assert_eq!(failed_tries(&story), 0);
     }
     // Enough for one request, but not for the second one that a memory update needs.

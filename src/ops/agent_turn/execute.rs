@@ -22,6 +22,7 @@ use nanobot_agent::turn::guard::Guard;
 use nanobot_agent::turn::{self, compact};
 use nanobot_base::error::{Exit, exit_for};
 use nanobot_base::event::StopReason;
+use nanobot_base::format::format_dollars;
 use nanobot_base::message::UserMessage;
 use nanobot_config::policy::tool_names::runs_commands;
 use nanobot_config::settings::Settings;
@@ -39,6 +40,9 @@ use std::time::Duration;
 
 /// Timeout for the memory lock when the memory is labelled after a turn.
 const MEMORY_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Difference of two costs, in US dollars, that may be a rounding error of their sum.
+const ROUNDING_ERROR_USD: f64 = 1e-9;
 
 /// Asks the model until the turn ends.
 pub(crate) fn execute(
@@ -107,6 +111,7 @@ pub(crate) fn execute(
     end_background_commands(setup, reporter);
     report_undo_gaps(setup, reporter);
     report_startup_files(setup, private_copy.is_none(), reporter);
+    exceeded_limits(options, &ending).iter().for_each(|line| reporter.notice(line));
     if !options.recording.is_dry_run_or_replay()
         && let Err(error) = usage.record(ctx, purpose, &ending.stats)
     {
@@ -114,6 +119,28 @@ pub(crate) fn execute(
         reporter.notice(&format!("tool usage was not recorded: {error:#}"));
     }
     ending
+}
+
+/// The limits that an answered turn has exceeded: the spending of a request is known only after it.
+fn exceeded_limits(options: &TurnOptions, ending: &Ending) -> Vec<String> {
+    let TurnStats { usage, cost, .. } = &ending.stats;
+    let tokens = usage.input + usage.output;
+    let mut exceeded = Vec::new();
+    if ending.error.is_some() {
+        return exceeded;
+    }
+    if let Some(limit) = options.limits.max_total_tokens.filter(|limit| tokens > *limit) {
+        exceeded.push(format!(
+            "the last request exceeded `--max-total-tokens {limit}`: {tokens} tokens in all"
+        ));
+    }
+    if let (Some(limit), Some(cost)) = (options.model.max_cost, *cost)
+        && cost - limit > ROUNDING_ERROR_USD
+    {
+        let dollars = format_dollars(cost);
+        exceeded.push(format!("the last request exceeded `--max-cost {limit}`: ${dollars} in all"));
+    }
+    exceeded
 }
 
 /// Runs the hooks before the turn.
