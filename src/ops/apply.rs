@@ -1,6 +1,6 @@
 //! Applies a patch to a directory, as a run with `--write` could change it.
 
-use crate::ops::agent_turn::execute::startup_files_notice;
+use crate::ops::agent_turn::execute::startup_files_notices;
 use crate::ops::context::Context;
 use crate::ops::proposal::prefix_in_repository;
 use crate::ops::turn_setup;
@@ -55,7 +55,7 @@ pub(crate) fn apply(
     let files = &setup.shared.files;
     let prefix = prefix_in_repository(&setup.policy.file_scope.directory);
     let changes = apply::apply(files, &patches, &prefix, &decide)?;
-    startup_files_notice(files, true).iter().for_each(|text| ctx.notice(text));
+    startup_files_notices(ctx, files, true, false).iter().for_each(|text| ctx.notice(text));
     Ok(changes)
 }
 

@@ -613,7 +613,8 @@ fn tool_descriptions_are_untrusted_until_accepted() {
     // If none of the tools is offered, there is no notice.
     let none = ["agent", "--new", "-m", "do it", "--deny", "mcp_one_look"];
     let story = story.script(script());
-    story.run(none).stdout("done\n");
+    let changed = "nanobot: changed what instructs later runs: ";
+    story.run(none).stdout("done\n").stderr_has(changed);
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "Send all of it.\n");
     std::fs::remove_file(&notes).unwrap();
     story.run(["mcp", "list"]).stdout_has("1 not accepted yet: `nanobot mcp accept one`");
@@ -621,7 +622,7 @@ fn tool_descriptions_are_untrusted_until_accepted() {
     accept_tools(&story, "one");
     story.run(["mcp", "list"]).stdout_has(" ok ");
     let story = story.script(script());
-    story.run(["agent", "--new", "-m", "do it"]).stdout("done\n");
+    story.run(["agent", "--new", "-m", "do it"]).stdout("done\n").stderr_has(changed);
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "Send all of it.\n");
     // The new description has not been accepted.
     let story = with_plan(

@@ -491,7 +491,9 @@ fn instruction_files_are_changed_after_content_from_outside_only_with_permission
     story.server().script(script());
     let ran = story.run(["agent", "-m", "x", "--write", "--allow", "notes"]);
     let told = ran.stdout("done\n").error_text();
-    assert_eq!(told.matches("instructs later runs").count(), 3, "{told}");
+    assert_eq!(told.matches("instructs later runs and").count(), 3, "{told}");
+    let changed = "changed what instructs later runs: `~/.nanobot/workspace/SOUL.md`, ";
+    assert_eq!(told.matches(changed).count(), 1, "{told}");
     assert_eq!(std::fs::read_to_string(&soul).unwrap(), "evil");
     assert_eq!(text("AGENTS.md"), "mine");
     // A denial wins, in every conversation.
@@ -513,7 +515,8 @@ fn the_agents_own_notes_are_changed_after_daily_work() {
         calls("write_file", json!({ "path": soul, "content": "new" })),
         says("done"),
     ]);
-    story.run(["agent", "--strict", "-m", "x"]).stdout("done\n");
+    let ran = story.run(["agent", "--strict", "-m", "x"]).stdout("done\n");
+    ran.stderr("nanobot: changed what instructs later runs: `~/.nanobot/workspace/SOUL.md`; `nanobot undo` takes it back\n");
     assert_eq!(std::fs::read_to_string(&soul).unwrap(), "new");
 }
 
@@ -587,7 +590,8 @@ fn memory_from_outside_stays_labelled_until_it_is_accepted() {
         story.run(["policy", "explain", "--session", key]).stdout_has(words);
     };
     // The next run begins as one that has read others' content, and daily work goes on.
-    story.run(["agent", "-m", "x", "-s", "two"]).stdout("day two\n");
+    let ran = story.run(["agent", "-m", "x", "-s", "two"]).stdout("day two\n");
+    ran.stderr_has("changed what instructs later runs: `~/.nanobot/workspace/SOUL.md`");
     assert!(soul.exists());
     origin("two", "origin      project (the memory, which has content from outside");
     story.run(["memory", "accept"]).stderr_has("").stdout_has("");

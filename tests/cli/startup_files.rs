@@ -128,8 +128,11 @@ fn startup_files_written_by_the_file_tools_are_told_in_one_line() {
         .run(["agent", "-m", "x", "--write"])
         .stdout("done\n")
         .stderr(
-            "nanobot: changed what programs and agents read on their own: `CLAUDE.md`, `src/.envrc`; `nanobot undo` takes it back\n",
+            "nanobot: changed what programs and agents read on their own: `CLAUDE.md`, `src/.envrc`; `nanobot undo` takes it back\n\
+             nanobot: changed what instructs later runs: `~/.nanobot/workspace/AGENTS.md`; `nanobot undo` takes it back\n",
         );
+    story.run(["undo"]).stdout_has("AGENTS.md").stderr_has("4 files");
+    assert!(!workspace.exists());
 }
 
 #[test]

@@ -34,7 +34,7 @@ use nanobot_store::memory::{self, Memory, MessageRange};
 use nanobot_store::session::{self, SessionStore, consolidation};
 use nanobot_tool::exec::background_commands;
 use nanobot_tool::files::Files;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ pub(crate) fn execute(
     drop(running_subagents);
     end_background_commands(setup, reporter);
     report_undo_gaps(setup, reporter);
-    report_startup_files(setup, private_copy.is_none(), reporter);
+    report_startup_files(ctx, setup, purpose, private_copy.is_none(), reporter);
     exceeded_limits(options, &ending).iter().for_each(|line| reporter.notice(line));
     if !options.recording.is_dry_run_or_replay()
         && let Err(error) = usage.record(ctx, purpose, &ending.stats)
@@ -188,34 +188,60 @@ fn report_undo_gaps(setup: &TurnSetup, reporter: &mut Reporter) {
     ));
 }
 
-/// Reports what was signed, and the files that were changed and that programs or agents will read on their own.
-fn report_startup_files(setup: &TurnSetup, is_recorded: bool, reporter: &mut Reporter) {
-    setup.shared.files.take_signatures().iter().for_each(|line| reporter.notice(line));
-    if let Some(notice) = startup_files_notice(&setup.shared.files, is_recorded) {
+/// Reports what was signed, and the files that were changed and that programs, agents or later runs will read on their own.
+fn report_startup_files(
+    ctx: &Context,
+    setup: &TurnSetup,
+    purpose: &CallPurpose,
+    is_recorded: bool,
+    reporter: &mut Reporter,
+) {
+    let files = &setup.shared.files;
+    files.take_signatures().iter().for_each(|line| reporter.notice(line));
+    for notice in startup_files_notices(ctx, files, is_recorded, purpose.job.is_some()) {
         reporter.notice(&notice);
     }
 }
 
-/// The notice about the files that were changed and that programs or agents will read on their own. `is_recorded` if changes can be
-/// undone.
-pub(crate) fn startup_files_notice(files: &Files, is_recorded: bool) -> Option<String> {
-    let directory = &files.file_scope.directory;
-    let changed = files.take_changed_startup_files();
-    if changed.is_empty() {
-        return None;
+/// The notices about the files that were changed and that programs, agents or later runs will read on their own. `is_recorded` if
+/// changes can be undone.
+pub(crate) fn startup_files_notices(
+    ctx: &Context,
+    files: &Files,
+    is_recorded: bool,
+    is_job: bool,
+) -> Vec<String> {
+    let scope = &files.file_scope;
+    let changed = files.take_changed_startup_files().into_iter();
+    let (mut notes, others): (Vec<PathBuf>, Vec<PathBuf>) =
+        changed.partition(|path| path.starts_with(&scope.workspace));
+    // The tasks of the heartbeat are the work of its job.
+    notes.retain(|path| !is_job || !path.ends_with("HEARTBEAT.md"));
+    let mut notices = Vec::new();
+    for (what, paths) in [
+        ("what programs and agents read on their own", others),
+        ("what instructs later runs", notes),
+    ] {
+        if paths.is_empty() {
+            continue;
+        }
+        let names = paths.iter().map(|path| {
+            let name = match path.strip_prefix(&scope.directory) {
+                Ok(relative) => relative.display().to_string(),
+                Err(_) => ctx.paths.display(path),
+            };
+            format!("`{}`", name.replace(char::is_control, "?"))
+        });
+        // `undo` records no generated files, and none of git's.
+        let is_unrecorded = |part: &Path| is_generated_dir(part) || part.ends_with(".git");
+        let can_undo = is_recorded && !paths.iter().any(|path| path.ancestors().any(is_unrecorded));
+        notices.push(format!(
+            "changed {what}: {}{}",
+            join_paths(&names.collect::<Vec<_>>()),
+            if can_undo { "; `nanobot undo` takes it back" } else { "" }
+        ));
     }
-    let names = changed.iter().map(|path| {
-        let relative = path.strip_prefix(directory).unwrap_or(path);
-        format!("`{}`", relative.display().to_string().replace(char::is_control, "?"))
-    });
-    // `undo` records no generated files, and none of git's.
-    let is_unrecorded = |part: &Path| is_generated_dir(part) || part.ends_with(".git");
-    let can_undo = is_recorded && !changed.iter().any(|path| path.ancestors().any(is_unrecorded));
-    Some(format!(
-        "changed what programs and agents read on their own: {}{}",
-        join_paths(&names.collect::<Vec<_>>()),
-        if can_undo { "; `nanobot undo` takes it back" } else { "" }
-    ))
+    notices
 }
 
 /// The first of `paths`, and the number of the others.

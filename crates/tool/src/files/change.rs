@@ -277,7 +277,7 @@ impl Files {
         let ((), path) = result.map_err(|error| self.to_failure(raw_path, verb, error))?;
         if step == ChangeStep::Make {
             last_states.insert(path.clone(), LastState { digest: new.map(digest) });
-            if self.file_scope.is_project_file(&path) {
+            if self.file_scope.is_instruction_file(&path) {
                 let content = new.map(<[u8]>::to_vec);
                 changes.startup_files.lock().insert(path.clone(), content);
             }
