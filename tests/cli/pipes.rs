@@ -84,6 +84,13 @@ fn pipes_and_files_are_read_and_other_inputs_on_request() {
 }
 
 #[test]
+fn an_empty_attachment_is_reported() {
+    let story = Story::new().file("empty", "").script([says("Hello.")]);
+    let ran = story.run(["agent", "-m", "hi", "-a", "empty"]).stdout("Hello.\n");
+    ran.stderr("nanobot: `empty` is empty\n");
+}
+
+#[test]
 fn an_empty_pipe_beside_a_message_is_reported() {
     let story = Story::new().script([says("1"), says("2"), says("3")]);
     let run = |name: &str, arguments: &[&str]| {

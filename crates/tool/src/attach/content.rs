@@ -21,6 +21,9 @@ pub fn part_from_bytes(
     if let Some(part) = media_part(&bytes, origin, options, on_notice)? {
         return Ok(part);
     }
+    if bytes.is_empty() {
+        on_notice(&format!("{origin} is empty"));
+    }
     let decoded = input::decode(bytes, &origin.to_string())?;
     decoded.notice.iter().for_each(|notice| on_notice(notice));
     text_part(&decoded.text, origin)
