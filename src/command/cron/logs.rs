@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use jiff::{Timestamp, Zoned};
 use nanobot_agent::report::columns::{Side, align_columns};
 use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::format::format_dollars;
 use nanobot_config::settings::Settings;
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{JobDir, RunOutcome, RunRecord};
@@ -155,7 +156,7 @@ fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
             tokens => tokens.to_string(),
         },
         match usage.cost_usd {
-            Some(usd) if tokens > 0 => format!("${usd:.4}"),
+            Some(usd) if tokens > 0 => format!("${}", format_dollars(usd)),
             None if tokens > 0 => "unknown".into(),
             _ => String::new(),
         },
