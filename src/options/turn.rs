@@ -199,7 +199,7 @@ pub struct ServerFiles {
     /// Use the MCP servers of FILE too; may be repeated
     ///
     /// An `.mcp.json`, or a file with `tools.mcpServers` as in the config. They are servers as those of the config, and take the place of
-    /// those that have their names; with `--bare` they are the only ones. No such file is read unless it is named.
+    /// those that have their names; with `--bare` they are the only ones. `nanobot trust FILE` pins the file first.
     #[arg(
         id = "mcp",
         long = "mcp",

@@ -170,7 +170,7 @@ fn prompt_files_and_jobs_load_skills() {
         .file("p/p.md", "---\nskill: [tea, ./tone]\n---\nHello.\n")
         .file("p/tone/SKILL.md", "Be formal.\n");
     story.run(["run", "p/p.md"]).status(77).stderr_has("`p/p.md` sets `skill`");
-    story.run(["trust", "p/p.md"]).stdout_has("now trusted").error_text();
+    trust(&story, "p/p.md");
     story.server().script([says("Hi."), says("Hi.")]);
     story.run(["run", "p/p.md"]).stdout("Hi.\n").error_text();
     let prompt = system_prompt(&story);
@@ -202,6 +202,10 @@ fn story_with_server_file(name: &str, servers: &[(&str, Value, Value)]) -> Story
     story.set("tools", json!({})).file(name, file)
 }
 
+fn trust(story: &Story, file: &str) {
+    story.run(["trust", file]).stdout_has("now trusted").error_text();
+}
+
 fn tool_names(story: &Story) -> Vec<String> {
     let requests = story.requests();
     let tools = requests.last().unwrap().body["tools"].as_array().cloned().unwrap_or_default();
@@ -223,6 +227,7 @@ fn servers_of_a_file_are_those_of_one_run() {
         calls("mcp_one_set", json!({})),
         says("Looked."),
     ]);
+    trust(&story, ".mcp.json");
     let ran = story.run(["agent", "-m", "x", "--mcp", ".mcp.json", "-s", "own"]);
     ran.stdout("Looked.\n").stderr_has("denied: mcp_one_set").stderr_has("--allow mcp_one_set");
     assert_eq!(tool_names(&story), ["mcp_one_look", "mcp_one_set"]);
@@ -254,6 +259,8 @@ fn servers_of_a_file_are_the_only_ones_of_a_bare_run() {
             json!({ "mcpServers": { "two": { "command": "${NO_SUCH:-/nonexistent}/server" } } })
                 .to_string(),
         );
+    trust(&story, "ours.json");
+    trust(&story, "theirs.json");
     story.server().script([says("Both.")]);
     story.run(["agent", "-m", "x", "--mcp", "ours.json"]).stdout("Both.\n").error_text();
     assert_eq!(tool_names(&story), ["mcp_one_look", "mcp_two_look"]);
@@ -281,9 +288,7 @@ fn a_file_of_servers_that_cannot_be_used_is_an_error() {
         .file("other.json", r#"{"servers": {}}"#)
         .file("list.json", r#"{"mcpServers": []}"#)
         .file("args.json", entry("args", json!("--root")))
-        .file("off.json", entry("sandbox", json!("off")))
-        .file("key.json", entry("env", json!({ "K": { "command": "touch ran; echo k" } })))
-        .file("trusted.json", entry("Trusted", json!(true)));
+        .file("key.json", entry("env", json!({ "K": { "command": "touch ran; echo k" } })));
     let check = |file: &str, status: i32, cause: &str| {
         let ran = story.run(["agent", "-m", "x", "--mcp", file]);
         ran.status(status).stderr_has(cause);
@@ -292,19 +297,22 @@ fn a_file_of_servers_that_cannot_be_used_is_an_error() {
     check("text.json", 65, "`text.json`: it is not JSON: ");
     check("other.json", 65, "`other.json` has no object `mcpServers`");
     check("list.json", 65, "`list.json` has no object `mcpServers`");
+    trust(&story, "args.json");
     check("args.json", 65, "`args.json`: ");
-    // What loosens a server's containment is in a file that the user has read.
+    // A file that starts programs is one that the user has read, and no later version of it.
     check(
-        "off.json",
+        "key.json",
         77,
-        "`off.json` sets `sandbox` of the server `s`\n  try: `nanobot trust off.json`",
+        "`key.json` starts programs, and is not trusted as it is now\n  try: `nanobot trust key.json`",
     );
-    check("key.json", 77, "`key.json` sets `env.K` of the server `s`");
-    check("trusted.json", 77, "`trusted.json` sets `Trusted` of the server `s`");
+    trust(&story, "key.json");
+    let changed = entry("_sandbox", json!("off"));
+    std::fs::write(story.dir().join("key.json"), changed).unwrap();
+    check("key.json", 77, "is not trusted as it is now");
     assert!(story.requests().is_empty() && !story.dir().join("ran").exists());
-    story.run(["trust", "off.json"]).stdout_has("now trusted").error_text();
+    trust(&story, "key.json");
     story.server().script([says("Yes.")]);
-    story.run(["agent", "-m", "x", "--mcp", "off.json"]).stdout("Yes.\n").error_text();
+    story.run(["agent", "-m", "x", "--mcp", "key.json"]).stdout("Yes.\n").error_text();
 }
 
 /// The file decides what the next run starts, so this one cannot change it.
@@ -320,6 +328,7 @@ fn no_run_changes_the_file_of_its_servers() {
     ]);
     let servers = json!({ "mcpServers": { "s": { "command": "/nonexistent" } } }).to_string();
     std::fs::write(&file, &servers).unwrap();
+    trust(&story, "tools/servers.json");
     story
         .run(["agent", "--write", "-m", "x", "--mcp", "tools/servers.json"])
         .stdout("Done.\n")
@@ -334,7 +343,8 @@ fn prompt_files_name_files_of_servers() {
     let story = story_with_server_file("p/servers.json", &[("one", plan, json!({}))])
         .file("p/p.md", "---\nmcp: servers.json\ntools: ['mcp_*']\n---\nHello.\n");
     story.run(["run", "p/p.md"]).status(77).stderr_has("`p/p.md` sets `mcp`");
-    story.run(["trust", "p/p.md"]).stdout_has("now trusted").error_text();
+    trust(&story, "p/p.md");
+    trust(&story, "p/servers.json");
     story.server().script([says("Hi."), says("Hi.")]);
     story.run(["run", "p/p.md"]).stdout("Hi.\n").error_text();
     assert_eq!(tool_names(&story), ["mcp_one_look"]);
