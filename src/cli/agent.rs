@@ -52,9 +52,10 @@ pub struct TurnArgs {
     pub grants: Grants,
     #[command(flatten)]
     pub server_files: ServerFiles,
-    /// Change nothing: print the changes as a patch
+    /// Leave the directory as it is: print the changes as a patch
     ///
-    /// The agent works on a private copy of the directory and its repository, without what git ignores, and commands run there. Standard
+    /// File tools and commands work on a private copy of the directory and its repository, without what git ignores. What MCP servers and
+    /// the agent's notes and jobs do is not part of it, and lasts. Standard
     /// output is a patch for `nanobot apply` or `git apply`, with `--json` the field `patch`; the answer is on standard error. Without
     /// changes, nothing is printed. At most 50,000 files and 512 MiB are copied, to `$TMPDIR` or /tmp.
     #[arg(long, help_heading = "Permissions", hide_short_help = true,

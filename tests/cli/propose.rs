@@ -488,3 +488,22 @@ fn a_proposal_has_limits() {
     let restricted = Story::new().set("tools.restrictToWorkspace", json!(true));
     restricted.run(["agent", "--propose", "-m", "x"]).status(77).stderr_has("restrictToWorkspace");
 }
+
+/// A run may write into `.git/info`, and a link there must not bring a file of the user's into the next run's copy.
+#[test]
+fn links_and_pipes_in_the_repository_are_not_copied() {
+    let Some(story) = in_repository() else {
+        return;
+    };
+    write(&story.home().join("key"), b"TOPSECRET");
+    git(
+        &story,
+        "rm -f .git/info/exclude; ln -s \"$HOME/key\" .git/info/exclude; ln -s \"$HOME/key\" .git/refs/heads/other; \
+         mkfifo .git/refs/heads/pipe",
+    );
+    let look = "cat .git/info/exclude .git/refs/heads/*; git log --oneline | wc -l";
+    story.server().script([runs(look), says("Fixed.")]);
+    story.run(["agent", "--propose", "-m", "fix it"]).stdout("").error_text();
+    let result = story.requests()[1].last_content();
+    assert!(!result.contains("TOPSECRET") && result.contains('1'), "{result}");
+}

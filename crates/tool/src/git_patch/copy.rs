@@ -128,7 +128,11 @@ impl DirectoryCopy {
         let Some(common) = repository.git_dirs.last() else {
             return Ok(());
         };
-        let config = std::fs::read_to_string(common.join("config")).unwrap_or_default();
+        let shared = RootDir::open(common).context("open the repository")?;
+        let mut config = String::new();
+        if let Some(file) = open_git_file(&shared, Path::new("config"))? {
+            file.take(MAX_FILE_BYTES).read_to_string(&mut config).context("read git's config")?;
+        }
         let config: String = config.to_lowercase().split_whitespace().collect();
         // Files cannot take the place of a table of refs.
         if config.contains("refstorage=reftable") {
@@ -146,13 +150,14 @@ impl DirectoryCopy {
             for name in ["objects/info", "refs/heads", "info"] {
                 std::fs::create_dir_all(git_dir.join(name))?;
             }
+            let own = RootDir::open(own_git_dir)?;
             for name in ["HEAD", "index"] {
-                copy_if_exists(&own_git_dir.join(name), &git_dir.join(name))?;
+                copy_git_file(&own, Path::new(name), &git_dir.join(name))?;
             }
             for name in ["packed-refs", "shallow", "info/exclude"] {
-                copy_if_exists(&common.join(name), &git_dir.join(name))?;
+                copy_git_file(&shared, Path::new(name), &git_dir.join(name))?;
             }
-            copy_refs(&common.join("refs"), &git_dir.join("refs"))?;
+            copy_refs(&shared, common, Path::new("refs"), &git_dir.join("refs"))?;
             let mut alternates = common.join("objects").into_os_string();
             alternates.push("\n");
             std::fs::write(self.work.join(ALTERNATES_FILE), alternates.as_bytes())?;
@@ -245,23 +250,30 @@ fn create_parent(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), std::fs::create_dir_all)
 }
 
-fn copy_if_exists(source: &Path, target: &Path) -> io::Result<()> {
-    match std::fs::copy(source, target) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        result => result.map(drop),
+/// Opens a file of the git directory `root`. A link is not followed, since it may lead to a file that no tool may read; `None` for a link, a
+/// pipe or a missing file.
+fn open_git_file(root: &RootDir, name: &Path) -> io::Result<Option<File>> {
+    let is_file = root.metadata(name).is_ok_and(|metadata| metadata.is_file());
+    if is_file { root.open_for_reading(name).map(Some) } else { Ok(None) }
+}
+
+fn copy_git_file(root: &RootDir, name: &Path, target: &Path) -> io::Result<()> {
+    match open_git_file(root, name)? {
+        Some(mut source) => io::copy(&mut source, &mut File::create(target)?).map(drop),
+        None => Ok(()),
     }
 }
 
-/// Copies a directory of refs.
-fn copy_refs(source: &Path, target: &Path) -> io::Result<()> {
+/// Copies the directory of refs `name` in the git directory `root`, which is at `git_dir`.
+fn copy_refs(root: &RootDir, git_dir: &Path, name: &Path, target: &Path) -> io::Result<()> {
     std::fs::create_dir_all(target)?;
-    for entry in std::fs::read_dir(source)? {
-        let entry = entry?;
-        let target = target.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy_refs(&entry.path(), &target)?;
+    for entry in std::fs::read_dir(git_dir.join(name))? {
+        let entry = entry?.file_name();
+        let (name, target) = (name.join(&entry), target.join(&entry));
+        if root.metadata(&name).is_ok_and(|metadata| metadata.is_dir()) {
+            copy_refs(root, git_dir, &name, &target)?;
         } else {
-            copy_if_exists(&entry.path(), &target)?;
+            copy_git_file(root, &name, &target)?;
         }
     }
     Ok(())
