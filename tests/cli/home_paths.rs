@@ -45,7 +45,7 @@ fn every_argument_that_takes_a_path_expands_the_home() {
             let other = || matches.try_get_one::<OsString>("value").ok()?.map(PathBuf::from);
             path.or_else(other).unwrap_or_else(|| text.into())
         };
-        if command == "check" && argument.get_id() == "name" {
+        if argument.get_id() == "skill" || command == "check" && argument.get_id() == "name" {
             // A name or a directory, of which only the command knows which; see below.
             continue;
         }
@@ -118,8 +118,13 @@ fn a_prompt_file_and_its_paths_expand_the_home() {
     story.server().script([calls_all([call]), says("done")]);
     story.run(["run", "~/p.md"]).stdout("done\n");
     assert_eq!(story.requests()[1].last_content(), "1| to read");
-    write(&story.home().join("skills/sk/SKILL.md"), b"---\nname: sk\ndescription: d\n---\nbody\n");
+    write(
+        &story.home().join("skills/sk/SKILL.md"),
+        b"---\nname: sk\ndescription: d\n---\nUse a valve.\n",
+    );
     story.run(["skill", "check", "~/skills/sk"]).stdout_has("ok");
+    let dry_run = ["agent", "--dry-run", "-m", "x", "--skill=~/skills/sk"];
+    drop(story.run(dry_run).stdout_has("Use a valve.").error_text());
     assert_no_tilde(&story);
 }
 

@@ -416,7 +416,8 @@ mod tests {
         let slot = time("2026-01-05T08:00:00Z");
         let before = "2026-01-04T08:00:00Z";
         let not_yet = |next| DueState::NotYet { next: Some(next) };
-        check(before, "2026-01-05T08:20:00Z", not_yet(slot));
+        check(before, "2026-01-05T07:59:00Z", not_yet(slot));
+        check(before, "2026-01-05T08:20:00Z", DueState::Delayed { slot });
         check(before, "2026-01-05T08:20:05Z", DueState::Due { slot });
         check(before, "2026-01-05T08:40:00Z", DueState::Due { slot });
         check(before, "2026-01-05T08:40:01Z", DueState::Missed { slot });
