@@ -12,7 +12,7 @@ use std::path::Path;
 /// Runs `nanobot apply`.
 pub fn run(ctx: &Context, arguments: &ApplyArgs) -> Result<Exit> {
     let ApplyArgs { file, directory, allow } = arguments;
-    let changes = apply::apply(ctx, file, directory.as_deref(), allow)?;
+    let (changes, stop) = apply::apply(ctx, file, directory.as_deref(), allow)?;
     let display = |path: &Path| sanitize(&path.display().to_string()).replace('\n', "?");
     let line = |change: &AppliedChange| match change {
         AppliedChange::Created(path) => format!("created {}\n", display(path)),
@@ -23,5 +23,6 @@ pub fn run(ctx: &Context, arguments: &ApplyArgs) -> Result<Exit> {
         }
     };
     ctx.terminal.print(&changes.iter().map(line).collect::<String>())?;
+    stop?;
     Ok(Exit::Answered)
 }

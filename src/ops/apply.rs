@@ -6,10 +6,11 @@ use crate::ops::proposal::prefix_in_repository;
 use crate::ops::turn_setup;
 use crate::options::grants::Grants;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail};
+use nanobot_base::error::{Exit, Stop, fail};
 use nanobot_base::message::Origin;
 use nanobot_config::policy::{PolicyDecision, Refusal};
-use nanobot_os::input;
+use nanobot_os::cancel::{self, CancelToken};
+use nanobot_os::{input, signal};
 use nanobot_tool::git_patch::apply::{self, AppliedChange};
 use nanobot_tool::git_patch::parse;
 use serde_json::json;
@@ -20,7 +21,7 @@ use std::path::Path;
 const MAX_PATCH_BYTES: usize = 512 << 20;
 
 /// Applies the patch in `file`, or on standard input if that is `-`, to `directory`, or else to the current one. `allow` are rules of the
-/// policy.
+/// policy. A signal while the files are written is returned beside the changes: it ends the program once they are reported.
 ///
 /// # Errors
 /// As [`apply::apply`]; the patch cannot be read.
@@ -29,11 +30,11 @@ pub(crate) fn apply(
     file: &Path,
     directory: Option<&Path>,
     allow: &[String],
-) -> Result<Vec<AppliedChange>> {
+) -> Result<(Vec<AppliedChange>, Result<(), Stop>)> {
     let patch = read(file)?;
     if patch.trim_ascii().is_empty() {
         ctx.notice("the patch is empty, and nothing was changed");
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Ok(())));
     }
     let patches = parse::parse(&patch)?;
     let grants = Grants {
@@ -54,9 +55,15 @@ pub(crate) fn apply(
     };
     let files = &setup.shared.files;
     let prefix = prefix_in_repository(&setup.policy.file_scope.directory);
-    let changes = apply::apply(files, &patches, &prefix, &decide)?;
+    signal::install(None).context("wait for signals")?;
+    // A part of a patch is worse than all of it, so a signal waits.
+    let token = CancelToken::shielded().context("apply the patch")?;
+    let changes = cancel::scope(Some(token), || apply::apply(files, &patches, &prefix, &decide));
+    let stop = signal::check();
+    signal::begin_shutdown_if_stopped();
+    let changes = changes?;
     startup_files_notices(ctx, files, true, false).iter().for_each(|text| ctx.notice(text));
-    Ok(changes)
+    Ok((changes, stop))
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {

@@ -2,9 +2,12 @@
 
 use crate::requirements::require;
 use crate::server::{Responder, calls, says};
+use crate::signals::send_signal;
 use crate::story::{RunResult, Story, write};
 use crate::undo::{TreeSnapshot, snapshot_tree};
+use crate::wait::until;
 use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// The changes of a model that git and `nanobot apply` take: of text with each end of line, binary files, modes and names.
@@ -263,6 +266,58 @@ fn what_a_run_may_not_change_no_patch_changes() {
     let story = Story::new().set("agents.defaults.profile", json!("plan"));
     apply(&story, &fine, &[]).status(2).stderr_has("read-only");
     assert!(!story.dir().join("new.txt").exists());
+}
+
+/// `~` is the name of a directory in a patch.
+#[test]
+fn a_patch_does_not_name_the_home_directory() {
+    let story = Story::new().file("~/old", "1\n");
+    let name = "~/.nanobot/workspace/memory/MEMORY.md";
+    let patch = format!(
+        "diff --git a/{name} b/{name}\nnew file mode 100755\n--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n+evil\n"
+    );
+    apply(&story, patch, &[]).stdout(&format!("created ./{name}\n"));
+    assert!(!story.workspace().join("memory/MEMORY.md").exists());
+    let made = std::fs::metadata(story.dir().join(name)).unwrap();
+    assert_eq!(made.permissions().mode() & 0o100, 0o100);
+    let patch = "diff --git a/~/old b/~/old\n--- a/~/old\n+++ b/~/old\n@@ -1 +1 @@\n-1\n+2\n";
+    apply(&story, patch, &[]).stdout("changed ./~/old\n");
+    story.run(["undo", "-q"]).stdout_has("restored ~/old\n");
+}
+
+#[test]
+fn a_signal_does_not_divide_a_patch() {
+    for signal in [1, 2, 15] {
+        let story = Story::new();
+        let creation = |number: u32| {
+            format!(
+                "diff --git a/f{number} b/f{number}\nnew file mode 100644\n--- /dev/null\n+++ b/f{number}\n@@ -0,0 +1 @@\n+x\n"
+            )
+        };
+        let patch: String = (0..600).map(creation).collect();
+        let file = story.home().join("input.patch");
+        write(&file, patch.as_bytes());
+        let child = story.command(["apply", file.to_str().unwrap()]).spawn().unwrap();
+        until("a file is there", || story.dir().join("f0").exists());
+        send_signal(&child, signal);
+        let ran = story.wait(child).stdout_has("created f0\n").stdout_has("created f599\n");
+        assert_eq!(ran.signal(), Some(signal));
+        let is_there = |number: &u32| story.dir().join(format!("f{number}")).exists();
+        assert_eq!((0..600).filter(is_there).count(), 600);
+    }
+}
+
+/// The text of the second mail of a series is behind the hunks of the first.
+#[test]
+fn text_between_the_parts_of_a_patch_changes_nothing() {
+    let story = Story::new().file("x", "1\n2\n3\n").file("y", "1\n").file("z", "1\n");
+    let patch = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n-1\n+one\n 2\n 3\n-- \n2.39\n\n\
+                 From 123 Mon Sep 17 00:00:00 2001\nSubject: [PATCH 2/2] move\n\ncopy to evil.sh\nnew mode 100755\n---\n\
+                 diff --git a/y b/y\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-1\n+2\n--- a/z\n+++ b/z\n@@ -1 +1 @@\n-1\n+3\n";
+    apply(&story, patch, &[]).stdout("changed x\nchanged y\nchanged z\n");
+    assert_eq!(std::fs::read_to_string(story.dir().join("z")).unwrap(), "3\n");
+    let patch = "diff --git a/x b/x\n--- a/x\n+++ b/new\n@@ -1,3 +1,3 @@\n-one\n+1\n 2\n 3\n";
+    apply(&story, patch, &[]).status(65).stdout("").stderr_has("the name is another one");
 }
 
 #[test]

@@ -208,7 +208,10 @@ impl Files {
     }
 
     /// Undoes `changes`, the last one first. The error has the path of the file that could not be restored.
-    fn revert<'a>(&self, changes: &[RevertibleChange<'a>]) -> Result<(), (&'a str, ToolError)> {
+    pub(crate) fn revert<'a>(
+        &self,
+        changes: &[RevertibleChange<'a>],
+    ) -> Result<(), (&'a str, ToolError)> {
         for RevertibleChange { change, old } in changes.iter().rev() {
             let raw_path = change.path;
             let reverse_change = FileChange {

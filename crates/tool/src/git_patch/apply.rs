@@ -12,7 +12,7 @@ use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_config::policy::Refusal;
 use nanobot_config::policy::file_scope::FileAccess;
 use nanobot_os::rooted_fs::{RootDir, is_link};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -63,11 +63,18 @@ pub fn apply(
     })?;
     for file in planned.iter().filter(|file| file.is_new_program) {
         let path = Path::new(file.new_path.as_deref().unwrap_or_default());
-        let set_mode = || {
+        let set_mode = || -> io::Result<()> {
             let mode = target.root.metadata(path)?.permissions().mode();
             target.root.set_mode(path, with_execution(mode & 0o7777, true))
         };
-        set_mode().with_context(|| format!("make `{}` executable", path.display()))?;
+        if let Err(error) = set_mode() {
+            let state = match files.revert(&changes) {
+                Ok(()) => "no file was changed".to_owned(),
+                Err((path, _)) => format!("`{path}` could not be restored"),
+            };
+            let path = path.display();
+            return Err(anyhow!("`{path}` cannot be made executable: {error}; {state}"));
+        }
     }
     Ok(planned.iter().map(PlannedFile::describe).collect())
 }
@@ -162,7 +169,7 @@ impl PatchTarget<'_> {
         })
     }
 
-    /// The path that the patch calls `name`, relative to the directory.
+    /// The path that the patch calls `name`, relative to the directory, as a tool would name it.
     fn relative(&self, name: &Path) -> Result<String> {
         let path = name.strip_prefix(self.prefix).ok().filter(|path| !path.as_os_str().is_empty());
         let path = path.ok_or_else(|| {
@@ -178,14 +185,17 @@ impl PatchTarget<'_> {
         })?;
         let link_error =
             || fail(Exit::Refused, format!("`{path}` is a symbolic link, or behind one"));
+        // A patch has no name for the home directory.
+        let is_expanded = path.starts_with('~');
+        let path_of_tool = if is_expanded { format!("./{path}") } else { path.to_owned() };
         match self.root.metadata(Path::new(path)) {
             Ok(metadata) if metadata.is_symlink() => Err(link_error()),
             Err(error) if is_link(&error) => Err(link_error()),
-            Ok(_) => Ok(path.to_owned()),
+            Ok(_) => Ok(path_of_tool),
             Err(error)
                 if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) =>
             {
-                Ok(path.to_owned())
+                Ok(path_of_tool)
             }
             Err(error) => Err(error).with_context(|| format!("look for `{path}`")),
         }

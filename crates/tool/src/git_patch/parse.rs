@@ -11,6 +11,24 @@ use std::path::{Component, Path, PathBuf};
 
 /// The largest content of a binary patch, in bytes.
 const MAX_CONTENT_BYTES: u64 = 64 << 20;
+/// The largest sum of these contents, in bytes. A patch of a run that works on a copy is not larger.
+const MAX_BINARY_BYTES: u64 = 128 << 20;
+
+/// The starts of the lines between `diff --git` and the content.
+const HEADER_KEYS: [&str; 12] = [
+    "old mode ",
+    "new mode ",
+    "new file mode ",
+    "deleted file mode ",
+    "rename from ",
+    "rename to ",
+    "copy from ",
+    "copy to ",
+    "similarity index ",
+    "dissimilarity index ",
+    "index ",
+    "--- ",
+];
 
 /// The changes of one file.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -56,25 +74,41 @@ fn unusable(message: impl Into<String>) -> anyhow::Error {
     fail(Exit::BadInput, message.into())
 }
 
-/// The parts of `patch`, one for each file. Text before the first one is ignored, as by git.
+/// The parts of `patch`, one for each file. Each has a header, which may be just the names of a hunk, and its content at once behind it.
+/// Other text before, between and behind them is ignored, as by git.
 ///
 /// # Errors
 /// Status 65 if it is not a patch of git; 77 if a name in it leads out of the directory.
 pub fn parse(patch: &[u8]) -> Result<Vec<GitFilePatch>> {
-    let mut lines = Lines { rest: patch, number: 0 };
+    let mut lines = Lines { rest: patch, number: 0, binary_bytes: 0 };
     let mut patches = Vec::new();
     while let Some(line) = lines.next() {
+        let number = lines.number;
+        let mut patch = GitFilePatch::default();
         if let Some(names) = line.strip_prefix(b"diff --git ") {
-            let number = lines.number;
-            let patch = parse_file(names, &mut lines)?;
-            for path in patch.old_path.iter().chain(&patch.new_path) {
-                check_path(path)?;
-            }
-            if patch.old_path.is_none() && patch.new_path.is_none() {
-                return Err(unusable(format!("line {number} of the patch names no file")));
-            }
-            patches.push(patch);
+            patch.old_path = common_name(names);
+            patch.new_path.clone_from(&patch.old_path);
+            parse_header(&mut patch, &mut lines)?;
+        } else if let Some(name) = line.strip_prefix(b"--- ")
+            && lines.are_new_name_and_hunk()
+        {
+            parse_names(&mut patch, name, &mut lines)?;
+        } else if parse_ranges(line).is_some() {
+            return Err(lines.error("a hunk without the name of a file"));
+        } else {
+            continue;
         }
+        patch.content = parse_content(&mut lines)?;
+        for path in patch.old_path.iter().chain(&patch.new_path) {
+            check_path(path)?;
+        }
+        if patch.old_path.is_none() && patch.new_path.is_none() {
+            return Err(unusable(format!("line {number} of the patch names no file")));
+        }
+        if patch.is_empty() {
+            return Err(unusable(format!("line {number} of the patch begins no change")));
+        }
+        patches.push(patch);
     }
     if patches.is_empty() && !patch.trim_ascii().is_empty() {
         return Err(unusable("the input is no patch of git: no line begins with `diff --git`"));
@@ -87,6 +121,8 @@ struct Lines<'a> {
     rest: &'a [u8],
     /// The number of the line that was read last.
     number: usize,
+    /// The size of all binary contents so far.
+    binary_bytes: u64,
 }
 
 impl<'a> Lines<'a> {
@@ -106,23 +142,25 @@ impl<'a> Lines<'a> {
         Some(line)
     }
 
+    /// True if the next lines are a new name and a hunk, as behind an old name.
+    fn are_new_name_and_hunk(&self) -> bool {
+        let mut lines = self.rest.split(|byte| *byte == b'\n');
+        let mut begins = |start: &[u8]| lines.next().is_some_and(|line| line.starts_with(start));
+        begins(b"+++ ") && begins(b"@@ -")
+    }
+
     /// The line that was read last is wrong.
     fn error(&self, cause: &str) -> anyhow::Error {
         unusable(format!("line {} of the patch: {cause}", self.number))
     }
 }
 
-/// Reads the part of one file, whose first line ends with `names`.
-fn parse_file(names: &[u8], lines: &mut Lines<'_>) -> Result<GitFilePatch> {
-    let mut patch = GitFilePatch::default();
-    let name = common_name(names);
-    patch.old_path.clone_from(&name);
-    patch.new_path = name;
-    while let Some(line) = lines.peek() {
+/// Reads the header of a file behind `diff --git`. As for git, it ends before the first line that is no part of it.
+fn parse_header(patch: &mut GitFilePatch, lines: &mut Lines<'_>) -> Result<()> {
+    while let Some(line) = lines.peek()
+        && HEADER_KEYS.iter().any(|key| line.starts_with(key.as_bytes()))
+    {
         let value = |key: &str| line.strip_prefix(key.as_bytes());
-        if value("diff --git ").is_some() {
-            break;
-        }
         lines.next();
         if let Some(mode) = value("old mode ") {
             patch.old_mode = Some(parse_mode(mode, lines)?);
@@ -147,23 +185,52 @@ fn parse_file(names: &[u8], lines: &mut Lines<'_>) -> Result<GitFilePatch> {
             [patch.old_id, patch.new_id] =
                 [old, new].map(|id| Some(id).filter(is_whole).map(str::to_owned));
         } else if let Some(name) = value("--- ") {
-            let new_name = lines.next().and_then(|line| line.strip_prefix(b"+++ "));
-            let new_name = new_name.ok_or_else(|| lines.error("expected `+++`"))?;
-            patch.old_path = header_path(name, lines)?;
-            patch.new_path = header_path(new_name, lines)?;
-        } else if line.starts_with(b"@@ ") {
-            let hunk = parse_hunk(line, lines)?;
-            match &mut patch.content {
-                ContentChange::Hunks(hunks) => hunks.push(hunk),
-                content => *content = ContentChange::Hunks(vec![hunk]),
-            }
-        } else if line == b"GIT binary patch" {
-            patch.content = ContentChange::Binary(parse_binary(lines)?);
-        } else if value("Binary files ").is_some() {
-            return Err(lines.error("the content is missing; `git diff --binary` has it"));
+            parse_names(patch, name, lines)?;
         }
     }
-    Ok(patch)
+    Ok(())
+}
+
+/// Reads the names before the hunks of a file; `old_name` is in the line that was read last.
+fn parse_names(patch: &mut GitFilePatch, old_name: &[u8], lines: &mut Lines<'_>) -> Result<()> {
+    let old_path = header_path(old_name, lines)?;
+    let new_name = lines.next().and_then(|line| line.strip_prefix(b"+++ "));
+    let new_name = new_name.ok_or_else(|| lines.error("expected `+++`"))?;
+    let new_path = header_path(new_name, lines)?;
+    let is_consistent = if patch.old_path.is_some() || patch.new_path.is_some() {
+        let is_known =
+            |path: &Option<PathBuf>, earlier_path| path.is_none() || path == earlier_path;
+        is_known(&old_path, &patch.old_path) && is_known(&new_path, &patch.new_path)
+    } else {
+        // Only the lines of a header rename a file.
+        old_path.is_none() || new_path.is_none() || old_path == new_path
+    };
+    if !is_consistent {
+        return Err(lines.error("the name is another one than that before it"));
+    }
+    (patch.old_path, patch.new_path) = (old_path, new_path);
+    Ok(())
+}
+
+/// Reads the content of a file, which begins with the next line if there is one.
+fn parse_content(lines: &mut Lines<'_>) -> Result<ContentChange> {
+    let next = lines.peek().unwrap_or_default();
+    if next.starts_with(b"Binary files ") {
+        lines.next();
+        return Err(lines.error("the content is missing; `git diff --binary` has it"));
+    }
+    if next == b"GIT binary patch" {
+        lines.next();
+        return Ok(ContentChange::Binary(parse_binary(lines)?));
+    }
+    let mut hunks = Vec::new();
+    while let Some(line) = lines.peek()
+        && line.starts_with(b"@@ ")
+    {
+        lines.next();
+        hunks.push(parse_hunk(line, lines)?);
+    }
+    Ok(if hunks.is_empty() { ContentChange::None } else { ContentChange::Hunks(hunks) })
 }
 
 /// The name in the first line of a part, if both names are the same but for their first directories. The others follow in lines of their
@@ -200,10 +267,10 @@ fn header_path(name: &[u8], lines: &Lines<'_>) -> Result<Option<PathBuf>> {
     if name == b"/dev/null" {
         return Ok(None);
     }
-    let name = without_prefix(&name);
-    name.map(to_path)
-        .map(Some)
-        .ok_or_else(|| lines.error("the name does not begin with `a/` or `b/`"))
+    let path = without_prefix(&name).map(to_path);
+    let path = path.ok_or_else(|| lines.error("the name does not begin with `a/` or `b/`"))?;
+    check_path(&path)?;
+    Ok(Some(path))
 }
 
 /// The path that a whole line names.
@@ -336,6 +403,10 @@ fn parse_binary(lines: &mut Lines<'_>) -> Result<Vec<u8>> {
     if size > MAX_CONTENT_BYTES {
         return Err(lines.error("the binary content is too large"));
     }
+    lines.binary_bytes += size;
+    if lines.binary_bytes > MAX_BINARY_BYTES {
+        return Err(lines.error("the binary contents are too large together"));
+    }
     let mut packed = Vec::new();
     while let Some(line) = lines.next()
         && !line.is_empty()
@@ -357,6 +428,14 @@ fn parse_binary(lines: &mut Lines<'_>) -> Result<Vec<u8>> {
 }
 
 impl GitFilePatch {
+    /// True if nothing changes.
+    fn is_empty(&self) -> bool {
+        self.content == ContentChange::None
+            && self.old_path == self.new_path
+            && self.old_mode.is_none()
+            && self.new_mode.is_none()
+    }
+
     /// True if the patch has a whole content, so that the old one must be known.
     pub(super) fn is_binary(&self) -> bool {
         matches!(self.content, ContentChange::Binary(_))
@@ -394,7 +473,7 @@ impl GitFilePatch {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{Lines, MAX_BINARY_BYTES, parse, parse_binary};
     use crate::git_patch::format::format_change;
     use crate::git_patch::{FileKind, GitFile, ObjectFormat};
     use nanobot_base::error::{Exit, exit_for};
@@ -475,7 +554,15 @@ mod tests {
         };
         assert!(parse(b" \n").unwrap().is_empty());
         check("hello\n", "no patch of git");
-        check("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-1\n+2\n", "no patch of git");
+        check("--- a/x\n+++ b/x\n", "no patch of git");
+        check("--- a/x\n+++ b/y\n@@ -1 +1 @@\n-1\n+2\n", "line 2 of the patch: the name is");
+        check("diff --git a/x b/x\n--- a/x\n+++ b/y\n@@ -1 +1 @@\n-1\n+2\n", "line 3");
+        check("diff --git a/x b/y\n--- a/x\n+++ b/y\n@@ -1 +1 @@\n-1\n+2\n", "line 3");
+        let renamed = "diff --git a/x b/y\nrename from x\nrename to y\n--- a/z\n+++ b/y\n";
+        check(renamed, "line 5 of the patch: the name is");
+        check("diff --git a/x b/x\nnew file mode 100644\n--- a/z\n+++ b/x\n", "line 4");
+        check("diff --git a/x b/x\n", "line 1 of the patch begins no change");
+        check("diff --git a/x b/x\nold mode 100644\n\n@@ -1 +1 @@\n-1\n+2\n", "line 4 of the");
         check("diff --git a/x b/y\n", "line 1 of the patch names no file");
         check("diff --git a/x b/x\n--- a/x\n", "line 2 of the patch: expected `+++`");
         check("diff --git a/x b/x\n--- x\n+++ b/x\n", "does not begin with");
@@ -487,6 +574,52 @@ mod tests {
         check("diff --git a/x b/x\nGIT binary patch\ndelta 3\n", "`git apply` takes it");
         check("diff --git a/x b/x\nGIT binary patch\nliteral 1\nHcmV?d00001\n\n", "damaged");
         check("diff --git a/x b/x\nGIT binary patch\nliteral 99999999999\n", "too large");
+    }
+
+    #[test]
+    fn text_behind_the_content_is_no_header() {
+        let change = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n-1\n+one\n 2\n";
+        let texts = [
+            "-- \n2.39\n\nFrom 123 Mon Sep 17\nSubject: move\n\ncopy to evil\nnew mode 100755\n---\n",
+            "rename to y\nnew mode 100755\n",
+            "deleted file mode 100644\n",
+            "index 1..2\n@@ text\n",
+            "\nGIT binary patch\nliteral 1\n",
+            "\n--- a/z\n+++ b/z\n",
+            "- 3\n+ 4\n",
+        ];
+        for first in [format!("diff --git a/x b/x\n{change}"), change.to_owned()] {
+            for text in texts {
+                let second = change.replace("/x", "/y");
+                for second in [format!("diff --git a/y b/y\n{second}"), second] {
+                    let patches = parse(format!("{first}{text}{second}").as_bytes()).unwrap();
+                    let expect = [parse(first.as_bytes()), parse(second.as_bytes())];
+                    let expect: Vec<_> = expect.into_iter().flat_map(Result::unwrap).collect();
+                    assert_eq!(patches, expect, "{text}");
+                    assert_eq!(patches[1].old_path.as_deref(), Some(Path::new("y")));
+                    assert_eq!(patches[1].apply_to(b"1\n2\n").unwrap(), b"one\n2\n");
+                }
+            }
+            let error = parse(format!("{first}\n@@ -3,1 +3,1 @@\n-3\n+4\n").as_bytes());
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("a hunk without the name of a file"), "{error}");
+        }
+        // A change of the mode has no content.
+        let text = "diff --git a/x b/x\nold mode 100644\nnew mode 100755\ntext\nrename to y\n";
+        assert_eq!(parse(text.as_bytes()).unwrap()[0].new_path.as_deref(), Some(Path::new("x")));
+    }
+
+    #[test]
+    fn binary_contents_have_a_limit_together() {
+        let content_after = |binary_bytes| {
+            let part = format_change(Path::new("x"), None, Some(&file(b"\0")), ObjectFormat::Sha1);
+            let part = part.unwrap();
+            let (_, content) = part.split_once("GIT binary patch\n").unwrap();
+            parse_binary(&mut Lines { rest: content.as_bytes(), number: 0, binary_bytes })
+        };
+        assert_eq!(content_after(MAX_BINARY_BYTES - 1).unwrap(), b"\0");
+        let error = content_after(MAX_BINARY_BYTES).unwrap_err();
+        assert!(error.to_string().contains("too large together"), "{error}");
     }
 
     #[test]
