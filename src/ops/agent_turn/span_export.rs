@@ -89,12 +89,7 @@ impl SpanExport {
     }
 
     fn send_to(&self, url: &str) -> Result<()> {
-        let timeouts = HttpTimeouts {
-            connect: COLLECTOR_TIMEOUT,
-            first_byte: COLLECTOR_TIMEOUT,
-            idle: COLLECTOR_TIMEOUT,
-            total: COLLECTOR_TIMEOUT,
-        };
+        let timeouts = HttpTimeouts::within(COLLECTOR_TIMEOUT);
         let body = redact_all_json(&self.trace.to_json()).to_string();
         let method = HttpMethod::Post("application/json", body.as_bytes());
         let end = signal::now() + COLLECTOR_TIMEOUT;

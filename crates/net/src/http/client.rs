@@ -476,12 +476,7 @@ mod tests {
     use crate::http::{HttpTimeouts, Network};
     use std::time::Duration;
 
-    const NO_TIMEOUTS: HttpTimeouts = HttpTimeouts {
-        connect: Duration::ZERO,
-        first_byte: Duration::ZERO,
-        idle: Duration::ZERO,
-        total: Duration::ZERO,
-    };
+    const NO_TIMEOUTS: HttpTimeouts = HttpTimeouts::within(Duration::ZERO);
 
     /// A request without TLS loads no certificates; a later one with TLS does.
     #[test]

@@ -16,6 +16,13 @@ pub struct HttpTimeouts {
     pub total: Duration,
 }
 
+impl HttpTimeouts {
+    /// The timeouts of an exchange that takes at most `limit`.
+    pub const fn within(limit: Duration) -> Self {
+        Self { connect: limit, first_byte: limit, idle: limit, total: limit }
+    }
+}
+
 /// The timeouts of each exchange, and the deadline of all exchanges of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExchangeLimits {
