@@ -390,6 +390,11 @@ fn a_ping_never_fails_a_job() {
     let id = add_daily(&story, &["--ping", &address]);
     start(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
     assert_eq!(server.requests().len(), 0);
+    // A mistake in the config is told, since no service would raise the alarm.
+    let story =
+        watched_story().script([says("Done.")]).set("cron", json!({ "ping": "hc.example" }));
+    let id = add_daily(&story, &[]);
+    start(&story, "08:00:00", &id).stdout("Done.\n").stderr_has("the address to ping: ");
     run_cron(&story, &["add", "-m", "x", "-e", "1h", "--ping", "hc.example"])
         .status(2)
         .stderr_has("the address to ping");

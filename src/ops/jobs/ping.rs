@@ -3,7 +3,7 @@
 //!
 //! The protocol is that of healthchecks.io (<https://healthchecks.io/docs/http_api/>): `URL/start`, `URL` for a success and `URL/fail`,
 //! each with the query `rid`, a UUID by which the service pairs the start of a run with its end. Nothing else is sent. A ping that
-//! fails is only logged: its absence is what the service reports.
+//! fails is only logged, and a run that is killed sends none at its end: its absence is what the service reports.
 
 use crate::ops::context::Context;
 use anyhow::{Result, anyhow};
@@ -41,7 +41,8 @@ pub(crate) struct RunPing<'a> {
 }
 
 impl<'a> RunPing<'a> {
-    /// The pings of a run that starts now; `None` if neither the job nor the config has an address.
+    /// The pings of a run that starts now; `None` if neither the job nor the config has an address. An address that cannot be used is
+    /// reported: a service raises no alarm for a job of which it has never heard.
     pub(crate) fn new(ctx: &'a Context, settings: &'a Settings, job: &Job) -> Option<Self> {
         let job_address = job.options.as_ref().and_then(|options| options.ping.as_deref());
         let address = job_address.or(settings.job_ping.as_deref())?;
@@ -51,7 +52,7 @@ impl<'a> RunPing<'a> {
         match parse_address(address, &job.name) {
             Ok(address) => Some(Self { ctx, settings, address, run_id: new_uuid() }),
             Err(error) => {
-                log::warn!(target: "cron", "{error:#}");
+                ctx.notice(&format!("job `{}` ({}): {error:#}", job.name, job.id));
                 None
             }
         }
@@ -60,8 +61,7 @@ impl<'a> RunPing<'a> {
     /// Reports `event`.
     pub(crate) fn send(&self, event: PingEvent) {
         if let Err(error) = self.request(&self.url(event)) {
-            let event = format!("{event:?}").to_lowercase();
-            log::warn!(target: "cron", "the ping of the {event} was not accepted: {error:#}");
+            log::warn!(target: "cron", "the ping `{event:?}` was not accepted: {error:#}");
         }
     }
 
@@ -82,12 +82,7 @@ impl<'a> RunPing<'a> {
     }
 
     fn request(&self, url: &Url) -> Result<()> {
-        let timeouts = HttpTimeouts {
-            connect: PING_TIMEOUT,
-            first_byte: PING_TIMEOUT,
-            idle: PING_TIMEOUT,
-            total: PING_TIMEOUT,
-        };
+        let timeouts = HttpTimeouts::within(PING_TIMEOUT);
         let port = url.port_or_known_default();
         let host = url.host_str().unwrap_or_default().to_owned();
         let filter = SsrfFilter {
