@@ -159,7 +159,7 @@ fn a_dry_run_shows_the_job_and_changes_nothing() {
     }
     assert_eq!(story.crontab().table().unwrap(), "MAILTO=me\n");
     assert!(!job_file(&story).exists());
-    // What `add` refuses, it refuses.
+    // A dry run refuses the same as `add`.
     run_cron(&story, &["add", "--dry-run", "-m", "hi", "-c", "0 25 * * *"]).status(2).error_text();
     // A job of that name would be replaced.
     run_cron(&story, &["add", "-n", "digest", "-m", "hi", "-e", "1h"]).text();

@@ -338,8 +338,9 @@ fn errors_of_the_command_line_have_the_usual_form() {
         "nanobot: unexpected argument 'the' found\n  try: nanobot agent --write -m 'fix the bug'\n",
     );
     // `-p` is a flag too, whose value would be `ython`.
-    let told = "nanobot: `-xpython`: the language of `-x` stands after a `=`\n  try: `-x=python`\n";
-    check(&["agent", "-xpython"], told);
+    let expect =
+        "nanobot: `-xpython`: the language of `-x` stands after a `=`\n  try: `-x=python`\n";
+    check(&["agent", "-xpython"], expect);
     let ran = story.run(["agent", "--bare", "-xpython", "-m", "sum"]).status(2);
     ran.stderr_has("try: `-x=python`");
     check(

@@ -440,7 +440,7 @@ fn over_a_python_install_the_tools_of_its_servers_stay_allowed() {
     let story = take_over(json!([]));
     story.run(["onboard", "--yes"]).stderr_has("refused in `agent`; `--allow-servers` allows them");
     assert_eq!(rules(&story), json!([]));
-    // What the environment allows once does not become permanent.
+    // A rule of the environment does not become permanent.
     let story = story.env("NANOBOT_TOOLS__ALLOW", "[\"exec\"]");
     story.run(["onboard", "--allow-servers"]).stderr_has("updated");
     assert_eq!(rules(&story), json!(["mcp_notes_*"]));

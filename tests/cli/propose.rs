@@ -114,14 +114,17 @@ fn a_proposal_is_a_patch_that_git_takes() {
     );
     // In the copy, git shows what it shows in the directory, and a commit stays there.
     let requests = story.requests();
-    let told = requests[1].last_content();
+    let result = requests[1].last_content();
     let name = story.dir().file_name().unwrap().to_str().unwrap().to_owned();
-    assert!(told.starts_with("?? untracked.txt\none\ntracked\n"), "{told}");
-    assert!(told.contains("'ignored.log'") && told.contains(&format!("/copy/{name}")), "{told}");
+    assert!(result.starts_with("?? untracked.txt\none\ntracked\n"), "{result}");
+    assert!(
+        result.contains("'ignored.log'") && result.contains(&format!("/copy/{name}")),
+        "{result}"
+    );
     assert_eq!(requests[4].last_content(), "(no output)");
     let system = requests[0].messages()[0]["content"].to_string();
     assert!(system.contains("# Proposal") && system.contains(story.dir().to_str().unwrap()));
-    let copy = told.lines().find(|line| line.contains("/copy/")).unwrap();
+    let copy = result.lines().find(|line| line.contains("/copy/")).unwrap();
     assert!(!Path::new(copy).exists(), "{copy}");
     // The run is no turn that `undo` could take back.
     story.run(["undo"]).status(66).stderr_has("nothing to undo");
@@ -260,7 +263,7 @@ fn what_a_run_may_not_change_no_patch_changes() {
     );
     story.run(["undo", "-q"]).stdout("removed AGENTS.md\n");
     assert!(snapshot_tree(&story.dir()) == before[0]);
-    // What a profile or the config keeps from changing stays as it is.
+    // A profile or the config can keep files from changing.
     let story = Story::new().set("tools.permissions", json!({ "write_file": "never" }));
     apply(&story, &fine, &[]).status(77).stderr_has("`write_file` is never allowed");
     let story = Story::new().set("agents.defaults.profile", json!("plan"));
@@ -353,8 +356,8 @@ fn names_begin_at_the_top_of_the_repository() {
     let patch = story.wait(command.spawn().unwrap()).stderr_has("Done.\n").text();
     assert!(patch.starts_with("diff --git a/sub/part.txt b/sub/part.txt\n"), "{patch}");
     assert!(!patch.contains("a.txt"), "{patch}");
-    let told = story.requests()[1].last_content();
-    assert!(told.starts_with("hello\nwrold\n") && told.contains("/sub\n"), "{told}");
+    let result = story.requests()[1].last_content();
+    assert!(result.starts_with("hello\nwrold\n") && result.contains("/sub\n"), "{result}");
     write(&story.home().join("fix.patch"), patch.as_bytes());
     git(&story, "cd sub; git apply ~/fix.patch; grep -q new part.txt; git checkout -q .");
     apply(&story, &patch, &["-C", "sub"]).stdout("changed part.txt\n");
@@ -474,8 +477,11 @@ fn nothing_but_the_copy_is_changed() {
     for request in &requests[1..3] {
         assert!(request.last_content().contains("is read-only"), "{}", request.last_content());
     }
-    let told = requests[3].last_content();
-    assert!(told.contains("end") && !told.contains("s3cret") && !told.contains("p\n"), "{told}");
+    let result = requests[3].last_content();
+    assert!(
+        result.contains("end") && !result.contains("s3cret") && !result.contains("p\n"),
+        "{result}"
+    );
     assert!(requests[4].last_content().contains("there is no `secret.txt`"));
 }
 

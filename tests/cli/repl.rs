@@ -317,9 +317,12 @@ fn a_reason_against_running_a_command_again_goes_to_the_model() {
     send_line(&mut screen, "go").until("Run it again with write").until_prompt("  allow?");
     screen.type_("r").until_prompt("  why not?");
     send_line(&mut screen, "not that name").until("Another name, then.").until_prompt("> ");
-    let told = story.requests()[1].last_content();
-    assert!(told.contains("Read-only file system") && told.contains("Exit code: 1"), "{told}");
-    assert!(told.contains("the user said no: not that name"), "{told}");
+    let result = story.requests()[1].last_content();
+    assert!(
+        result.contains("Read-only file system") && result.contains("Exit code: 1"),
+        "{result}"
+    );
+    assert!(result.contains("the user said no: not that name"), "{result}");
     exit_and_check(&mut screen);
     // The user has answered, so nothing is reported.
     assert!(!screen.text_with_scrollback().contains("denied: exec"));

@@ -136,7 +136,7 @@ fn a_transcript_of_claude_code_becomes_a_session() {
     assert!(origin(&story, "tea").starts_with("project (an imported conversation"));
     let raw = story.run(["session", "show", "tea", "--raw"]).text();
     assert!(!raw.contains("secret thought") && !raw.contains("sub-agent"), "{raw}");
-    // What stands there as a user's words names no host.
+    // The words of a user in an imported conversation name no host.
     assert!(!raw.contains("\"hosts\""), "{raw}");
     story.run(["session", "repair", "--all", "--dry-run"]).stdout("").error_text();
 }

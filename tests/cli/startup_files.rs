@@ -525,11 +525,11 @@ fn large_startup_files_are_renamed_only_if_they_change() {
         names.sort();
         names
     };
-    let told = run(&story, Some(&page), &["true"], &[]);
-    assert_eq!(large_names(), ["a.md", "b.md"], "{told}");
-    let told = run(&story, Some(&page), &["echo x >> .claude/b.md"], &[]);
+    let result = run(&story, Some(&page), &["true"], &[]);
+    assert_eq!(large_names(), ["a.md", "b.md"], "{result}");
+    let result = run(&story, Some(&page), &["echo x >> .claude/b.md"], &[]);
     let names = large_names();
-    assert!(names.len() == 2 && names[1].starts_with("b.md.set-aside-"), "{names:?} {told}");
+    assert!(names.len() == 2 && names[1].starts_with("b.md.set-aside-"), "{names:?} {result}");
     let kept = directory.join(&names[1]);
     assert_eq!(kept.metadata().unwrap().len(), (20 << 20) + 2);
     let result = story.requests().pop().unwrap().last_content();
