@@ -390,7 +390,7 @@ fn a_ping_never_fails_a_job() {
     let id = add_daily(&story, &["--ping", &address]);
     start(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
     assert_eq!(server.requests().len(), 0);
-    // A mistake in the config is told, since no service would raise the alarm.
+    // A mistake in the config is reported, since no service would raise the alarm.
     let story =
         watched_story().script([says("Done.")]).set("cron", json!({ "ping": "hc.example" }));
     let id = add_daily(&story, &[]);
