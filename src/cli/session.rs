@@ -137,7 +137,7 @@ pub enum SessionCommand {
 pub struct SessionListArgs {
     /// Only sessions whose key matches: a pattern with `*` and `?`, or part of the key
     pub pattern: Option<String>,
-    /// List the sessions of filters too, `pipe:…`, as `--json` and a pattern do
+    /// List those of filters (`pipe:…`) and before a /rewind (`rewind:…`) too, as `--json` and a pattern do
     #[arg(short, long)]
     pub all: bool,
     /// Sort order

@@ -39,11 +39,8 @@ pub(crate) fn default_session_key(
 
 /// Returns the key of a session that only this run uses. Old sessions of this kind are removed.
 pub(crate) fn fresh_session_key() -> String {
-    format!("{FILTER_PREFIX}{}", random_hex(6))
+    format!("{}{}", session::FILTER_PREFIX, random_hex(6))
 }
-
-/// Begins the keys of sessions that only one run with piped input uses.
-pub(crate) const FILTER_PREFIX: &str = "pipe:";
 
 /// Returns the key of the session that was used last. Only sessions that a person began are considered. One that cannot be read is
 /// reported, since it may be the one that is meant.
@@ -60,13 +57,15 @@ pub(crate) fn last_session_key(ctx: &Context, settings: &Settings) -> Result<Str
         .ok_or_else(|| fail(Exit::NoInput, "there is no session to continue"))
 }
 
-/// True if a person at a terminal begins sessions with such a key, and not a job, a chat or another program.
+/// True if a person at a terminal begins sessions with such a key, and not a job, a chat or another program, and if it is not a conversation
+/// as it was before the person went back in it.
 pub(crate) fn is_begun_by_a_person(key: &str) -> bool {
     match key.split_once(':') {
         // The Python program's heartbeat has a key without a kind.
         None => key != "heartbeat",
         Some((kind, _)) => {
-            let is_of_program = ["pipe", "bus", "cron", "heartbeat", "acp", "mcp"].contains(&kind);
+            let is_of_program =
+                ["pipe", "rewind", "bus", "cron", "heartbeat", "acp", "mcp"].contains(&kind);
             !is_of_program && table::find(kind).is_none()
         }
     }
@@ -81,7 +80,9 @@ mod tests {
         for key in ["cli:direct", "work", "email", "review:a.md", "cli:project-1234"] {
             assert!(is_begun_by_a_person(key), "{key}");
         }
-        for key in ["pipe:1", "bus:x", "cron:1", "heartbeat", "acp:1", "mcp:1", "telegram:7"] {
+        for key in
+            ["pipe:1", "rewind:a-1", "bus:x", "cron:1", "heartbeat", "acp:1", "mcp:1", "telegram:7"]
+        {
             assert!(!is_begun_by_a_person(key), "{key}");
         }
     }

@@ -31,9 +31,14 @@ impl StoredSessions {
         Self { store, current_key: current_key.to_owned() }
     }
 
+    /// True for the key of another session that goes on. What the user has taken back is not read by itself.
+    fn includes(&self, key: &str) -> bool {
+        key != self.current_key && !key.starts_with(session::REWOUND_PREFIX)
+    }
+
     fn list_text(&self) -> Result<SessionText> {
         let mut sessions = session::list(&self.store)?.sessions;
-        sessions.retain(|summary| summary.key != self.current_key);
+        sessions.retain(|summary| self.includes(&summary.key));
         let count = sessions.len();
         let mut text = format!("{count} other sessions, newest first:");
         for summary in sessions.iter().take(MAX_LIST_ROWS) {
@@ -60,7 +65,7 @@ impl StoredSessions {
     fn search_text(&self, text: &str) -> Result<SessionText> {
         let pattern = SearchPattern::new(text, true, true)?;
         let mut sessions = session::list(&self.store)?.sessions;
-        sessions.retain(|summary| summary.key != self.current_key);
+        sessions.retain(|summary| self.includes(&summary.key));
         let mut text = String::new();
         let mut count = 0;
         let mut origins: HashMap<String, Origin> = HashMap::new();

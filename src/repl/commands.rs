@@ -144,6 +144,19 @@ pub(super) fn no_arguments_error(name: &str) -> Error {
     fail_with_hint(Exit::Usage, format!("`/{name}` takes no arguments"), format!("`/{name}` alone"))
 }
 
+/// Parses the number after `/NAME`, which counts back from 1, the last one.
+///
+/// # Errors
+/// Status 2 if it is no such number.
+pub(super) fn parse_count_back(name: &str, rest: &str) -> Result<usize> {
+    if rest.is_empty() {
+        return Ok(1);
+    }
+    rest.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
+        fail_with_hint(Exit::Usage, format!("`{rest}` is not a number"), format!("`/{name} 2`"))
+    })
+}
+
 /// The table of commands for the help and the man page.
 pub fn help_table() -> String {
     let line = |command: &SlashCommand| {
@@ -175,7 +188,11 @@ pub const COMMANDS: &[SlashCommand] = &[
     command("fork", ArgKind::FreeText("[KEY]"), "continue in a copy of this session"),
     command("compact", ArgKind::FreeText("[WORDS]"), "summarise the session, following WORDS"),
     command("last", ArgKind::FreeText("[N]"), "show the whole output of the last tool call"),
-    command("rewind", ArgKind::None, "edit the last message again (also Esc Esc)"),
+    command(
+        "rewind",
+        ArgKind::FreeText("[N]"),
+        "edit the last message again, or the Nth last (also Esc Esc)",
+    ),
     command("undo", ArgKind::FreeText("[TURN]"), "undo the file changes of the last turn"),
     command("diff", ArgKind::OneOf(&["all"]), "show the file changes of the last turn, or of all"),
     command("retry", ArgKind::None, "continue an interrupted turn, or ask again"),

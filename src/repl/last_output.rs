@@ -1,11 +1,12 @@
 //! `/last` and Ctrl-O: the whole output of a tool call, as the session has it. The screen has shown only a part.
 
+use super::commands::parse_count_back;
 use super::repl_session::ReplSession;
 use crate::ops::pager;
 use anyhow::Result;
 use console::Style;
 use nanobot_agent::report::short_text::identifying_arguments;
-use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
+use nanobot_base::error::{Exit, exit_for, fail};
 use nanobot_base::message::{Message, ToolCall, ToolResult, plain_text};
 use nanobot_os::terminal::StdoutWriter;
 use nanobot_store::session::{self, SessionEntry};
@@ -19,12 +20,7 @@ const SHOWN_WHOLE: &str = "todo";
 impl ReplSession<'_> {
     /// Shows the output of the last tool call, or of the one that `rest` counts back to: 2 is the one before.
     pub(super) fn show_last_output(&self, rest: &str) -> Result<()> {
-        let number: usize = match rest {
-            "" => 1,
-            text => text.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
-                fail_with_hint(Exit::Usage, format!("`{text}` is not a number"), "`/last 2`")
-            })?,
-        };
+        let number = parse_count_back("last", rest)?;
         let key = self.stored_key(self.options.session.key.as_deref())?;
         let nothing = || fail(Exit::NoInput, "there is no such tool call in this session");
         let store = self.session_store()?;

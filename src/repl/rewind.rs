@@ -1,63 +1,115 @@
-//! `/rewind` and Esc Esc: the conversation goes back to before the last message, which can then be edited. Session files are only
-//! appended to, so the conversation continues in a copy of what is kept, and all of it stays under another key.
+//! `/rewind` and Esc Esc: the conversation goes back to before the last message, or an earlier one, which can then be edited. Session
+//! files are only appended to, so the conversation continues in a copy of what is kept, and all of it stays under another key, which
+//! lists leave out.
 
+use super::commands::parse_count_back;
 use super::repl_session::ReplSession;
 use crate::ops::undo;
 use anyhow::Result;
-use nanobot_agent::report::short_text::count_noun;
+use nanobot_agent::report::short_text::{count_noun, truncate_line};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::secret::random_hex;
-use nanobot_store::session::{self, LoggedMessage, SessionEntry, SessionStore};
+use nanobot_store::session::{self, LoggedMessage, REWOUND_PREFIX, SessionEntry, SessionStore};
 use nanobot_tool::undo::journal::UndoTurn;
+use std::collections::HashSet;
+
+/// Maximum characters of a message that the answer quotes.
+const MAX_QUOTED_CHARS: usize = 40;
 
 impl ReplSession<'_> {
-    /// Goes back to before the last message, whose text becomes the next input. The user is asked about the file changes of its turn.
-    pub(super) fn rewind(&mut self) -> Result<()> {
+    /// Goes back to before the last message, or the one that `rest` counts back to: 2 is the one before. Its text becomes the next
+    /// input. The user is asked about the file changes of the turns that are taken back.
+    pub(super) fn rewind(&mut self, rest: &str) -> Result<()> {
+        let number = parse_count_back("rewind", rest)?;
         let key = self.stored_key(self.options.session.key.as_deref())?;
         let store = self.session_store()?;
-        let nothing = || fail(Exit::NoInput, "there is no message to edit in this session");
-        // A message before `/new` is not part of the conversation any more.
-        let session = self.read_session(&key)?;
-        let stored_text = session.last_user_text().ok_or_else(nothing)?;
-        let turn = last_turn(&store, &key)?;
-        let first = turn.first().ok_or_else(nothing)?;
+        let mut messages = self.read_conversation(&store, &key)?;
+        let begins: Vec<usize> =
+            (0..messages.len()).filter(|index| messages[*index].message.begins_turn()).collect();
+        let Some(left) = begins.len().checked_sub(number) else {
+            return Err(match begins.len() {
+                0 => fail(Exit::NoInput, "there is no message to edit in this session"),
+                count => fail_with_hint(
+                    Exit::NoInput,
+                    format!("this conversation has {}", count_noun(count, "message")),
+                    format!("`/rewind {count}`"),
+                ),
+            });
+        };
+        drop(messages.drain(..begins[left]));
+        let first = &messages[0];
+        let stored_text = first.message.user_text().unwrap_or_default();
         let text = match &self.last_message {
             // Without the text of attachments.
-            Some(text) if self.is_last_message_typed && stored_text.contains(text) => text.clone(),
-            _ if session.is_last_user_text_typed() => stored_text,
-            _ => return Err(not_typed()),
+            Some(text)
+                if number == 1 && self.is_last_message_typed && stored_text.contains(text) =>
+            {
+                Some(text.clone())
+            }
+            _ => first.message.is_typed().then(|| stored_text.clone()),
         };
-        let changes = self.changes_to_undo(&key, &turn)?;
-        let old_key = format!("{key}-{}", random_hex(2));
+        let changes = self.changes_to_undo(&key, &messages, number)?;
+        let name = key.strip_prefix(REWOUND_PREFIX).unwrap_or(&key);
+        let old_key = format!("{REWOUND_PREFIX}{name}-{}", random_hex(2));
         session::rename(&store, &key, &old_key)?;
         if let Err(error) = self.continue_before(&store, &key, &old_key, first.index, &changes) {
             session::rename(&store, &old_key, &key)?;
             return Err(error);
         }
+        let quoted_text = truncate_line(&stored_text, MAX_QUOTED_CHARS);
+        let from = if number == 1 { "" } else { " from" };
         self.print_line(&format!(
-            "back to before this message; the whole conversation is session `{old_key}`"
+            "took back {}{from}: {quoted_text}\nleft: {left}; the whole conversation is session `{old_key}`",
+            count_noun(number, "message")
         ));
         self.last_message = None;
         self.last_answer = None;
         self.is_unfinished = false;
         self.recall_last_exchange();
-        let draft = self.editor().fold(&text);
-        self.draft = draft;
-        Ok(())
+        match text {
+            Some(text) => {
+                let draft = self.editor().fold(&text);
+                self.draft = draft;
+            }
+            None => self.print_line("it has text that you did not type, so it is not repeated"),
+        }
+        mark_as_rewound(&store, &key, &old_key)
     }
 
-    /// The turns of the undo journal that the user wants taken back.
-    fn changes_to_undo(&self, key: &str, messages: &[LoggedMessage]) -> Result<Vec<UndoTurn>> {
+    /// The messages of the conversation in the session `key`: what `/new` and consolidation have left.
+    fn read_conversation(&self, store: &SessionStore, key: &str) -> Result<Vec<LoggedMessage>> {
+        let window = self.read_session(key)?.history_window();
+        let mut messages = Vec::new();
+        if window.count > window.consolidated {
+            let count = window.count - window.consolidated;
+            for entry in session::read_last_entries(store, key, count)? {
+                if let SessionEntry::Message(logged) = entry? {
+                    messages.push(*logged);
+                }
+            }
+        }
+        Ok(messages)
+    }
+
+    /// The turns of the undo journal that the user wants taken back, of the last `number` turns with these messages.
+    fn changes_to_undo(
+        &self,
+        key: &str,
+        messages: &[LoggedMessage],
+        number: usize,
+    ) -> Result<Vec<UndoTurn>> {
         let mut turns = undo::list_turns(self.ctx)?;
         turns.retain(|turn| {
             turn.undone_at.is_none()
                 && turn.info.session == key
                 && messages.iter().any(|message| message.turn == turn.info.turn)
         });
-        let count: usize = turns.iter().map(|turn| turn.changed_paths.len()).sum();
-        let files = count_noun(count, "file");
-        let question = format!("Its turn changed {files}. Undo that too? [y/N] ");
-        if count == 0 || !self.prompter.confirm(&question) {
+        let changed = turns.iter().flat_map(|turn| &turn.changed_paths);
+        let paths: HashSet<_> = changed.map(|changed| &changed.path).collect();
+        let files = count_noun(paths.len(), "file");
+        let owner = if number == 1 { "Its turn" } else { "Their turns" };
+        let question = format!("{owner} changed {files}. Undo that too? [y/N] ");
+        if paths.is_empty() || !self.prompter.confirm(&question) {
             turns.clear();
         }
         Ok(turns)
@@ -76,31 +128,17 @@ impl ReplSession<'_> {
             self.run_program(&["undo", "--", &turn.id.to_string()], "")?;
         }
         if index > 0 {
-            session::fork(store, old_key, key, Some(index))?;
+            session::continue_renamed(store, old_key, key, index)?;
         }
         Ok(())
     }
 }
 
-/// The error for a last message that would become words of the user if it were sent again.
-pub(super) fn not_typed() -> anyhow::Error {
-    fail_with_hint(
-        Exit::Refused,
-        "the last message has text that you did not type, such as piped text",
-        "write it again, with `@FILE` for text of others",
-    )
-}
-
-/// The messages of the last turn.
-fn last_turn(store: &SessionStore, key: &str) -> Result<Vec<LoggedMessage>> {
-    let mut messages = Vec::new();
-    for entry in session::read_entries(store, key)? {
-        if let SessionEntry::Message(logged) = entry? {
-            if logged.message.begins_turn() {
-                messages.clear();
-            }
-            messages.push(*logged);
-        }
-    }
-    Ok(messages)
+/// Gives the session `old_key` a title that says what it is, which also dates its file: the time after which it is removed begins now.
+/// Removes older ones.
+fn mark_as_rewound(store: &SessionStore, key: &str, old_key: &str) -> Result<()> {
+    let summary = session::summarize(store, old_key)?;
+    let title = summary.title.unwrap_or(summary.first_words);
+    session::set_title(store, old_key, &format!("before a rewind of {key}: {title}"))?;
+    session::prune_temporary_sessions(store)
 }

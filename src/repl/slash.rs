@@ -5,7 +5,6 @@ use super::commands::{
 };
 use super::completion::{all_profiles, turn_directory};
 use super::repl_session::{DEFAULT_SESSION, ReplSession, settings_with_profile};
-use super::rewind::not_typed;
 use crate::ops::default_session::is_begun_by_a_person;
 use crate::ops::{agent_turn, model, skills, user_commands};
 use crate::options::turn::DryRunForm;
@@ -64,7 +63,7 @@ impl ReplSession<'_> {
             "fork" => self.fork(rest),
             "last" => self.show_last_output(rest),
             "paste" => self.paste(),
-            "rewind" => self.rewind(),
+            "rewind" => self.rewind(rest),
             "undo" => self.run_program(&["undo"], rest),
             "diff" => {
                 let key = self.stored_key(self.options.session.key.as_deref())?;
@@ -427,7 +426,11 @@ impl ReplSession<'_> {
             }
         }
         match self.last_message.clone() {
-            Some(_) if !self.is_last_message_typed => Err(not_typed()),
+            Some(_) if !self.is_last_message_typed => Err(fail_with_hint(
+                Exit::Refused,
+                "the last message has text that you did not type, such as piped text",
+                "write it again, with `@FILE` for text of others",
+            )),
             Some(text) => {
                 self.send_message(&text);
                 Ok(())

@@ -1234,7 +1234,8 @@ fn the_last_message_is_edited_again() {
     screen.press(Key::Backspace).until_prompt("> ");
     screen.press(Key::Escape).pause().press(Key::Escape);
     screen.until("Its turn changed 1 file\nUndo that too? [y/N]").pause();
-    send_line(&mut screen, "y").until("removed a.md").until_prompt("> wriet it");
+    send_line(&mut screen, "y").until("removed a.md").until("took back 1 message: wriet it");
+    screen.until("left: 1;").until_prompt("> wriet it");
     assert!(!story.dir().join("a.md").exists());
     let text = screen.text_with_scrollback();
     let (_, old_key) = text.rsplit_once("the whole conversation is session `").unwrap();
@@ -1244,12 +1245,21 @@ fn the_last_message_is_edited_again() {
     let said = user_messages(&story);
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[1].contains("wriet it better") && !said[1].contains("undone"), "{said:?}");
-    // Back to the start, twice.
-    send_line(&mut screen, "/rewind").until_prompt("> wriet it better");
-    screen.press(Key::Ctrl('u'));
-    send_line(&mut screen, "/rewind").until_prompt("> first").press(Key::Enter);
-    screen.until("First.").until_prompt("> ");
+    // Back to the start.
+    send_line(&mut screen, "/rewind x").until("`x` is not a number").until_prompt("> ");
+    send_line(&mut screen, "/rewind 3").until("has 2 messages").until("try: `/rewind 2`");
+    screen.until_prompt("> ");
+    send_line(&mut screen, "/rewind 2").until("took back 2 messages from: first").until("left: 0;");
+    screen.until_prompt("> first").press(Key::Enter).until("First.").until_prompt("> ");
     assert_eq!(user_messages(&story).len(), 1);
+    // What was left behind is out of the way, and can be found.
+    let listed = story.run(["session", "list"]).text();
+    assert!(!listed.contains("rewind") && !listed.contains("fork of"), "{listed}");
+    let listed = story.run(["session", "list", "--all"]).text();
+    assert_eq!(listed.matches("before a rewind of cli:direct: first").count(), 2, "{listed}");
+    // What `/new` has ended is not gone back to.
+    send_line(&mut screen, "/new").until("New session").until_prompt("> ");
+    send_line(&mut screen, "/rewind").until("there is no message to edit").until_prompt("> ");
     send_line(&mut screen, &format!("/session {old_key}")).until("6 messages");
     exit_and_check(&mut screen);
 }

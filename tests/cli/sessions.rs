@@ -449,9 +449,17 @@ fn sessions_left_in_the_workspace_move_to_the_newer_store() {
     let long_ago =
         std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
     std::fs::File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
+    // So are those before a `/rewind`, after a longer time.
+    let [rewound, recent] = [("cmV3aW5kOmEtMQ", "rewind:a-1"), ("cmV3aW5kOmEtMg", "rewind:a-2")]
+        .map(|(name, key)| {
+            let path = store.join(format!("{name}.jsonl"));
+            write(&path, format!("{{\"_type\": \"metadata\", \"key\": \"{key}\"}}\n").as_bytes());
+            path
+        });
+    std::fs::File::options().write(true).open(&rewound).unwrap().set_modified(long_ago).unwrap();
     let story = story.script([says("4")]).stdin("four");
     story.run(["agent"]).stdout("4\n");
-    assert!(!old.exists());
+    assert!(!old.exists() && !rewound.exists() && recent.exists());
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use crate::cli::session::{SessionListArgs, SessionSort};
 use crate::command::name_pattern::{NamePattern, single_line};
 use crate::ops::context::Context;
-use crate::ops::default_session::FILTER_PREFIX;
 use crate::ops::since::SinceFilter;
 use anyhow::Result;
 use console::measure_text_width;
@@ -35,10 +34,10 @@ pub(super) fn run(
     let now = ctx.clock.now();
     let since = since.map(|since| SinceFilter::new(since, &now));
     let keys = NamePattern(pattern.as_deref());
-    let lists_filters = *all || *json || pattern.is_some();
+    let lists_temporary = *all || *json || pattern.is_some();
     sessions.retain(|session| {
         let day = || session.last_used.to_zoned(now.time_zone().clone()).date();
-        (lists_filters || !session.key.starts_with(FILTER_PREFIX))
+        (lists_temporary || !session::is_temporary(&session.key))
             && keys.matches(&session.key)
             && since.is_none_or(|since| since.includes(session.last_used, day()))
     });

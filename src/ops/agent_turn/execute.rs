@@ -356,8 +356,8 @@ pub(crate) fn finish(
         let error = error.context("record the change of the memory");
         ending.error.get_or_insert(error);
     }
-    if session.key().starts_with("pipe:")
-        && let Err(error) = session::prune_pipe_sessions(sessions)
+    if session::is_temporary(session.key())
+        && let Err(error) = session::prune_temporary_sessions(sessions)
     {
         reporter.notice(&format!("old sessions were not removed: {error:#}"));
     }

@@ -11,8 +11,8 @@ use nanobot_base::error::{Exit, Stop};
 use nanobot_os::signal;
 use nanobot_os::terminal::sanitize;
 use nanobot_store::memory::LockedMemory;
-use nanobot_store::session;
 use nanobot_store::session::consolidation::{self, ConsolidationRange};
+use nanobot_store::session::{self, REWOUND_PREFIX};
 use std::time::Duration;
 
 /// Receives the progress of a run.
@@ -195,7 +195,8 @@ impl<'a> ConsolidationRun<'a> {
                     "skipping `{}`: it was written by a newer version of nanobot",
                     sanitize(&session.key)
                 ));
-            } else {
+            // What the user has taken back is no memory, and the rest is in the session that goes on.
+            } else if !session.key.starts_with(REWOUND_PREFIX) {
                 keys.push(session.key);
             }
         }

@@ -6,7 +6,7 @@ use nanobot_base::json_rpc::ErrorObject;
 use nanobot_base::message::Origin;
 use nanobot_os::durable_file;
 use nanobot_os::secret::redact_all;
-use nanobot_store::session;
+use nanobot_store::session::{self, REWOUND_PREFIX};
 use nanobot_tool::sessions::SessionLibrary;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -35,7 +35,8 @@ pub(super) fn list(client: &ServedClient<'_>) -> Result<Vec<Value>, ErrorObject>
     });
     let store = open_store(client)?;
     let sessions = session::list(&store).map_err(|error| failure(&error))?.sessions;
-    let sessions = sessions.iter().take(MAX_SESSIONS).map(|summary| {
+    let sessions = sessions.iter().filter(|summary| !summary.key.starts_with(REWOUND_PREFIX));
+    let sessions = sessions.take(MAX_SESSIONS).map(|summary| {
         let title = summary.title.as_ref().unwrap_or(&summary.first_words);
         json!({
             "uri": format!("{SESSION_PREFIX}{}", encode(&summary.key)), "name": summary.key,

@@ -26,6 +26,25 @@ const RUNNING_TURN_KEYS: [&str; 2] = ["runtime_checkpoint", "pending_user_turn"]
 /// # Errors
 /// Status 66 if there is no session `key`; 2 if `new` exists or there are fewer than `at` messages.
 pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Result<usize> {
+    copy_messages(store, key, new, at, Some(key))
+}
+
+/// Makes the session `key` of the first `at` messages of `old_key`, the key that it was renamed to. It is no fork of that session, but what
+/// goes on.
+///
+/// # Errors
+/// The errors of [`fork`].
+pub fn continue_renamed(store: &SessionStore, old_key: &str, key: &str, at: usize) -> Result<()> {
+    copy_messages(store, old_key, key, Some(at), None).map(drop)
+}
+
+fn copy_messages(
+    store: &SessionStore,
+    key: &str,
+    new: &str,
+    at: Option<usize>,
+    fork_of: Option<&str>,
+) -> Result<usize> {
     let (source, file) = files::open(store, key)?;
     let end = end_of_last_line(&file, &source)?;
     let tail = tail_reader::read(&file, &source, end, store.window)?;
@@ -39,9 +58,11 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
     // The offset of the summary in the source is not valid in the copy.
     let summary = tail.summary.filter(|summary| summary.first_sent <= count);
     let mut metadata = truncate_metadata(tail.metadata, count);
-    metadata.update_session_metadata(|session_metadata| {
-        key.clone_into(&mut session_metadata.fork_of);
-    });
+    if let Some(fork_of) = fork_of {
+        metadata.update_session_metadata(|session_metadata| {
+            fork_of.clone_into(&mut session_metadata.fork_of);
+        });
+    }
     metadata.summary_offset = None;
     let now = store.clock.local_timestamp();
     metadata.key = Some(new.to_owned());

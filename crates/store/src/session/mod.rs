@@ -40,7 +40,7 @@ mod search_pattern;
 mod tail_reader;
 mod trash;
 
-pub use copy::{fork, rename};
+pub use copy::{continue_renamed, fork, rename};
 pub use delivered::DeliveredMessage;
 pub use diagnosis::{RepairFinding, list_files, repair};
 pub use files::{
@@ -57,8 +57,9 @@ pub use search::{MessageMatch, search};
 pub use search_pattern::{MatchLine, SearchPattern};
 pub use tail_reader::MessageWindow;
 pub use trash::{
-    TRASH_DAYS, TrashBatch, TrashedSession, list_trash, move_to_trash, move_to_trash_if_larger,
-    prune_pipe_sessions, remove, remove_expired_trash, restore,
+    FILTER_PREFIX, REWOUND_PREFIX, TRASH_DAYS, TrashBatch, TrashedSession, is_temporary,
+    list_trash, move_to_trash, move_to_trash_if_larger, prune_temporary_sessions, remove,
+    remove_expired_trash, restore,
 };
 
 /// Maximum number of rejected turns that a session remembers: more than most windows have turns.

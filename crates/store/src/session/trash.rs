@@ -287,46 +287,90 @@ fn digits(time: &str) -> String {
     time.chars().filter(char::is_ascii_digit).collect()
 }
 
-/// Retention time of sessions created for piped input.
-const PIPE_RETENTION_PERIOD: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Begins the keys of sessions that only one run with piped input uses.
+pub const FILTER_PREFIX: &str = "pipe:";
+/// Begins the keys of conversations that the user has gone back in: all of it, as it was before.
+pub const REWOUND_PREFIX: &str = "rewind:";
+
+/// The sessions that lists leave out and that are removed after a while, by the beginning of their keys, with the time since their
+/// last use.
+const TEMPORARY: [(&str, Duration); 2] = [
+    (FILTER_PREFIX, Duration::from_secs(7 * 24 * 3600)),
+    (REWOUND_PREFIX, Duration::from_secs(30 * 24 * 3600)),
+];
+
 /// Maximum number removed at a time, so that a run is not slowed down noticeably.
 const MAX_PRUNED_SESSIONS: usize = 8;
 
-/// Removes old sessions of piped input. A session that is in use or cannot be removed is left alone.
-pub fn prune_pipe_sessions(store: &SessionStore) -> Result<()> {
-    let Some(limit) = SystemTime::from(store.clock.timestamp()).checked_sub(PIPE_RETENTION_PERIOD)
-    else {
-        return Ok(());
-    };
-    let has_pipe_name = |path: &PathBuf| {
-        path.file_name()
-            .map(|name| name.to_string_lossy())
-            // The second prefix is the base64 form of `pipe:` in the file names of newer releases.
-            .is_some_and(|name| name.starts_with("pipe_") || name.starts_with("cGlwZT"))
-    };
-    // The name is only a hint: a user's own key may look like it.
-    let has_pipe_key = |path: &PathBuf| {
-        read_key(path).is_ok_and(|key| key.is_some_and(|key| key.starts_with("pipe:")))
-    };
-    let is_old = |path: &PathBuf| {
-        std::fs::metadata(path)
-            .and_then(|metadata| metadata.modified())
-            .is_ok_and(|modified| modified < limit)
-    };
-    for path in list_logs(store.new_session_dir())?
-        .into_iter()
-        .filter(has_pipe_name)
-        .filter(is_old)
-        .filter(has_pipe_key)
-        .filter(|path| is_newer(path).is_ok_and(|is_newer| !is_newer))
-        .take(MAX_PRUNED_SESSIONS)
-    {
-        if let Ok(lock) = try_lock(store, "", &path)
-            && is_old(&path)
-            && remove_files(&path).is_ok()
+/// True for a session that lists leave out, and that [`prune_temporary_sessions`] removes after a while.
+pub fn is_temporary(key: &str) -> bool {
+    TEMPORARY.iter().any(|(prefix, _)| key.starts_with(prefix))
+}
+
+/// Removes old sessions of piped input, and of conversations that were gone back in. A session that is in use or cannot be removed is
+/// left alone.
+///
+/// # Errors
+/// The directory of the sessions cannot be read.
+pub fn prune_temporary_sessions(store: &SessionStore) -> Result<()> {
+    let paths = list_logs(store.new_session_dir())?;
+    let now = SystemTime::from(store.clock.timestamp());
+    for (prefix, retention_period) in TEMPORARY {
+        let Some(limit) = now.checked_sub(retention_period) else {
+            continue;
+        };
+        let is_old = |path: &Path| {
+            std::fs::metadata(path)
+                .and_then(|metadata| metadata.modified())
+                .is_ok_and(|modified| modified < limit)
+        };
+        // The name is only a hint: a user's own key may look like it.
+        let has_key = |path: &Path| {
+            read_key(path).is_ok_and(|key| key.is_some_and(|key| key.starts_with(prefix)))
+        };
+        for path in paths
+            .iter()
+            .filter(|path| may_have_prefix(path, prefix))
+            .filter(|path| is_old(path) && has_key(path))
+            .filter(|path| is_newer(path).is_ok_and(|is_newer| !is_newer))
+            .take(MAX_PRUNED_SESSIONS)
         {
-            drop(lock.remove());
+            if let Ok(lock) = try_lock(store, "", path)
+                && is_old(path)
+                && remove_files(path).is_ok()
+            {
+                drop(lock.remove());
+            }
         }
     }
     Ok(())
+}
+
+/// True if a key with this prefix may have the file `path`, in the name form of any release.
+fn may_have_prefix(path: &Path, prefix: &str) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // The last character of the base64 form depends on what follows.
+    let encoded = encoded_name(prefix);
+    name.starts_with(&prefix.replace(':', "_"))
+        || name.starts_with(&encoded[..prefix.len() * 8 / 6])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FILTER_PREFIX, REWOUND_PREFIX, may_have_prefix};
+    use crate::session::layout::encoded_name;
+    use std::path::Path;
+
+    #[test]
+    fn names_of_temporary_sessions_are_recognised() {
+        for prefix in [FILTER_PREFIX, REWOUND_PREFIX] {
+            for rest in ["a", "3fa2", "cli:direct-1", "ü"] {
+                let name = encoded_name(&format!("{prefix}{rest}"));
+                assert!(may_have_prefix(Path::new(&name), prefix), "{name}");
+            }
+            assert!(!may_have_prefix(Path::new(&encoded_name("cli:direct")), prefix));
+        }
+        assert!(may_have_prefix(Path::new("a/pipe_1.jsonl"), FILTER_PREFIX));
+        assert!(!may_have_prefix(Path::new("pipe_1.jsonl"), REWOUND_PREFIX));
+    }
 }
