@@ -151,7 +151,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot config get agents.defaults.model", "One key"),
         ("nanobot config get agents.defaults.model --json", "With its origin"),
     ] },
-    HelpPage { command: "config set", statuses: &[DONE, (65, "standard input is not text"), (66, "standard input is empty"), FILE_BUSY, (78, "no such key, or the value is invalid")], variables: &[], files: &["config.json"], examples: &[
+    HelpPage { command: "config set", statuses: &[DONE, (65, "standard input is not text"), (66, "standard input is empty"), FILE_BUSY, (77, "the key is locked by /etc/nanobot/config.json"), (78, "no such key, or the value is invalid")], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config set agents.defaults.maxToolIterations 60", "A number"),
         ("nanobot config set agents.defaults.fallbackModels '[\"gpt-6-luna\"]'", "A list, as JSON"),
         ("nanobot config set 'models.\"gpt-4.1\".price' '{\"input\": 2, \"output\": 8}'", "A name with a dot, in quotes"),

@@ -29,7 +29,7 @@ mod wizard;
 
 /// Runs `nanobot onboard`.
 pub fn run(ctx: &Context, arguments: &OnboardArgs) -> Result<Exit> {
-    let before = Config::load(&ctx.paths.config)?;
+    let before = Config::load(&ctx.paths)?;
     if has_no_flags(arguments) && Terminal::can_prompt() {
         return run_interactive(ctx);
     }
@@ -67,7 +67,7 @@ pub fn run_before_conversation(ctx: &Context) -> Result<Exit> {
 /// Asks the questions and writes the config. The status is not [`Exit::Answered`] if the setup does not work.
 fn ask_and_write(ctx: &Context) -> Result<(Exit, Settings)> {
     signal::install(None).context("wait for signals")?;
-    let before = Config::load(&ctx.paths.config)?;
+    let before = Config::load(&ctx.paths)?;
     let WizardAnswers { edits, test_error } = wizard::run(ctx, &before)?;
     let print = |text: &str| print_wrapped(ctx, text);
     let settings = apply(ctx, edits, &print, &|_| None)?;

@@ -113,7 +113,7 @@ impl NameSource {
     }
 
     fn config(&self) -> Option<Config> {
-        Config::load(&self.ctx.paths.config).ok()
+        Config::load(&self.ctx.paths).ok()
     }
 
     fn settings(&self) -> Option<Settings> {

@@ -74,7 +74,7 @@ pub(crate) fn move_added_keys(ctx: &Context, original: &[u8]) -> Result<()> {
     let original_file = std::str::from_utf8(original)
         .ok()
         .and_then(|text| ConfigFile::parse(&ctx.paths.config, text).ok());
-    let (moved_keys, overridden_keys) = Config::change(&ctx.paths.config, |config| {
+    let (moved_keys, overridden_keys) = Config::change(&ctx.paths, |config| {
         let mut keys = config.misplaced_keys();
         let value = |file: &ConfigFile, key: &KeyPath| get_in(file.value(), key).cloned();
         let [shared, _] = config.files();

@@ -103,7 +103,7 @@ pub(crate) fn changed_values(ctx: &Context) -> Result<Vec<ConfigValue>> {
 /// Status 78 if it has none, or no run could use the config without it.
 pub(crate) fn unset(ctx: &Context, key: &str) -> Result<()> {
     let path = canonical_path(key)?;
-    Config::change(&ctx.paths.config, |config| {
+    Config::change(&ctx.paths, |config| {
         let old_config = config.clone();
         if !config.unset(&path)? {
             let cause = format!("`{key}` is not set in {}", config.path().display());
@@ -150,7 +150,7 @@ pub(crate) fn set(ctx: &Context, key: &str, text: &str) -> Result<()> {
     if let Some(warning) = validation::warn(&format_path(&path), &value) {
         ctx.terminal.eprint(&format!("nanobot: {warning}"));
     }
-    Config::change(&ctx.paths.config, |config| {
+    Config::change(&ctx.paths, |config| {
         let old_config = config.clone();
         config.set(&path, &value)?;
         if has_reference(text) {
@@ -312,7 +312,7 @@ fn refuse_unusable(ctx: &Context, key: &str, path: &[String], value: &Value) -> 
     if let Some(unknown) = validation::unknown_key(path, value) {
         return Err(unknown_key_error(key, &unknown, &unknown.description));
     }
-    let config = Config::load(&ctx.paths.config)?;
+    let config = Config::load(&ctx.paths)?;
     let layers = LayeredConfig::new(&config, &ctx.env);
     let Some(error) = layers.name_error(path, value, |name| find_provider(name).is_some()) else {
         return Ok(());
@@ -347,7 +347,7 @@ fn parse_value(key: &str, key_type: KeyType, text: &str) -> Result<Value> {
 /// # Errors
 /// A file cannot be read or written.
 pub(crate) fn move_misplaced_keys(ctx: &Context) -> Result<()> {
-    let (keys, overridden_keys) = Config::change(&ctx.paths.config, |config| {
+    let (keys, overridden_keys) = Config::change(&ctx.paths, |config| {
         let keys = config.misplaced_keys();
         let overridden_keys = config.move_keys(&keys)?;
         Ok((keys, overridden_keys))

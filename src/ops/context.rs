@@ -32,7 +32,7 @@ pub struct GlobalOptions {
 /// The context of a process, passed by reference to every use case. It is cheap to clone when one field has to change.
 #[derive(Clone)]
 pub struct Context {
-    /// The config file that `--config` names.
+    /// The config file that `--config` or its variable names.
     pub config: Option<PathBuf>,
     /// The workspace that `--workspace` names.
     pub workspace: Option<PathBuf>,
@@ -70,6 +70,7 @@ impl Context {
     /// The home directory is unknown, the test clock is not valid, or the variable for the session is not UTF-8.
     pub fn new(options: GlobalOptions, env: Env, terminal: Terminal) -> Result<Self> {
         let GlobalOptions { config, workspace, quiet } = options;
+        let config = config.or_else(|| env.path(env::CONFIG));
         // Without it, a run would join the session of all others.
         env.check_text(env::SESSION)?;
         Ok(Self {
@@ -104,7 +105,7 @@ impl Context {
     /// # Errors
     /// Status 66 if the named file does not exist, 74 if it cannot be read, 78 if it is not a valid config.
     pub(crate) fn load_config(&self) -> Result<Config> {
-        let config = Config::load(&self.paths.config)?;
+        let config = Config::load(&self.paths)?;
         if self.config.is_some() && !config.exists() {
             let path = config.path().display();
             return Err(fail_with_hint(
@@ -137,6 +138,9 @@ impl Context {
     /// # Errors
     /// Status 78 if a value in the file is invalid.
     pub(crate) fn resolve(&self, config: &Config, overrides: FlagOverrides) -> Result<Settings> {
+        if self.workspace.is_some() {
+            config.check_flag("agents.defaults.workspace", "--workspace")?;
+        }
         let overrides = FlagOverrides {
             workspace: overrides.workspace.or_else(|| self.workspace.clone()),
             ..overrides

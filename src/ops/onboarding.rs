@@ -35,7 +35,10 @@ pub(crate) fn apply_edits(
     let mut config = config.clone();
     for ConfigEdit { path, value, replaces } in edits {
         let current = config.get_path(&path);
-        if current.is_none() || replaces && current != Some(&value) {
+        let is_locked = config.lock_position(&parse_path(&path).unwrap_or_default()).is_some();
+        let applies =
+            if replaces { current != Some(&value) } else { current.is_none() && !is_locked };
+        if applies {
             let names = parse_path(&path).with_context(|| format!("set `{path}`"))?;
             config.set(&names, &value)?;
         }
@@ -54,7 +57,7 @@ pub(crate) fn apply(
     find_retained_model: &dyn Fn(&Config) -> Option<String>,
 ) -> Result<Settings> {
     let overrides = FlagOverrides { workspace: ctx.workspace.clone(), ..FlagOverrides::default() };
-    let (old_config, new_config, settings) = Config::change(&ctx.paths.config, |config| {
+    let (old_config, new_config, settings) = Config::change(&ctx.paths, |config| {
         let old_config = config.clone();
         *config = apply_edits(&old_config, edits.into_iter().chain(default_edits()))?;
         // Check before anything is written: an unusable config must not be extended.

@@ -78,7 +78,7 @@ impl PermanentRule {
     /// Writes the rule. Returns the location, for people.
     pub(crate) fn write(&self, ctx: &Context) -> Result<String> {
         let Some(path) = &self.profile else {
-            let file = Config::change(&ctx.paths.config, |config| {
+            let file = Config::change(&ctx.paths, |config| {
                 let path = ["tools", self.list];
                 let list = with_item(config.get_path(&path.join(".")), &self.text);
                 config.set(&path, &list)?;

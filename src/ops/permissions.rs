@@ -15,7 +15,7 @@ use nanobot_config::policy::rule::{Pattern, PolicyRule, RuleEffect};
 use nanobot_config::policy::tool_names::{SESSIONS, SIGNING};
 use nanobot_config::policy::{CommandPattern, Permission, Policy, Sandbox};
 use nanobot_config::settings::keys::nearest;
-use nanobot_config::settings::{DefaultDirectory, FlagOverrides, Settings};
+use nanobot_config::settings::{Config, DefaultDirectory, FlagOverrides, Settings};
 use nanobot_os::paths::{self, PathResolver};
 use nanobot_os::repository::Repository;
 use nanobot_os::sync::Deferred;
@@ -24,20 +24,62 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+/// The key of the model.
+pub(crate) const MODEL_KEY: &str = "agents.defaults.model";
+const MAX_ITERATIONS_KEY: &str = "agents.defaults.maxToolIterations";
+
 /// The settings, with the overrides of the profile that `grants` selects, and that profile.
 pub(crate) fn settings_with_profile(
     ctx: &Context,
     grants: &Grants,
     mut overrides: FlagOverrides,
 ) -> Result<(Settings, Profile)> {
-    let settings = ctx.settings_with(overrides.clone())?;
+    let config = ctx.load_config()?;
+    check_flags(&config, grants, &overrides)?;
+    let settings = ctx.resolve(&config, overrides.clone())?;
     let profile = resolve_profile(ctx, grants, &settings)?;
+    if profile.is_unrestricted {
+        config.check_flag("tools.sandbox", "--profile")?;
+    }
     if profile.model.is_none() && profile.max_iterations.is_none() {
         return Ok((settings, profile));
     }
-    overrides.model = overrides.model.or_else(|| profile.model.clone());
-    overrides.max_iterations = overrides.max_iterations.or(profile.max_iterations);
-    Ok((ctx.settings_with(overrides)?, profile))
+    let is_free = |key: &str| config.check_flag(key, "").is_ok();
+    if is_free(MODEL_KEY) {
+        overrides.model = overrides.model.or_else(|| profile.model.clone());
+    }
+    if is_free(MAX_ITERATIONS_KEY) {
+        overrides.max_iterations = overrides.max_iterations.or(profile.max_iterations);
+    }
+    Ok((ctx.resolve(&config, overrides)?, profile))
+}
+
+/// Refuses flags that would set a locked key of `config`. A flag that only narrows, such as `--deny`, sets none.
+///
+/// # Errors
+/// Status 77 for the first such flag.
+fn check_flags(config: &Config, grants: &Grants, overrides: &FlagOverrides) -> Result<()> {
+    let weakens_sandbox = grants.sandbox.is_some_and(|mode| mode != SandboxMode::Strict);
+    let flags = [
+        (overrides.model.is_some(), MODEL_KEY, "--model"),
+        (overrides.fallbacks.is_some(), "agents.defaults.fallbackModels", "--fallback"),
+        (overrides.max_tokens.is_some(), "agents.defaults.maxTokens", "--max-tokens"),
+        (overrides.temperature.is_some(), "agents.defaults.temperature", "--temperature"),
+        (
+            overrides.reasoning_effort.is_some(),
+            "agents.defaults.reasoningEffort",
+            "--reasoning-effort",
+        ),
+        (overrides.max_iterations.is_some(), MAX_ITERATIONS_KEY, "--max-iterations"),
+        (grants.profile.is_some(), "agents.defaults.profile", "--profile"),
+        (!grants.allow.is_empty(), "tools.allow", "--allow"),
+        (grants.net.is_some(), "tools.net", "--net"),
+        (!grants.read.is_empty(), "tools.read", "--read"),
+        (!grants.write.is_empty(), "tools.write", "--write"),
+        (weakens_sandbox, "tools.sandbox", "--sandbox"),
+    ];
+    let mut used = flags.into_iter().filter(|(is_used, _, _)| *is_used);
+    used.try_for_each(|(_, key, flag)| config.check_flag(key, flag))
 }
 
 /// The profile that the flags name, or else the config. A profile for sub-agents only is rejected.

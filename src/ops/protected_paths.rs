@@ -51,7 +51,10 @@ pub(crate) fn protected_paths(
         let protected = PROTECTED_PATHS.iter().map(|name| root.join(name));
         protected
             .chain(["cron", "sessions"].map(|name| workspace_path.join(name)))
-            .chain([paths.auth(), config, own_config].map(|path| real_paths.resolve(&path)))
+            .chain(
+                [paths.auth(), config, own_config, paths.system_config.clone()]
+                    .map(|path| real_paths.resolve(&path)),
+            )
             .collect()
     });
     let (paths, workspace) = (ctx.paths.clone(), workspace.to_owned());

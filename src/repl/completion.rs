@@ -67,7 +67,7 @@ fn all_sessions(ctx: &Context) -> Result<Vec<Candidate>> {
 
 /// The presets of the config, and the models that the provider lists, or else the known ones of the provider.
 fn all_models(ctx: &Context, options: &TurnOptions) -> Vec<Candidate> {
-    let config = Config::load(&ctx.paths.config).ok();
+    let config = Config::load(&ctx.paths).ok();
     let presets = config.as_ref().and_then(|config| config.get_path("modelPresets")?.as_object());
     let names = presets.into_iter().flat_map(|presets| presets.keys().cloned());
     let presets =

@@ -1,8 +1,9 @@
 //! The config in two files: keys that the Python program would refuse or drop are in `nanobot.json` beside `config.json`.
 
 use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
+use crate::requirements::require_root;
 use crate::screen::Key;
-use crate::server::{calls_all, says};
+use crate::server::{calls, calls_all, says};
 use crate::story::{Story, write, write_program};
 use nanobot_config::settings::key_type::KeyType;
 use nanobot_config::settings::keys::{KEYS, KeySupport};
@@ -355,4 +356,149 @@ fn each_message_about_an_edit_names_its_file() {
         json!({ "agents": { "defaults": { "maxTokens": 8000 } } })
     );
     assert_eq!(read(&own_file(&story)), json!({ "budget": { "daily": 5 } }));
+}
+
+/// Writes the system-wide config of `story`, which is not in `/etc`.
+fn write_system_config(story: &Story, config: &Value) -> PathBuf {
+    let path = story.home().join("etc/config.json");
+    write(&path, config.to_string().as_bytes());
+    path
+}
+
+fn with_system_config(config: &Value) -> Story {
+    let story = Story::new();
+    let path = write_system_config(&story, config);
+    story.env("NANOBOT_TEST_ETC", path.parent().unwrap().to_str().unwrap())
+}
+
+#[test]
+fn the_system_wide_config_has_defaults_limits_and_locked_keys() {
+    if !require_root("only root's file is read as the system-wide config") {
+        return;
+    }
+    let story = with_system_config(&json!({
+        "locked": ["agents.defaults.model", "tools.allow", "tools.sandbox"],
+        "agents": { "defaults": { "model": "the-model", "maxTokens": 77, "temperature": 0.7 } },
+        "tools": { "deny": ["glob"] },
+        "budget": { "daily": 3 },
+    }))
+    .set("agents.defaults.temperature", json!(0.2))
+    .set("tools", json!({ "allow": ["exec", "glob"], "deny": ["grep"] }))
+    .set("budget", json!({ "daily": 9 }))
+    .env("NANOBOT_AGENTS__DEFAULTS__MODEL", "of-the-variable")
+    .env("NANOBOT_TOOLS__DENY", "web_fetch")
+    .env("NANOBOT_BUDGET__MONTHLY", "4")
+    .script((0..2).map(|_| says("ok")));
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    story.run(["agent", "--deny", "exec", "--max-tokens", "5", "-m", "x"]).stdout("ok\n");
+    let requests = story.requests();
+    let [first, second] = &requests[..] else { panic!("{} requests", requests.len()) };
+    assert_eq!(first.body["model"], "the-model");
+    assert_eq!(
+        (&first.body["max_tokens"], &second.body["max_tokens"], &first.body["temperature"]),
+        (&json!(77), &json!(5), &json!(0.2))
+    );
+    let offers =
+        |tool: &str| first.body["tools"].to_string().contains(&format!("\"name\":\"{tool}\""));
+    assert!(offers("grep") && !offers("glob") && !offers("web_fetch"), "{}", first.raw);
+    for (flag, key) in [
+        ("--model=m", "agents.defaults.model"),
+        ("--allow=exec", "tools.allow"),
+        ("--sandbox=off", "tools.sandbox"),
+        ("--profile=full", "tools.sandbox"),
+    ] {
+        let name = flag.split('=').next().unwrap();
+        story.run(["agent", flag, "-m", "x"]).status(77).stderr_has(&format!(
+            "nanobot: `{name}`: `{key}` is locked by $HOME/etc/config.json:1:"
+        ));
+    }
+    for (key, expect) in [
+        ("agents.defaults.model", "the-model\tlocked by $HOME/etc/config.json:1:"),
+        ("tools.allow", "[]\tlocked by $HOME/etc/config.json:1:11"),
+        ("agents.defaults.maxTokens", "77\tfile $HOME/etc/config.json:1:"),
+        ("agents.defaults.temperature", "0.2\tfile $HOME/.nanobot/config.json:1:"),
+        ("budget.daily", "3\tfile $HOME/etc/config.json:1:"),
+        ("budget.monthly", "4\tvariable NANOBOT_BUDGET__MONTHLY"),
+        ("tools.deny", "[\"web_fetch\",\"glob\"]\tvariable NANOBOT_TOOLS__DENY"),
+    ] {
+        let text = story.run(["config", "get", key, "--origin"]).text();
+        assert!(text.replace(".0\t", "\t").starts_with(expect), "{text}");
+    }
+    let text = story.run(["config", "check"]).text();
+    assert_eq!(text.matches("`agents.defaults.model` has no effect: ").count(), 2, "{text}");
+    assert!(
+        text.contains(
+            "note: NANOBOT_AGENTS__DEFAULTS__MODEL: `agents.defaults.model` has no effect"
+        ),
+        "{text}"
+    );
+    story
+        .run(["config", "set", "agents.defaults.model", "m"])
+        .status(77)
+        .stderr_has("`agents.defaults.model` is locked by $HOME/etc/config.json:1:");
+    story.run(["config", "set", "agents.defaults.temperature", "0.3"]);
+    story.run(["config", "unset", "agents.defaults.model"]);
+    // What runs see is not what the file tells: it may have keys of providers.
+    story.server().script([
+        calls("read_file", json!({ "path": story.home().join("etc/config.json") })),
+        says("ok"),
+    ]);
+    story.run(["agent", "--read", story.home().to_str().unwrap(), "-m", "x"]).stdout("ok\n");
+    assert!(!story.requests().last().unwrap().last_content().contains("the-model"));
+}
+
+#[test]
+fn a_system_wide_config_that_cannot_be_trusted_is_refused() {
+    if !require_root("only root's file is read as the system-wide config") {
+        return;
+    }
+    let story = with_system_config(&json!({}));
+    let path = story.home().join("etc/config.json");
+    let check = |expect: &str| story.run(["agent", "-m", "x"]).status(78).stderr_has(expect);
+    let set_mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    story.server().script([says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    set_mode(&path, 0o664);
+    check(
+        "nanobot: `$HOME/etc/config.json` can be changed by other users than root, so it is not used\n  try: `sudo chown root $HOME/etc/config.json && ",
+    );
+    set_mode(&path, 0o644);
+    set_mode(path.parent().unwrap(), 0o777);
+    check("nanobot: `$HOME/etc` can be changed by other users than root");
+    set_mode(path.parent().unwrap(), 0o755);
+    std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+    check("nanobot: `$HOME/etc/config.json` can be changed by other users");
+    std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+    for (config, expect) in [
+        (
+            json!({ "tools": { "allow": ["exec"] } }),
+            "`tools.allow`: a system-wide config cannot grant anything",
+        ),
+        (
+            json!({ "locked": ["agents.defaults.modle"] }),
+            "there is no key `agents.defaults.modle`; did you mean `agents.defaults.model`?",
+        ),
+        (json!({ "budegt": { "daily": 1 } }), "unknown key `budegt`; did you mean `budget`?"),
+    ] {
+        write_system_config(&story, &config);
+        check(expect);
+    }
+}
+
+#[test]
+fn a_variable_names_the_config_file() {
+    let story = Story::new().script([says("ok")]);
+    let named = story.home().join("named.json");
+    std::fs::rename(shared_file(&story), &named).unwrap();
+    let story = story.env("NANOBOT_CONFIG", "~/named.json");
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    story.run(["config", "path"]).stdout("$HOME/named.json\n");
+    story.run(["config", "path", "-c", "other.json"]).stdout("other.json\n");
+    std::fs::remove_file(&named).unwrap();
+    story
+        .run(["agent", "-m", "x"])
+        .status(66)
+        .stderr_has("there is no config file `$HOME/named.json`");
 }

@@ -228,7 +228,8 @@ fn files_are_at_the_documented_paths() {
         .until_prompt("> ");
     screen.press(Key::Ctrl('d'));
     screen.exit();
-    for place in DOCUMENTED_PATHS {
+    // The system-wide config is root's.
+    for place in DOCUMENTED_PATHS.iter().filter(|place| place.path.starts_with('~')) {
         let path = place.path.replace('~', story.home().to_str().unwrap());
         let path = path.replace("PROVIDER", "github-copilot");
         let path = path.replace("undo/N", "undo/1");

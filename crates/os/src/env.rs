@@ -18,6 +18,8 @@ pub struct Variable {
 
 /// The directory of all data, instead of `~/.nanobot`.
 pub const HOME_DIR: &str = "NANOBOT_HOME";
+/// The config file, as `--config` names it.
+pub const CONFIG: &str = "NANOBOT_CONFIG";
 /// `never` leaves standard input unread, as `--no-stdin` does.
 pub const STDIN: &str = "NANOBOT_STDIN";
 /// Maximum silence of standard input, in seconds.
@@ -61,6 +63,7 @@ pub const VARIABLES: &[Variable] = &[
         name: HOME_DIR,
         meaning: "directory of config, workspace and sessions, instead of `~/.nanobot`",
     },
+    Variable { name: CONFIG, meaning: "config file, as `--config`" },
     Variable {
         name: STDIN,
         meaning: "`never`: do not read standard input, for loops and supervisors",

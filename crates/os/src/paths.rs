@@ -3,6 +3,7 @@
 use crate::env::{Env, HOME_DIR};
 use crate::home::{NoHomeError, expand_home};
 use crate::symlinks::trace_links;
+use crate::test_hooks::SYSTEM_CONFIG_DIR;
 use nanobot_base::error::{Exit, fail_with_hint};
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
@@ -79,11 +80,15 @@ pub struct DocumentedPath {
 pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     DocumentedPath {
         path: "~/.nanobot/config.json",
-        meaning: "the config file (`-c FILE` for another; `NANOBOT_HOME` moves the whole directory)",
+        meaning: "the config file (`-c FILE`, or the variable `NANOBOT_CONFIG`, for another; `NANOBOT_HOME` moves the whole directory)",
     },
     DocumentedPath {
         path: "~/.nanobot/nanobot.json",
         meaning: "the keys of the config that the Python program would refuse or drop, layered over `config.json` (with `-c x.json`: `x.nanobot.json`)",
+    },
+    DocumentedPath {
+        path: "/etc/nanobot/config.json",
+        meaning: "system-wide defaults below the config of each user; root can lock keys in it, and deny",
     },
     DocumentedPath {
         path: "~/.nanobot/profiles/NAME.md",
@@ -288,6 +293,8 @@ pub struct Paths {
     pub root: PathBuf,
     /// The config file: `config.json` in the root, or the argument of `-c`.
     pub config: PathBuf,
+    /// The system-wide config file, which most machines do not have.
+    pub system_config: PathBuf,
 }
 
 impl Paths {
@@ -312,8 +319,16 @@ impl Paths {
         Ok(Self {
             home: home.unwrap_or_else(|| root.clone()),
             config: config.map_or_else(|| root.join("config.json"), Path::to_path_buf),
+            system_config: Path::new(SYSTEM_CONFIG_DIR.get(env).unwrap_or("/etc/nanobot"))
+                .join("config.json"),
             root,
         })
+    }
+
+    /// Returns the same locations with another config file.
+    #[must_use]
+    pub fn with_config(&self, config: &Path) -> Self {
+        Self { config: config.to_owned(), ..self.clone() }
     }
 
     /// Returns the directory of panic reports.

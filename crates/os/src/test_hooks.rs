@@ -16,6 +16,8 @@ pub struct TestHook {
 pub const TIME: TestHook = TestHook::new("NANOBOT_TEST_TIME");
 /// The system's time zone, as `Europe/Berlin`.
 pub const ZONE: TestHook = TestHook::new("NANOBOT_TEST_ZONE");
+/// The directory of the system-wide config, instead of `/etc/nanobot`.
+pub const SYSTEM_CONFIG_DIR: TestHook = TestHook::new("NANOBOT_TEST_ETC");
 /// `yes`, `no` or `unknown`: whether a cron daemon runs on this machine.
 pub const CRON_DAEMON: TestHook = TestHook::new("NANOBOT_TEST_DAEMON");
 /// `yes` or `no`: whether cron can mail what jobs print.

@@ -27,7 +27,7 @@ pub(super) fn add_server(ctx: &Context, arguments: &McpAddArgs) -> Result<Option
         let hint = format!("at most {MAX_NAME_CHARS} letters, digits, `-` and `_`");
         return Err(fail_with_hint(Exit::Usage, cause, hint));
     }
-    Config::change(&ctx.paths.config, |config| add_entry(ctx, arguments, config))
+    Config::change(&ctx.paths, |config| add_entry(ctx, arguments, config))
 }
 
 /// Adds the server's entry, and the rule if one is requested, to `config`.
@@ -232,7 +232,7 @@ pub(super) fn remove_server(
     name: &str,
     servers: &[McpServer],
 ) -> Result<Option<Vec<String>>> {
-    Config::change(&ctx.paths.config, |config| remove_entry(name, servers, config))
+    Config::change(&ctx.paths, |config| remove_entry(name, servers, config))
 }
 
 /// Removes the server's entry and the rules that allow its tools from `config`. Returns the rules.

@@ -75,7 +75,7 @@ pub(super) fn run(ctx: &Context, arguments: &McpLoginArgs) -> Result<Exit> {
         }
     };
     file.write(&login, &clock)?;
-    Config::change(&ctx.paths.config, |config| {
+    Config::change(&ctx.paths, |config| {
         config.set(&["tools", "mcpServers", server, "auth"], &json!("oauth"))
     })?;
     if !ctx.quiet {

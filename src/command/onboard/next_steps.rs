@@ -161,7 +161,7 @@ pub(super) fn enable_heartbeat(ctx: &Context) -> Result<()> {
 /// answer writes nothing.
 pub(super) fn offer_session(ctx: &Context) -> Result<()> {
     let is_configured =
-        Config::load(&ctx.paths.config)?.get_path(SESSION_KEY.join(".").as_str()).is_some();
+        Config::load(&ctx.paths)?.get_path(SESSION_KEY.join(".").as_str()).is_some();
     if is_configured || ctx.env.get(env::SESSION).is_some() {
         return Ok(());
     }
@@ -171,7 +171,7 @@ pub(super) fn offer_session(ctx: &Context) -> Result<()> {
     let choices = ["one", "directory", "none"];
     match ask_choice(ctx.terminal, "Conversation [one]: ", "one", &choices)? {
         "one" => Ok(()),
-        rule => Config::change(&ctx.paths.config, |config| config.set(&SESSION_KEY, &rule.into())),
+        rule => Config::change(&ctx.paths, |config| config.set(&SESSION_KEY, &rule.into())),
     }
 }
 

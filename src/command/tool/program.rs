@@ -91,7 +91,7 @@ pub(super) fn create(
     durable_file::replace(&path, text.as_bytes())?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))
         .with_context(|| format!("make `{}` executable", path.display()))?;
-    Config::change(&ctx.paths.config, |config| {
+    Config::change(&ctx.paths, |config| {
         let enabled = config.get_path(&PROGRAMS_KEY.join("."));
         let mut enabled: Vec<Value> =
             enabled.and_then(Value::as_array).cloned().unwrap_or_default();

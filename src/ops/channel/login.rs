@@ -68,16 +68,16 @@ impl<'a> ChannelLogin<'a> {
         answers: &[LoginValue],
         dialog: &mut dyn LoginDialog,
     ) -> Result<String> {
-        let path = &self.ctx.paths.config;
+        let paths = &self.ctx.paths;
         let kind = self.kind();
         // The service is tried with a copy: nothing is written if it refuses, and the config is not locked meanwhile.
-        let mut config = Config::load(path)?;
+        let mut config = Config::load(paths)?;
         self.store_values(&mut config, answers)?;
         let files = ChannelFiles::from_config(self.ctx, kind, &config)?;
         let channel = files.open(self.ctx, self.ctx.settings()?.network)?;
         let LoginOutcome { message, values } =
             channel.service.login(dialog).with_context(|| format!("channel {}", kind.name))?;
-        Config::change(path, |config| {
+        Config::change(paths, |config| {
             self.store_values(config, answers)?;
             self.store_values(config, &values)
         })?;

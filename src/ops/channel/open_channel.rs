@@ -64,7 +64,7 @@ impl ChannelFiles {
     /// # Errors
     /// Status 2 for an unknown name, 78 for an unusable config.
     pub(crate) fn load(ctx: &Context, name: &str) -> Result<Self> {
-        Self::from_config(ctx, find_named(name)?, &Config::load(&ctx.paths.config)?)
+        Self::from_config(ctx, find_named(name)?, &Config::load(&ctx.paths)?)
     }
 
     /// The channel that `config` describes.

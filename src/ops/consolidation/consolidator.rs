@@ -100,7 +100,11 @@ impl<'a> Consolidator<'a> {
         options: TurnOptions,
         turn_context_tokens: Option<u32>,
     ) -> Result<Self> {
-        let mut settings = ctx.settings()?;
+        let config = ctx.load_config()?;
+        if model.is_some() {
+            config.check_flag("memory.model", "--model")?;
+        }
+        let mut settings = ctx.resolve(&config, FlagOverrides::default())?;
         let turn_context_tokens =
             turn_context_tokens.unwrap_or_else(|| context_window::context_window(ctx, &settings));
         let thresholds = consolidation_thresholds(&settings, turn_context_tokens);

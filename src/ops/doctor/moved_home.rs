@@ -42,7 +42,7 @@ pub(crate) fn correct_paths(ctx: &Context, no_crontab: bool) -> Result<Vec<Check
     if !no_crontab && let Err(error) = correct_crontab(ctx, &settings, &store, &old) {
         results.push(CheckResult::from_error(Severity::Failed, &error));
     }
-    let config = Config::load(&ctx.paths.config)?;
+    let config = Config::load(&ctx.paths)?;
     let old_path = format!("{}/", old.display());
     if config.files().iter().any(|file| file.text().contains(&old_path)) {
         results.push(

@@ -47,7 +47,7 @@ const MAX_NAMES: usize = 3;
 /// Checks the config for unknown or odd settings. The config is readable: otherwise no check would run.
 pub(crate) fn check_config(input: &CheckInput) -> Vec<CheckResult> {
     let Context { env, paths, .. } = input.ctx;
-    let config = match Config::load(&paths.config) {
+    let config = match Config::load(paths) {
         Ok(config) => config,
         Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
     };

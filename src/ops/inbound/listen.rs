@@ -105,7 +105,7 @@ fn store_messages(
     files: ChannelFiles,
     request: &WebhookRequest,
 ) -> Result<WebhookReceipt> {
-    let config = Config::load(&ctx.paths.config)?;
+    let config = Config::load(&ctx.paths)?;
     let settings = ctx.resolve(&config, FlagOverrides::default())?;
     let channel = files.open(ctx, settings.network.clone())?;
     let receipt = channel.service.receive(request)?;

@@ -34,7 +34,7 @@ pub(crate) fn simulated_env(env: &Env) -> Env {
 /// The real path of the workspace that cron finds without `--workspace`: the one that the config file at `path` names. `None` if
 /// the config file names no usable workspace.
 pub(crate) fn default_workspace(ctx: &Context, path: &Path) -> Option<PathBuf> {
-    let config = Config::load(path).ok()?;
+    let config = Config::load(&ctx.paths.with_config(path)).ok()?;
     let env = simulated_env(&ctx.env);
     let settings = Settings::resolve(&config, &env, &FlagOverrides::default(), &ctx.paths);
     Some(real_path(&settings.ok()?.workspace))
@@ -56,7 +56,7 @@ pub(crate) fn missing_in_cron(ctx: &Context, job: &Job, resolved: &ResolvedJob) 
 /// A message about variables that change a run here and that cron does not have. A variable whose config key is set is
 /// left out.
 pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
-    let config = Config::load(&ctx.paths.config).ok()?;
+    let config = Config::load(&ctx.paths).ok()?;
     let layers = LayeredConfig::new(&config, &ctx.env);
     let mut names: Vec<&str> = layers.variables().collect();
     let mut keys: Vec<&str> = Vec::new();

@@ -149,6 +149,10 @@ impl SubagentPool {
             Some(profile) if options.recording.replay.is_none() => profile.model.as_deref(),
             _ => None,
         };
+        let model = match model {
+            Some(_) if ctx.load_config()?.check_flag(permissions::MODEL_KEY, "").is_err() => None,
+            model => model,
+        };
         let Some(model) = model else {
             return Ok(ModelBinding { handle: turn.model.clone(), settings: Arc::clone(settings) });
         };

@@ -3,7 +3,7 @@
 
 use super::channels::ChannelConfig;
 use super::config::Config;
-use super::config_file::{ConfigFile, KeyPath};
+use super::config_file::{ConfigFile, KeyPath, get_in};
 use super::expand::has_reference;
 use super::hooks::HookSettings;
 use super::key_node::KeyNode;
@@ -93,6 +93,7 @@ pub fn check_config(
     checker.report_remarks();
     checker.report_misplaced_keys();
     checker.report_unknown_variables();
+    checker.report_locked_keys();
     config.existing_files().for_each(|file| checker.check_file_mode(file));
     let mut findings = checker.findings;
     // Resolving also finds errors that belong to no key of the file, such as an invalid limit in an environment
@@ -290,7 +291,7 @@ impl ConfigChecker<'_> {
     }
 
     fn report_remarks(&mut self) {
-        for (number, file) in self.config.files().into_iter().enumerate() {
+        for (number, file) in self.config.all_files().enumerate() {
             for remark in file.remarks() {
                 self.findings.push(ConfigFinding {
                     severity: ConfigSeverity::Warning,
@@ -324,6 +325,29 @@ impl ConfigChecker<'_> {
                 text: variable.to_string(),
                 rank: LAST,
             });
+        }
+    }
+
+    /// Reports values of the user that do not apply, since the system-wide file locks their keys.
+    fn report_locked_keys(&mut self) {
+        for path in self.config.locked_keys() {
+            let text = format!(
+                "`{}` has no effect: {} locks it",
+                format_path(path),
+                self.config.lock_position(path).unwrap_or_default()
+            );
+            let is_set = |file: &&ConfigFile| {
+                get_in(file.value(), path).is_some_and(|value| !value.is_null())
+            };
+            let files = self.config.files().into_iter().filter(is_set);
+            let positions = files.filter_map(|file| Some(file.position(file.offset(path)?)));
+            let variables = self.layers.locked_variables().iter();
+            let variables = variables.filter(|(set_path, _)| set_path.starts_with(path));
+            let sources = positions.chain(variables.map(|(_, variable)| variable.clone()));
+            let notes = sources.map(|source| {
+                ConfigFinding::new(ConfigSeverity::Note, format!("{source}: {text}"))
+            });
+            self.findings.extend(notes);
         }
     }
 
@@ -369,7 +393,9 @@ impl ConfigChecker<'_> {
 
     fn rank(&self, path: &[String]) -> (usize, usize) {
         match self.layers.origin(path) {
-            SettingOrigin::File(_) => self.config.rank(path).unwrap_or(LAST),
+            SettingOrigin::File(_) | SettingOrigin::Lock(_) => {
+                self.config.rank(path).unwrap_or(LAST)
+            }
             _ => LAST,
         }
     }
@@ -537,8 +563,8 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
             let env: Env = [("HOME", "/home/u"), ("K", "k")].into_iter().collect();
-            let paths = Paths::resolve(&env, None).unwrap();
-            let findings = check_config(&Config::load(&path).unwrap(), &env, &paths, OPTIONS);
+            let paths = Paths::resolve(&env, Some(&path)).unwrap();
+            let findings = check_config(&Config::load(&paths).unwrap(), &env, &paths, OPTIONS);
             let is_reported = findings.iter().any(|finding| finding.text.contains("mode 06"));
             assert_eq!(is_reported, expect, "{text} {mode:o}");
             assert!(findings.iter().all(|finding| finding.severity == ConfigSeverity::Warning));

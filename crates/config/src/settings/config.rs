@@ -1,36 +1,42 @@
-//! The config: the file that the Python program of the same name shares, and our own file beside it, layered over it.
+//! The config: the file that the Python program of the same name shares, and our own file beside it, layered over it. A system-wide
+//! file may be below them, and lock keys.
 //!
-//! A change writes each key into the file that it belongs to.
+//! A change writes each key into the file of the user that it belongs to.
 
 use super::config_file::{ConfigFile, KeyPath, get_in};
-use super::key_spelling::parse_path;
+use super::key_spelling::{format_path, parse_path};
 use super::own_keys::{KeyHome, layer, own_file_path, own_keys_in, take_own_keys};
+use super::system_file::SystemFile;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_os::durable_file;
+use nanobot_os::paths::Paths;
 use serde_json::Value;
 use std::path::Path;
 
-/// The config: both files.
+/// The config: both files of the user, and that of the system.
 #[derive(Clone, Debug)]
 pub struct Config {
+    system_file: Option<SystemFile>,
     shared_file: ConfigFile,
     own_file: ConfigFile,
-    /// The values of both files; `None` if ours does not exist.
+    /// The values of all files; `None` if there is only the shared one.
     layered: Option<Value>,
 }
 
 impl Config {
-    fn new(shared_file: ConfigFile, own_file: ConfigFile) -> Self {
-        let mut config = Self { shared_file, own_file, layered: None };
+    fn new(system_file: Option<SystemFile>, shared_file: ConfigFile, own_file: ConfigFile) -> Self {
+        let mut config = Self { system_file, shared_file, own_file, layered: None };
         config.layer();
         config
     }
 
-    /// Reads the config file at `path`, and ours beside it; a missing file is an empty config.
+    /// Reads the config file of `paths`, ours beside it, and the system-wide one; a missing file is an empty config.
     ///
     /// # Errors
-    /// The errors of [`ConfigFile::load`].
-    pub fn load(path: &Path) -> Result<Self> {
+    /// The errors of [`ConfigFile::load`]; status 78 if the system-wide file cannot be used.
+    pub fn load(paths: &Paths) -> Result<Self> {
+        let path = &paths.config;
         let shared_file = ConfigFile::load(path)?;
         let own_path = own_file_path(path);
         let own_file = if ConfigFile::is_opened(path) {
@@ -38,12 +44,12 @@ impl Config {
         } else {
             ConfigFile::load(&own_path)?
         };
-        Ok(Self::new(shared_file, own_file))
+        Ok(Self::new(SystemFile::load(&paths.system_config)?, shared_file, own_file))
     }
 
     /// Returns the empty config of a missing file.
     pub fn missing(path: &Path) -> Self {
-        Self::new(ConfigFile::missing(path), ConfigFile::missing(&own_file_path(path)))
+        Self::new(None, ConfigFile::missing(path), ConfigFile::missing(&own_file_path(path)))
     }
 
     /// Parses `text` as the config file at `path`. Our own file beside it does not exist.
@@ -51,24 +57,64 @@ impl Config {
     /// # Errors
     /// The errors of [`ConfigFile::parse`].
     pub fn parse(path: &Path, text: &str) -> Result<Self> {
-        Ok(Self::new(ConfigFile::parse(path, text)?, ConfigFile::missing(&own_file_path(path))))
+        let own_file = ConfigFile::missing(&own_file_path(path));
+        Ok(Self::new(None, ConfigFile::parse(path, text)?, own_file))
     }
 
     /// The same config with another `file` of the same path.
     #[must_use]
     pub fn with_file(&self, file: ConfigFile) -> Self {
+        let system_file = self.system_file.clone();
         if file.path() == self.own_file.path() {
-            Self::new(self.shared_file.clone(), file)
+            Self::new(system_file, self.shared_file.clone(), file)
         } else {
-            Self::new(file, self.own_file.clone())
+            Self::new(system_file, file, self.own_file.clone())
         }
     }
 
     fn layer(&mut self) {
-        self.layered = self
-            .own_file
-            .exists()
+        let has_own_file = self.own_file.exists();
+        let layered = has_own_file
             .then(|| layer(self.shared_file.value(), self.own_file.value(), &mut Vec::new()));
+        self.layered = match &self.system_file {
+            Some(system_file) => {
+                Some(system_file.apply(layered.as_ref().unwrap_or(self.shared_file.value())))
+            }
+            None => layered,
+        };
+    }
+
+    /// Applies the system-wide file to `value`, the config with what the environment adds; `None` if there is no such file.
+    pub(super) fn apply_system_file(&self, value: &Value) -> Option<Value> {
+        self.system_file.as_ref().map(|system_file| system_file.apply(value))
+    }
+
+    /// The position in the system-wide file of what locks the key at `path`; `None` if it is not locked.
+    pub fn lock_position(&self, path: &[String]) -> Option<String> {
+        let system_file = self.system_file.as_ref()?;
+        system_file.is_locked(path).then(|| system_file.lock_position(path))
+    }
+
+    /// The keys and objects of keys that users cannot set.
+    pub(super) fn locked_keys(&self) -> &[KeyPath] {
+        self.system_file.as_ref().map(SystemFile::locked).unwrap_or_default()
+    }
+
+    /// Refuses to set `key` by `flag`, if it is locked.
+    ///
+    /// # Errors
+    /// Status 77 if it is.
+    pub fn check_flag(&self, key: &str, flag: &str) -> Result<()> {
+        let path: KeyPath = key.split('.').map(str::to_owned).collect();
+        self.check_unlocked(&path, &format!("`{flag}`: "), &format!("no `{flag}`"))
+    }
+
+    fn check_unlocked(&self, path: &[String], prefix: &str, hint: &str) -> Result<()> {
+        let Some(position) = self.lock_position(path) else {
+            return Ok(());
+        };
+        let cause = format!("{prefix}`{}` is locked by {position}", format_path(path));
+        Err(fail_with_hint(Exit::Refused, cause, hint))
     }
 
     /// The path of the config file, which the Python program reads too.
@@ -76,17 +122,22 @@ impl Config {
         self.shared_file.path()
     }
 
-    /// The files, in the order in which they are layered.
+    /// The files of the user, in the order in which they are layered.
     pub fn files(&self) -> [&ConfigFile; 2] {
         [&self.shared_file, &self.own_file]
     }
 
-    /// The files that exist.
+    /// All files, in the order in which they are layered.
+    pub(super) fn all_files(&self) -> impl Iterator<Item = &ConfigFile> {
+        self.system_file.iter().map(|system_file| &system_file.file).chain(self.files())
+    }
+
+    /// The files of the user that exist.
     pub fn existing_files(&self) -> impl Iterator<Item = &ConfigFile> {
         self.files().into_iter().filter(|file| file.exists())
     }
 
-    /// True if one of the files exists.
+    /// True if one of the files of the user exists.
     pub fn exists(&self) -> bool {
         self.existing_files().next().is_some()
     }
@@ -111,14 +162,14 @@ impl Config {
         let value = get_in(self.value(), path);
         let is_set =
             |file: &&ConfigFile| get_in(file.value(), path).is_some_and(|value| !value.is_null());
-        let files: Vec<&ConfigFile> = self.files().into_iter().filter(is_set).collect();
+        let files: Vec<&ConfigFile> = self.all_files().filter(is_set).collect();
         match files.iter().rev().find(|file| get_in(file.value(), path) == value) {
             Some(file) => vec![*file],
             None => files,
         }
     }
 
-    /// Formats the position of the value at `path` as `FILE:LINE:COLUMN`, or both positions if both files contribute to it;
+    /// Formats the position of the value at `path` as `FILE:LINE:COLUMN`, or all positions if several files contribute to it;
     /// `None` if it is not set.
     pub fn position(&self, path: &[String]) -> Option<String> {
         let sources = self.sources(path);
@@ -129,12 +180,10 @@ impl Config {
 
     /// The rank of the value at `path`, or of its nearest enclosing object, in the order of the files and of their text.
     pub fn rank(&self, path: &[String]) -> Option<(usize, usize)> {
-        let files = self.files().into_iter().enumerate();
-        let mut ranks = files.filter_map(|(index, file)| Some((index, file.offset(path)?)));
-        match self.sources(path).first() {
-            Some(source) => ranks.find(|(index, _)| self.files()[*index].path() == source.path()),
-            None => ranks.next(),
-        }
+        let source = self.sources(path).first().map(|source| source.path());
+        let files = self.all_files().enumerate();
+        let mut files = files.filter(|(_, file)| source.is_none_or(|source| file.path() == source));
+        files.find_map(|(index, file)| Some((index, file.offset(path)?)))
     }
 
     /// The file that the key at `path` belongs to.
@@ -154,9 +203,10 @@ impl Config {
     /// is split between the files. Comments and all other text are preserved.
     ///
     /// # Errors
-    /// The file cannot be parsed.
+    /// The file cannot be parsed; status 77 if the key is locked.
     pub fn set(&mut self, path: &[impl AsRef<str>], value: &Value) -> Result<()> {
         let mut path: KeyPath = path.iter().map(|name| name.as_ref().to_owned()).collect();
+        self.check_unlocked(&path, "", "ask the administrator of this machine")?;
         if self.belongs_to_own_file(&path) {
             self.own_file.set(&path, value)?;
             self.shared_file.unset(&path)?;
@@ -224,23 +274,24 @@ impl Config {
         Ok(overridden)
     }
 
-    /// Changes the config at `path` under a lock, so that no change of another process is lost. A file is written only if
+    /// Changes the config of `paths` under a lock, so that no change of another process is lost. A file is written only if
     /// `change` succeeds and changes its text, and is readable by its owner only.
     ///
     /// # Errors
     /// The errors of [`Self::load`]; status 74 if a file cannot be written.
-    pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub fn change<T>(paths: &Paths, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let path = &paths.config;
         ConfigFile::check_replaceable(path)?;
         let lock = durable_file::lock_for_change(path, "the config")?;
-        let result = Self::change_locked(path, change);
+        let result = Self::change_locked(paths, change);
         let removal = lock.remove();
         let output = result?;
         removal?;
         Ok(output)
     }
 
-    fn change_locked<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let before = Self::load(path)?;
+    fn change_locked<T>(paths: &Paths, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let before = Self::load(paths)?;
         let mut config = before.clone();
         let output = change(&mut config)?;
         // Our file is written first: after a crash, a key that moves there is in both files instead of none.
@@ -255,9 +306,16 @@ mod tests {
     use super::Config;
     use crate::settings::config_file::ConfigFile;
     use nanobot_base::error::{Exit, exit_for};
+    use nanobot_os::env::Env;
+    use nanobot_os::paths::Paths;
     use serde_json::json;
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
+
+    fn paths(config: &Path) -> Paths {
+        let env: Env = [("HOME", "/home/u")].into_iter().collect();
+        Paths::resolve(&env, Some(config)).unwrap()
+    }
 
     fn config(shared: &str, own: &str) -> Config {
         let path = Path::new("c.json");
@@ -394,12 +452,15 @@ mod tests {
     fn a_saved_config_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b/c.json");
-        Config::change(&path, |config| config.set(&["a"], &json!(1))).unwrap();
+        Config::change(&paths(&path), |config| config.set(&["a"], &json!(1))).unwrap();
         let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
-        Config::change(&path, |config| config.set(&["budget", "daily"], &json!(1))).unwrap();
+        Config::change(&paths(&path), |config| config.set(&["budget", "daily"], &json!(1)))
+            .unwrap();
         assert_eq!(mode(&path.with_file_name("c.nanobot.json")), 0o600);
-        assert!(Config::change(folder.path(), |config| config.set(&["a"], &json!(1))).is_err());
+        assert!(
+            Config::change(&paths(folder.path()), |config| config.set(&["a"], &json!(1))).is_err()
+        );
     }
 
     #[test]
@@ -411,14 +472,15 @@ mod tests {
         for path in
             [path.clone(), Path::new("/proc/self/root").join(path.strip_prefix("/").unwrap())]
         {
-            let config = Config::load(&path).unwrap();
+            let config = Config::load(&paths(&path)).unwrap();
             assert_eq!(config.get_path("tools.deny"), Some(&json!(["exec"])), "{}", path.display());
         }
-        Config::change(&path, |config| config.set(&["budget", "daily"], &json!(5))).unwrap();
-        let config = Config::load(&path).unwrap();
+        Config::change(&paths(&path), |config| config.set(&["budget", "daily"], &json!(5)))
+            .unwrap();
+        let config = Config::load(&paths(&path)).unwrap();
         assert_eq!(*config.value(), json!({"budget": {"daily": 5}, "tools": {"deny": ["exec"]}}));
         for path in ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
-            assert!(Config::change(Path::new(path), |_| Ok(())).is_err(), "{path}");
+            assert!(Config::change(&paths(Path::new(path)), |_| Ok(())).is_err(), "{path}");
         }
     }
 
@@ -427,7 +489,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let error = Config::change(&path, |_| Ok(())).unwrap_err();
+        let error = Config::change(&paths(&path), |_| Ok(())).unwrap_err();
         assert_eq!(exit_for(&error), Exit::Io);
         assert!(!path.metadata().unwrap().is_file());
     }

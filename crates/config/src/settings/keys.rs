@@ -469,6 +469,8 @@ pub const KEYS: &[ConfigKey] = &[
 
     key("models", Any, "{}", Used, "metadata that overrides the built-in data, by model: contextWindowTokens, maxOutputTokens, images, pdf, price"),
 
+    key("locked", TextList, "[]", Used, "keys, and objects of keys, that only this file sets; in `/etc/nanobot/config.json` alone"),
+
     key("budget.daily", USD_AMOUNT, "null", Used, "maximum cost per day in US dollars, all runs together"),
     key("budget.monthly", USD_AMOUNT, "null", Used, "maximum cost per month in US dollars"),
     key("budget.perSession", USD_AMOUNT, "null", Used, "maximum cost per session in US dollars"),

@@ -36,6 +36,8 @@ pub enum SettingOrigin {
     Variable(String),
     /// The position as `FILE:LINE:COLUMN`.
     File(String),
+    /// The position in the system-wide file of what locks the key.
+    Lock(String),
     Default,
 }
 
@@ -45,6 +47,7 @@ impl fmt::Display for SettingOrigin {
             Self::Flag(flag) => write!(f, "flag {flag}"),
             Self::Variable(name) => write!(f, "variable {name}"),
             Self::File(position) => write!(f, "file {position}"),
+            Self::Lock(position) => write!(f, "locked by {position}"),
             Self::Default => f.write_str("default"),
         }
     }
@@ -74,6 +77,8 @@ pub struct LayeredConfig<'a> {
     value: Cow<'a, Value>,
     /// The variable that set each value.
     variables: BTreeMap<KeyPath, String>,
+    /// The variables that do not apply, since the system-wide file locks their keys.
+    locked_variables: BTreeMap<KeyPath, String>,
     unknown_variables: Vec<UnknownVariable>,
 }
 
@@ -156,6 +161,7 @@ impl<'a> LayeredConfig<'a> {
             env,
             value: Cow::Borrowed(config.value()),
             variables: BTreeMap::new(),
+            locked_variables: BTreeMap::new(),
             unknown_variables: Vec::new(),
         };
         let mut variables: Vec<(Vec<&str>, &str, &str)> = env
@@ -168,7 +174,27 @@ impl<'a> LayeredConfig<'a> {
         for (path, variable, text) in variables {
             layers.apply_variable(&path, variable, text);
         }
+        layers.apply_system_file();
         layers
+    }
+
+    /// Applies the system-wide file to what the variables set.
+    fn apply_system_file(&mut self) {
+        if self.variables.is_empty() {
+            return;
+        }
+        let Some(applied) = self.config.apply_system_file(&self.value) else {
+            return;
+        };
+        let all = std::mem::take(&mut self.variables);
+        (self.locked_variables, self.variables) =
+            all.into_iter().partition(|(path, _)| self.config.lock_position(path).is_some());
+        // A variable is the source of a limit only if the file's is not stricter. Lists of denials are joined.
+        self.variables.retain(|path, _| {
+            let value = get_in(&applied, path);
+            value == get_in(&self.value, path) || value.is_some_and(Value::is_array)
+        });
+        self.value = Cow::Owned(applied);
     }
 
     /// All values, neither expanded nor checked.
@@ -218,6 +244,11 @@ impl<'a> LayeredConfig<'a> {
     /// Variables that match no key.
     pub(crate) fn unknown_variables(&self) -> &[UnknownVariable] {
         &self.unknown_variables
+    }
+
+    /// Variables that do not apply, since their keys are locked.
+    pub(super) fn locked_variables(&self) -> &BTreeMap<KeyPath, String> {
+        &self.locked_variables
     }
 
     /// Names of the variables that set values; a name may repeat.
@@ -394,6 +425,9 @@ impl<'a> LayeredConfig<'a> {
 
     /// Returns the source of the value at `path`.
     pub fn origin(&self, path: &[String]) -> SettingOrigin {
+        if let Some(position) = self.config.lock_position(path) {
+            return SettingOrigin::Lock(position);
+        }
         if let Some(variable) =
             (1..=path.len()).rev().find_map(|length| self.variables.get(&path[..length]))
         {
@@ -425,7 +459,9 @@ impl<'a> LayeredConfig<'a> {
     pub(super) fn position_prefix(&self, path: &[String]) -> String {
         match self.origin(path) {
             SettingOrigin::Variable(name) => format!("{name}: "),
-            SettingOrigin::File(position) => format!("{position}: "),
+            SettingOrigin::File(position) | SettingOrigin::Lock(position) => {
+                format!("{position}: ")
+            }
             SettingOrigin::Flag(_) | SettingOrigin::Default => String::new(),
         }
     }

@@ -25,6 +25,7 @@ pub mod schema;
 mod secret_form;
 pub mod secrets;
 pub mod servers;
+mod system_file;
 pub mod terminal;
 mod typed_reader;
 pub mod validation;

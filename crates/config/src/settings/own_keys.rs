@@ -19,6 +19,7 @@ const OWN_KEYS: &[&str] = &[
     "cron",
     "hooks",
     "http",
+    "locked",
     "log",
     "memory",
     "models",
@@ -177,7 +178,7 @@ fn stricter(shared: &Value, own: &Value, key: &str) -> Option<Value> {
 }
 
 /// The items of a list, which may be written as a text with commas.
-fn items(list: &Value) -> Option<Vec<Value>> {
+pub(super) fn items(list: &Value) -> Option<Vec<Value>> {
     match list {
         Value::Array(items) => Some(items.clone()),
         Value::String(text) => Some(text.split(',').map(|item| item.trim().into()).collect()),

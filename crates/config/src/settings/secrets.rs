@@ -90,7 +90,7 @@ pub fn is_secret(path: &[impl AsRef<str>]) -> bool {
 /// searched for them, and every environment variable that looks like a secret.
 pub(crate) fn register_secrets(config: &Config, env: &Env, paths: &Paths) {
     collect_secrets(config, env).iter().for_each(secret::register);
-    for file in config.files() {
+    for file in config.all_files() {
         register_files(file.value(), &mut Vec::new(), env, paths);
     }
     for (_, provider) in config.value()["providers"].as_object().into_iter().flatten() {
@@ -110,7 +110,7 @@ pub(crate) fn register_secrets(config: &Config, env: &Env, paths: &Paths) {
 fn collect_secrets(config: &Config, env: &Env) -> Vec<Secret> {
     let mut secrets = Vec::new();
     // An overridden secret is one too.
-    for file in config.files() {
+    for file in config.all_files() {
         collect_into(file.value(), &mut Vec::new(), env, &mut secrets);
     }
     let variables =
