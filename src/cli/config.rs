@@ -1,6 +1,8 @@
 //! `nanobot config`: the config file.
 
+use crate::options::value::path;
 use clap::Subcommand;
+use std::path::PathBuf;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
@@ -58,6 +60,21 @@ pub enum ConfigCommand {
         ///
         /// A name with a dot is in double quotes, and those in quotes for the shell: `'models."gpt-4.1".price'`.
         key: String,
+    },
+    /// Set the keys that a file has, all of them or none
+    ///
+    /// The file has the form of the config; `null` removes a key, and keys that it does not have stay as they are. Prints each key that
+    /// changes, with its old and its new value. A reference such as `${OPENAI_API_KEY}` is stored as it is.
+    Apply {
+        /// The file; `-` is standard input
+        #[arg(short, long, value_name = "FILE", value_parser = path())]
+        file: PathBuf,
+        /// Print what would change, and write nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// One JSON object per key
+        #[arg(long)]
+        json: bool,
     },
     /// Edit the config file in your editor (`VISUAL`, else `EDITOR`), and check it
     ///

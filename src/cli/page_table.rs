@@ -157,6 +157,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot config set 'models.\"gpt-4.1\".price' '{\"input\": 2, \"output\": 8}'", "A name with a dot, in quotes"),
         ("pass show openai | nanobot config set providers.openai.apiKey -", "An API key that stays out of the shell history"),
     ] },
+    HelpPage { command: "config apply", statuses: &[DONE, (65, "the file is not text"), NO_PATH, FILE_BUSY, (77, "a key is locked by /etc/nanobot/config.json"), (78, "no such key, or a value is invalid; nothing was written")], variables: &[], files: &["config.json"], examples: &[
+        ("nanobot config apply -f team.json --dry-run", "What would change"),
+        ("nanobot config apply -f - < team.json", "From standard input"),
+    ] },
     HelpPage { command: "config list", statuses: &[DONE, CONFIG], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config list", "What differs from the defaults"),
         ("nanobot config list --all --origin", "All keys with their origins"),

@@ -13,6 +13,7 @@ use nanobot_base::error::Exit;
 use nanobot_config::settings::check::ConfigSeverity;
 use nanobot_config::settings::schema;
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// Runs `nanobot config`.
 pub fn run(ctx: &Context, command: &ConfigCommand) -> Result<Exit> {
@@ -44,6 +45,7 @@ pub fn run(ctx: &Context, command: &ConfigCommand) -> Result<Exit> {
         ConfigCommand::Set { key, value: None, .. } | ConfigCommand::Unset { key } => {
             config_keys::unset(ctx, key)?;
         }
+        ConfigCommand::Apply { file, dry_run, json } => apply(ctx, file, *dry_run, *json)?,
         ConfigCommand::Edit => {
             return match edit::run(ctx)? {
                 EditOutcome::Unchanged | EditOutcome::Saved => check(ctx, false, false),
@@ -76,6 +78,19 @@ fn get(ctx: &Context, key: &str, origin: bool, as_json: bool) -> Result<()> {
         other => other.to_string(),
     };
     ctx.terminal.print(&format!("{text}{}\n", origin_column(&value, origin)))
+}
+
+fn apply(ctx: &Context, file: &Path, dry_run: bool, as_json: bool) -> Result<()> {
+    let changes = config_keys::apply(ctx, file, dry_run)?;
+    if as_json {
+        return ctx.terminal.print_json_lines(changes);
+    }
+    let text = |value: &Value| if value.is_null() { "unset".into() } else { value.to_string() };
+    let lines = changes
+        .iter()
+        .map(|change| format!("{}: {} → {}\n", change.key, text(&change.old), text(&change.new)));
+    let lines: String = lines.collect();
+    ctx.terminal.print(if lines.is_empty() { "The config is up to date.\n" } else { &lines })
 }
 
 /// Prints keys with their values.

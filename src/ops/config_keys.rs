@@ -6,6 +6,7 @@ use crate::ops::usable_config;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::shell_quote::quote;
+use nanobot_config::settings::config_file::ConfigFile;
 use nanobot_config::settings::expand::has_reference;
 use nanobot_config::settings::key_node::KeyNode;
 use nanobot_config::settings::key_spelling::{camel_case, format_path, join_names, parse_path};
@@ -15,10 +16,15 @@ use nanobot_config::settings::layers::UnknownKey;
 use nanobot_config::settings::secrets::{is_secret, secret_arguments};
 use nanobot_config::settings::{Config, LayeredConfig, config_file, validation};
 use nanobot_model::provider::registry::{PROVIDERS, find_provider};
-use nanobot_os::input::read_stdin_value;
+use nanobot_os::env::Env;
+use nanobot_os::input::{self, StdinMode, read_stdin_value};
 use nanobot_os::secret;
 use serde::Serialize;
 use serde_json::Value;
+use std::path::Path;
+
+/// Maximum size in bytes of a file whose keys are set.
+const MAX_BYTES: usize = 4 << 20;
 
 /// A key with its value.
 #[derive(Serialize)]
@@ -145,7 +151,7 @@ pub(crate) fn set(ctx: &Context, key: &str, text: &str) -> Result<()> {
     let text = stdin_text.as_deref().unwrap_or(text);
     let value = parse_value(key, key_type, text)?;
     if !has_reference(text) {
-        refuse_unusable(ctx, key, &path, &value)?;
+        refuse_unusable(&Config::load(&ctx.paths)?, &ctx.env, key, &path, &value)?;
     }
     if let Some(warning) = validation::warn(&format_path(&path), &value) {
         ctx.terminal.eprint(&format!("nanobot: {warning}"));
@@ -159,6 +165,103 @@ pub(crate) fn set(ctx: &Context, key: &str, text: &str) -> Result<()> {
             usable_config::check_change(ctx, &old_config, config)
         }
     })
+}
+
+/// A key that changes.
+#[derive(Serialize)]
+pub(crate) struct ChangedKey {
+    /// The key, as it is typed.
+    pub(crate) key: String,
+    /// The value before, without secrets; `null` if there was none.
+    pub(crate) old: Value,
+    /// The value after, without secrets; `null` if there is none.
+    pub(crate) new: Value,
+}
+
+/// Sets the keys of `file`, which has the form of the config, or of standard input if that is `-`. Returns those that change. With
+/// `dry_run`, nothing is written.
+///
+/// # Errors
+/// Status 78 if a key does not exist or does not take its value, or if no run could use the config; nothing is written then.
+pub(crate) fn apply(ctx: &Context, file: &Path, dry_run: bool) -> Result<Vec<ChangedKey>> {
+    let name = file.display().to_string();
+    let bytes = match name.as_str() {
+        "-" => input::read_stdin(StdinMode::Always, input::DEFAULT_IDLE_TIMEOUT, &mut |_| {})?
+            .unwrap_or_default(),
+        _ => input::read_file(file, &name, MAX_BYTES)?,
+    };
+    let text = String::from_utf8(bytes)
+        .map_err(|_| fail(Exit::BadInput, format!("`{name}` is not UTF-8")))?;
+    let file = ConfigFile::parse(file, &text)?;
+    let mut values = Vec::new();
+    collect_keys(file.value(), &mut Vec::new(), &mut values);
+    let position = |path: &[String]| file.position(file.offset(path).unwrap_or_default());
+    let change = |config: &mut Config| -> Result<Vec<ChangedKey>> {
+        let old_config = config.clone();
+        let mut changes = Vec::new();
+        for (path, value) in &values {
+            let key = format_path(path);
+            let old = old_config.get_path(&key).cloned().unwrap_or_default();
+            if old == *value {
+                continue;
+            }
+            if value.is_null() {
+                config.unset(path)?;
+            } else {
+                check_type(path, value)
+                    .and_then(|()| config.set(path, value))
+                    .with_context(|| position(path))?;
+            }
+            let [old, new] = [&old, value].map(|value| mask_secrets(value, &mut path.clone()));
+            changes.push(ChangedKey { key, old, new });
+        }
+        for (path, value) in values.iter().filter(|(_, value)| !value.is_null()) {
+            refuse_unusable(config, &ctx.env, &format_path(path), path, value)
+                .with_context(|| position(path))?;
+        }
+        usable_config::check_change(ctx, &old_config, config)?;
+        Ok(changes)
+    };
+    if dry_run {
+        change(&mut Config::load(&ctx.paths)?)
+    } else {
+        Config::change(&ctx.paths, change)
+    }
+}
+
+/// Adds the keys of `value`, the object at `path`, with their values to `values`. Some users keep comments in keys of their own.
+fn collect_keys(value: &Value, path: &mut Vec<String>, values: &mut Vec<(Vec<String>, Value)>) {
+    let is_object_of_keys = KeyNode::at(path).is_some_and(|node| node.key().is_none());
+    match value {
+        Value::Object(members) if is_object_of_keys => {
+            for (name, member) in
+                members.iter().filter(|(name, _)| !name.starts_with(['_', '$', '/']))
+            {
+                path.push(name.clone());
+                collect_keys(member, path, values);
+                path.pop();
+            }
+        }
+        value => values.push((path.clone(), value.clone())),
+    }
+}
+
+/// Checks that there is a key at `path`, and that it takes a value of the type of `value`. A reference to a variable is checked when it
+/// is used.
+fn check_type(path: &[String], value: &Value) -> Result<()> {
+    let Some(key_type) = KeyNode::kind_at(path) else {
+        return Err(fail(Exit::Config, UnknownKey::new(path, value).description));
+    };
+    let is_reference = value.as_str().is_some_and(has_reference);
+    if is_reference || key_type.accept(value).is_some() {
+        return Ok(());
+    }
+    Err(type_error(&format_path(path), key_type, value))
+}
+
+fn type_error(key: &str, key_type: KeyType, value: &Value) -> anyhow::Error {
+    let (actual, expected) = (key_type.describe_value(value), key_type.describe());
+    fail(Exit::Config, format!("`{key}` is {actual}, expected {expected}"))
 }
 
 /// Converts a key, as typed, to the spelling in the table of keys.
@@ -305,15 +408,20 @@ fn mask_secrets(value: &Value, path: &mut Vec<String>) -> Value {
 }
 
 /// Refuses a value that would stop every run, or have no effect.
-fn refuse_unusable(ctx: &Context, key: &str, path: &[String], value: &Value) -> Result<()> {
+fn refuse_unusable(
+    config: &Config,
+    env: &Env,
+    key: &str,
+    path: &[String],
+    value: &Value,
+) -> Result<()> {
     if let Some(error) = validation::validate(path, value) {
         return Err(fail(Exit::Config, error));
     }
     if let Some(unknown) = validation::unknown_key(path, value) {
         return Err(unknown_key_error(key, &unknown, &unknown.description));
     }
-    let config = Config::load(&ctx.paths)?;
-    let layers = LayeredConfig::new(&config, &ctx.env);
+    let layers = LayeredConfig::new(config, env);
     let Some(error) = layers.name_error(path, value, |name| find_provider(name).is_some()) else {
         return Ok(());
     };
@@ -336,10 +444,7 @@ fn parse_value(key: &str, key_type: KeyType, text: &str) -> Result<Value> {
     if has_reference(text) {
         return Ok(value);
     }
-    key_type.accept(&value).ok_or_else(|| {
-        let (actual, expected) = (key_type.describe_value(&value), key_type.describe());
-        fail(Exit::Config, format!("`{key}` is {actual}, expected {expected}"))
-    })
+    key_type.accept(&value).ok_or_else(|| type_error(key, key_type, &value))
 }
 
 /// Moves keys of the shared config file that only this program reads to `nanobot.json`, and reports them.

@@ -502,3 +502,42 @@ fn a_variable_names_the_config_file() {
         .status(66)
         .stderr_has("there is no config file `$HOME/named.json`");
 }
+
+#[test]
+fn the_keys_of_a_file_are_applied_as_a_whole() {
+    let file = json!({
+        "$schema": "s",
+        "agents": { "defaults": { "max_tokens": 99, "provider": "mine", "model": "m" } },
+        "providers": { "mine": { "apiBase": "http://127.0.0.1:1/v1", "apiKey": "${MY_KEY}" } },
+        "budget": { "daily": 5 },
+    });
+    let story = Story::new().env("MY_KEY", "k").stdin(file.to_string());
+    let before = story.config_value();
+    let expect = "agents.defaults.maxTokens: unset → 99\nagents.defaults.provider: \"custom\" → \"mine\"\nagents.defaults.model: \"scripted\" → \"m\"\nproviders.mine.apiBase: unset → \"http://127.0.0.1:1/v1\"\nproviders.mine.apiKey: unset → \"***\"\nbudget.daily: unset → 5\n";
+    story.run(["config", "apply", "-f", "-", "--dry-run"]).stdout(expect);
+    assert_eq!(story.config_value(), before);
+    story.run(["config", "apply", "-f", "-"]).stdout(expect);
+    let applied = story.config_value();
+    assert_eq!(applied["providers"]["mine"]["apiKey"], "${MY_KEY}");
+    assert_eq!(read(&own_file(&story))["budget"]["daily"], 5);
+    story.run(["config", "apply", "-f", "-"]).stdout("The config is up to date.\n");
+    for (file, expect) in [
+        (
+            json!({ "budget": { "daily": 6 }, "agents": { "defaults": { "modle": "x" } } }),
+            "f.json:1:",
+        ),
+        (json!({ "budget": { "daily": "much" } }), "`budget.daily` is a string, expected a number"),
+        (
+            json!({ "budget": { "daily": 6 }, "agents": { "defaults": { "provider": "nope" } } }),
+            "there is no provider `nope`",
+        ),
+    ] {
+        write(&story.dir().join("f.json"), file.to_string().as_bytes());
+        story.run(["config", "apply", "--file", "f.json"]).status(78).stderr_has(expect);
+        assert_eq!(story.config_value(), applied);
+    }
+    write(&story.dir().join("f.json"), br#"{"budget": {"daily": null}}"#);
+    story
+        .run(["config", "apply", "-f", "f.json", "--json"])
+        .stdout("{\"key\":\"budget.daily\",\"old\":5,\"new\":null}\n");
+}
