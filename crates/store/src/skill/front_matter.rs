@@ -50,7 +50,7 @@ fn parse_parts(text: &str, booleans: BooleanSyntax) -> Result<(Value, String), S
     let head = if head.trim().is_empty() {
         Value::Object(Map::new())
     } else {
-        parse_fields_or_yaml(head, booleans)
+        parse_yaml(head, booleans)
             .map_err(|error| format!("its front matter is not valid YAML: {error}"))?
     };
     Ok((head, body.to_owned()))
@@ -137,7 +137,7 @@ pub(super) fn parse_lenient(text: &str) -> FrontMatter<'_> {
     }
     let head = head.replace("\r\n", "\n");
     let mut lenient = FrontMatter { fields: Map::new(), body, warnings, is_broken: false };
-    match parse_fields_or_yaml(&head, BooleanSyntax::TrueFalseOnly) {
+    match parse_yaml(&head, BooleanSyntax::TrueFalseOnly) {
         Ok(Value::Object(fields)) => lenient.fields = fields,
         Ok(Value::Null) => {}
         Ok(_) => {
@@ -159,7 +159,7 @@ impl FrontMatter<'_> {
             head.to_owned()
         };
         for RawField { key, text, source } in RawField::split(&head) {
-            let valid = match parse_fields_or_yaml(source, BooleanSyntax::TrueFalseOnly) {
+            let valid = match parse_yaml(source, BooleanSyntax::TrueFalseOnly) {
                 Ok(Value::Object(fields)) => fields.into_iter().next().map(|(_, value)| value),
                 _ => None,
             };
@@ -232,30 +232,6 @@ fn to_plain_text(text: &str) -> Option<Value> {
     (!text.is_empty()).then(|| Value::String(text.to_owned()))
 }
 
-/// Parses front matter. Most front matter consists of a few plain lines, for which the YAML parser is not needed.
-fn parse_fields_or_yaml(head: &str, booleans: BooleanSyntax) -> Result<Value, serde_saphyr::Error> {
-    if head.lines().all(is_plain_field) && !head.is_empty() {
-        Ok(parse_plain_fields(head))
-    } else {
-        parse_yaml(head, booleans)
-    }
-}
-
-/// True if a line is a key with a plain text that YAML would read unchanged.
-fn is_plain_field(line: &str) -> bool {
-    let Some((key, text)) = line.split_once(": ") else {
-        return false;
-    };
-    let reserved = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b" ,.;()/_-".contains(&byte);
-    (1..=64).contains(&key.len())
-        && key.bytes().all(|byte| byte.is_ascii_lowercase())
-        && text.starts_with(|letter: char| letter.is_ascii_alphabetic())
-        && text.bytes().all(is_plain)
-        && !text.ends_with(' ')
-        && (key == "always" || !reserved.contains(&text.to_lowercase().as_str()))
-}
-
 /// Splits a text into the front matter between `---` lines and the rest.
 fn split_front_matter(text: &str) -> Option<(&str, &str)> {
     let (first, rest) = text.split_once('\n')?;
@@ -275,19 +251,9 @@ fn split_front_matter(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-fn parse_plain_fields(head: &str) -> Value {
-    let pair = |line: &str| {
-        let (key, value) = line.split_once(':')?;
-        let value = value.trim().trim_matches(['"', '\'']);
-        Some((key.trim().to_owned(), Value::String(value.to_owned())))
-    };
-    Value::Object(head.lines().filter_map(pair).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::{parse_lenient, parse_strict};
-    use crate::skill::parse::is_true;
     use serde_json::{Value, json};
 
     #[test]
@@ -363,33 +329,5 @@ mod tests {
         check("\n---\na: b\n---\nx", "not the first", "x");
         check("---\na: b\n", "no closing line", "---\na: b\n");
         check("x\n", "no front matter", "x\n");
-    }
-
-    #[test]
-    fn fuzz_plain_lines_are_read_as_yaml_reads_them() {
-        let seeds: &[&[u8]] = &[
-            b"name: x\ndescription: Does things, and more",
-            b"name: x\nalways: true\ndescription: it's \"quoted\" - [a] {b} *c &d !e %f @g `h`",
-        ];
-        nanobot_base::fuzz::check(seeds, |input, _| {
-            let head = nanobot_base::fuzz::lossy_text(input);
-            let mut names: Vec<&str> =
-                head.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
-            names.sort_unstable();
-            let count = names.len();
-            names.dedup();
-            // A duplicate key is an error in YAML; here, the last one counts.
-            if !head.is_empty() && count == names.len() && head.lines().all(super::is_plain_field) {
-                let mut expect = super::parse_yaml(&head, super::BooleanSyntax::Yaml11).unwrap();
-                if let Some(always) = expect.get_mut("always") {
-                    *always = is_true(always).into();
-                }
-                let mut found = super::parse_plain_fields(&head);
-                if let Some(always) = found.get_mut("always") {
-                    *always = is_true(always).into();
-                }
-                assert_eq!(found, expect);
-            }
-        });
     }
 }

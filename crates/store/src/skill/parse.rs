@@ -96,7 +96,7 @@ pub fn count_hidden_chars(text: &str) -> usize {
     count_escapes(&sanitize(text)) - count_escapes(text)
 }
 
-pub(super) fn is_true(value: &Value) -> bool {
+fn is_true(value: &Value) -> bool {
     match value {
         Value::Bool(value) => *value,
         Value::String(text) => ["true", "yes", "on"].contains(&text.to_lowercase().as_str()),
