@@ -235,10 +235,8 @@ impl DingTalk {
         let response = self.token.with(&|| self.fetch_token(), &|token| {
             let token = percent_encode(token);
             let path = format!("/media/upload?access_token={token}&type={kind}");
-            self.upload_client.exchange(&ServiceRequest {
-                is_idempotent: true,
-                ..ServiceRequest::post(&path, &form_type, &form)
-            })
+            let request = ServiceRequest::idempotent_post(&path, &form_type, &form);
+            self.upload_client.exchange(&request)
         })?;
         let Some(id) = response["media_id"].as_str() else {
             let cause = response["errmsg"].as_str().unwrap_or("the upload failed");

@@ -236,10 +236,9 @@ impl Qq {
             ];
             let text = body.map(Value::to_string);
             let request = match &text {
-                Some(text) => ServiceRequest {
-                    is_idempotent: true,
-                    ..ServiceRequest::post(path, "application/json", text.as_bytes())
-                },
+                Some(text) => {
+                    ServiceRequest::idempotent_post(path, "application/json", text.as_bytes())
+                }
                 None => ServiceRequest::get(path),
             };
             let headers = &headers;

@@ -128,7 +128,12 @@ impl<'r> ServiceRequest<'r> {
 
     /// A request that is sent again only if it has not reached the service. It has no body if `media_type` is empty.
     pub(super) fn post(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
-        Self { method: HttpMethod::Post(media_type, body), is_idempotent: false, ..Self::get(path) }
+        Self { is_idempotent: false, ..Self::idempotent_post(path, media_type, body) }
+    }
+
+    /// A POST that may be sent again: the service recognises it, or a repetition has no side effects that matter.
+    pub(super) fn idempotent_post(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
+        Self { method: HttpMethod::Post(media_type, body), ..Self::get(path) }
     }
 }
 
@@ -408,13 +413,10 @@ impl ServiceClient {
         self.exchange(&ServiceRequest::get(path))
     }
 
-    /// Posts JSON in a request without side effects that matter, and returns the JSON of the response.
+    /// Posts JSON in a request that may be sent again, and returns the JSON of the response.
     pub(super) fn post(&self, path: &str, body: &Value) -> ChannelResult<Value> {
         let body = body.to_string();
-        self.exchange(&ServiceRequest {
-            is_idempotent: true,
-            ..ServiceRequest::post(path, "application/json", body.as_bytes())
-        })
+        self.exchange(&ServiceRequest::idempotent_post(path, "application/json", body.as_bytes()))
     }
 
     /// Posts JSON once. The result does not matter.

@@ -256,13 +256,10 @@ impl Weixin {
     /// Fetches the messages after `position`. `None` if there are none in time.
     fn fetch_updates(&self, position: &str, wait: Duration) -> ChannelResult<Option<Value>> {
         let body = with_base_info(json!({ "get_updates_buf": position })).to_string();
-        let headers = [uin_header()];
-        let request = ServiceRequest {
-            headers: &headers,
-            is_idempotent: true,
-            wait,
-            ..ServiceRequest::post("/ilink/bot/getupdates", "application/json", body.as_bytes())
-        };
+        let headers = &[uin_header()];
+        let path = "/ilink/bot/getupdates";
+        let request = ServiceRequest::idempotent_post(path, "application/json", body.as_bytes());
+        let request = ServiceRequest { headers, wait, ..request };
         if !wait.is_zero() {
             let response = self.client.request(&request)?;
             return self.client.read_success(&response).and_then(check).map(Some);
@@ -276,13 +273,9 @@ impl Weixin {
 
     fn post(&self, path: &str, body: Value) -> ChannelResult<Value> {
         let body = with_base_info(body).to_string();
-        let headers = [uin_header()];
-        let response = self.client.exchange(&ServiceRequest {
-            headers: &headers,
-            is_idempotent: true,
-            ..ServiceRequest::post(path, "application/json", body.as_bytes())
-        })?;
-        check(response)
+        let headers = &[uin_header()];
+        let request = ServiceRequest::idempotent_post(path, "application/json", body.as_bytes());
+        check(self.client.exchange(&ServiceRequest { headers, ..request })?)
     }
 
     fn config_of(&self, user: &str, context: &str) -> ChannelResult<Value> {

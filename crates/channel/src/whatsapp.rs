@@ -178,10 +178,7 @@ impl WhatsApp {
         let fields = [field("messaging_product", "whatsapp"), field("type", media_type)];
         let (form_type, form) = file.to_form(&fields, "file");
         let path = self.path("media");
-        let request = ServiceRequest {
-            is_idempotent: true,
-            ..ServiceRequest::post(&path, &form_type, &form)
-        };
+        let request = ServiceRequest::idempotent_post(&path, &form_type, &form);
         let response = self.exchange(&request)?;
         let id = self.client.text_of(&response["id"])?;
         Ok(match kind {

@@ -446,11 +446,8 @@ impl Discord {
             }
             None => ("application/json".to_owned(), body.to_string().into_bytes()),
         };
-        let request = ServiceRequest {
-            // The service recognises a repeated message by its nonce.
-            is_idempotent: true,
-            ..ServiceRequest::post(&path, &media_type, &body)
-        };
+        // The service recognises a repeated message by its nonce.
+        let request = ServiceRequest::idempotent_post(&path, &media_type, &body);
         let response = self.client.request(&request)?;
         let code = response.json()["code"].as_u64().unwrap_or_default();
         if RATE_LIMIT_CODES.contains(&code) {

@@ -333,12 +333,9 @@ impl Feishu {
         request: &Value,
     ) -> ChannelResult<Value> {
         let body = request.to_string();
-        let request = ServiceRequest {
-            headers,
-            is_idempotent: true,
-            ..ServiceRequest::post(path, "application/json; charset=utf-8", body.as_bytes())
-        };
-        read(&self.client.request(&request)?)
+        let media_type = "application/json; charset=utf-8";
+        let request = ServiceRequest::idempotent_post(path, media_type, body.as_bytes());
+        read(&self.client.request(&ServiceRequest { headers, ..request })?)
     }
 
     /// Adds the message that an allowed sender replies to. Those of other senders cost no request.
@@ -381,12 +378,9 @@ impl Feishu {
         let (form_type, form) = file.to_form(&fields, name);
         let path = format!("/open-apis/im/v1/{path}");
         let response = self.token.with(&|| self.fetch_token(), &|token| {
-            let headers = authorization(token);
-            read(&self.client.request(&ServiceRequest {
-                headers: &headers,
-                is_idempotent: true,
-                ..ServiceRequest::post(&path, &form_type, &form)
-            })?)
+            let headers = &authorization(token);
+            let request = ServiceRequest::idempotent_post(&path, &form_type, &form);
+            read(&self.client.request(&ServiceRequest { headers, ..request })?)
         })?;
         let key = if is_image { "image_key" } else { "file_key" };
         Ok((name, json!({ key: response["data"][key] })))

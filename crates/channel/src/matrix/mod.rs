@@ -238,10 +238,7 @@ impl Matrix {
                 continue;
             }
             let path = format!("/_matrix/client/v3/join/{}", percent_encode(&room_id));
-            let request = ServiceRequest {
-                is_idempotent: true,
-                ..ServiceRequest::post(&path, "application/json", b"{}")
-            };
+            let request = ServiceRequest::idempotent_post(&path, "application/json", b"{}");
             let cause = match self.client.request(&request) {
                 Ok(response) if response.is_success() => continue,
                 Ok(response) => response.describe(),
@@ -445,10 +442,7 @@ impl Matrix {
         let file = UploadFile::read(file, self.max_media_bytes)?;
         let (kind, media_type) = file.media_type();
         let path = format!("/_matrix/media/v3/upload?filename={}", percent_encode(&file.name));
-        let request = ServiceRequest {
-            is_idempotent: true,
-            ..ServiceRequest::post(&path, media_type, &file.bytes)
-        };
+        let request = ServiceRequest::idempotent_post(&path, media_type, &file.bytes);
         let response = self.client.read_success(&self.client.request(&request)?)?;
         let uri = self.client.text_of(&response["content_uri"])?;
         Ok(json!({

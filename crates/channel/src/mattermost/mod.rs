@@ -374,13 +374,8 @@ impl Mattermost {
         if let Some(file) = &part.file {
             body["file_ids"] = json!([self.upload(channel, file)?]);
         }
-        let body = body.to_string();
-        let request = ServiceRequest {
-            // The server recognises a repeated post by its pending id.
-            is_idempotent: true,
-            ..ServiceRequest::post("/api/v4/posts", "application/json", body.as_bytes())
-        };
-        self.client.text_of(&self.client.exchange(&request)?["id"])
+        // The server recognises a repeated post by its pending id.
+        self.client.text_of(&self.client.post("/api/v4/posts", &body)?["id"])
     }
 
     /// Uploads a file; returns its id.
@@ -388,10 +383,7 @@ impl Mattermost {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let fields = [("channel_id".to_owned(), channel.to_owned())];
         let (media_type, form) = file.to_form(&fields, "files");
-        let request = ServiceRequest {
-            is_idempotent: true,
-            ..ServiceRequest::post("/api/v4/files", &media_type, &form)
-        };
+        let request = ServiceRequest::idempotent_post("/api/v4/files", &media_type, &form);
         let response = self.client.exchange(&request)?;
         self.client.text_of(&response["file_infos"][0]["id"])
     }

@@ -197,12 +197,8 @@ pub(crate) fn parse_chat(recipient: &str, _thread_mark: Option<&str>) -> Chat {
 impl Mochat {
     fn post(&self, path: &str, body: &Value, wait: Duration) -> ChannelResult<Value> {
         let body = body.to_string();
-        let response = self.client.exchange(&ServiceRequest {
-            is_idempotent: true,
-            wait,
-            ..ServiceRequest::post(path, "application/json", body.as_bytes())
-        })?;
-        self.read(&response)
+        let request = ServiceRequest::idempotent_post(path, "application/json", body.as_bytes());
+        self.read(&self.client.exchange(&ServiceRequest { wait, ..request })?)
     }
 
     /// The data of a response, which has a code of its own.

@@ -450,10 +450,7 @@ impl Slack {
             return Err(self.api.client.unexpected_response());
         }
         let (_, media_type) = file.media_type();
-        let request = ServiceRequest {
-            is_idempotent: true,
-            ..ServiceRequest::post(url, media_type, &file.bytes)
-        };
+        let request = ServiceRequest::idempotent_post(url, media_type, &file.bytes);
         let upload_response = self.api.client.request(&request)?;
         if !upload_response.is_success() {
             return Err(ChannelError::Undeliverable(upload_response.describe()));

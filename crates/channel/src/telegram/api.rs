@@ -120,12 +120,8 @@ impl Api {
             "allowed_updates": ["message"],
         });
         let (path, body) = (self.path("getUpdates"), body.to_string());
-        let request = ServiceRequest {
-            is_idempotent: true,
-            wait,
-            ..ServiceRequest::post(&path, "application/json", body.as_bytes())
-        };
-        match self.exchange(&request)? {
+        let request = ServiceRequest::idempotent_post(&path, "application/json", body.as_bytes());
+        match self.exchange(&ServiceRequest { wait, ..request })? {
             Value::Array(updates) => Ok(updates),
             _ => Err(self.unexpected_response().into()),
         }
