@@ -24,9 +24,9 @@ use nanobot_os::input::{self, StdinMode};
 use nanobot_os::signal;
 use nanobot_os::terminal::{sanitize, wrap_words};
 use nanobot_tool::CompletedCall;
-use nanobot_tool::ask_user::AskUser;
+use nanobot_tool::ask_user;
 use nanobot_tool::cron::JobScheduler;
-use nanobot_tool::sessions::SessionsTool;
+use nanobot_tool::sessions;
 use serde_json::{Value, json};
 use server_call::ServerCall;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ pub(super) fn list_repl_tools(ctx: &Context, grants: &Grants) -> Result<()> {
 
 /// The tools that a run has only if it can ask a person.
 fn interactive_specs(setup: &TurnSetup, grants: &Grants) -> Vec<ToolSpec> {
-    let mut specs = vec![SessionsTool::describe(), AskUser::describe()];
+    let mut specs = vec![sessions::spec(), ask_user::spec()];
     specs.retain(|ToolSpec { name, .. }| {
         setup.policy.is_offered(name)
             && !grants.no_tools

@@ -37,12 +37,12 @@ use nanobot_store::memory::request::CHARS_PER_TOKEN;
 use nanobot_store::skill::{self, FoundSkills, SearchPaths, Skill, SkillSource, WrittenSkills};
 use nanobot_store::trust::{self, DirectoryInstructions, TrustList};
 use nanobot_store::workspace::{Workspace, WorkspaceNotes};
-use nanobot_tool::ask_user::AskUser;
+use nanobot_tool::ask_user;
 use nanobot_tool::cron::JobScheduler;
 use nanobot_tool::files::Files;
 use nanobot_tool::message::MessageTool;
 use nanobot_tool::program::ToolProgram;
-use nanobot_tool::sessions::SessionsTool;
+use nanobot_tool::sessions;
 use nanobot_tool::undo::journal::TurnInfo;
 use nanobot_tool::undo::{ChangeRecorder, UndoStore};
 use nanobot_tool::{ApprovalHandler, Tool, Toolbox};
@@ -551,7 +551,7 @@ fn build_toolbox(
     tools.extend(jobs.as_ref().map(|jobs| jobs.tool(policy, shared)));
     if input.user_prompt.is_some() || policy.is_named(SESSIONS) {
         let sessions = StoredSessions::new(ctx.session_store(input.settings)?, input.session_key);
-        tools.push(Arc::new(SessionsTool::new(Arc::new(sessions))));
+        tools.push(Arc::new(sessions::tool(Arc::new(sessions))));
     }
     if !input.settings.channels.is_empty() {
         tools.push(Arc::new(MessageTool::new(
@@ -564,7 +564,7 @@ fn build_toolbox(
         )));
     }
     if let Some(user_prompt) = &input.user_prompt {
-        tools.push(Arc::new(AskUser::new(Arc::clone(user_prompt))));
+        tools.push(Arc::new(ask_user::tool(Arc::clone(user_prompt))));
     }
     keep_listed(&mut tools, input.grants, shared)?;
     tools.retain(|tool| policy.is_offered(&tool.spec().name));

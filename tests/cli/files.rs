@@ -13,10 +13,10 @@ use nanobot_tool::Tool;
 use nanobot_tool::delete_file;
 use nanobot_tool::edit_file;
 use nanobot_tool::files::Files;
-use nanobot_tool::glob::Glob;
-use nanobot_tool::grep::Grep;
-use nanobot_tool::list_dir::ListDir;
-use nanobot_tool::read_file::ReadFile;
+use nanobot_tool::glob;
+use nanobot_tool::grep;
+use nanobot_tool::list_dir;
+use nanobot_tool::read_file;
 use nanobot_tool::run_alone;
 use nanobot_tool::undo::{ChangeRecorder, UndoStore};
 use nanobot_tool::write_file;
@@ -584,13 +584,13 @@ impl RaceFixture {
             Deferred::default(),
         ));
         let tools: Vec<Arc<dyn Tool>> = vec![
-            Arc::new(ReadFile::new(Arc::clone(&files), None)),
+            Arc::new(read_file::tool(Arc::clone(&files), None)),
             Arc::new(write_file::tool(Arc::clone(&files))),
             Arc::new(edit_file::tool(Arc::clone(&files))),
             Arc::new(delete_file::tool(Arc::clone(&files))),
-            Arc::new(ListDir::new(Arc::clone(&files))),
-            Arc::new(Glob::new(Arc::clone(&files))),
-            Arc::new(Grep::new(files)),
+            Arc::new(list_dir::tool(Arc::clone(&files))),
+            Arc::new(glob::tool(Arc::clone(&files))),
+            Arc::new(grep::tool(files)),
         ];
         Self { _temp: temp, dir, outside, outside_snapshot, tools }
     }

@@ -342,6 +342,14 @@ pub struct ToolSpec {
     pub parameters: ParameterSchema,
 }
 
+impl ToolSpec {
+    /// Creates the definition. `parameters` are a JSON schema of type object.
+    pub fn new(name: &str, description: &str, parameters: impl Into<ParameterSchema>) -> Self {
+        let (name, description) = (name.to_owned(), description.to_owned());
+        Self { name, description, parameters: parameters.into() }
+    }
+}
+
 /// A JSON schema of type object. Clones share it. Most runs send schemas without reading them, so a schema that is given as text is parsed
 /// on demand.
 #[derive(Clone)]

@@ -44,18 +44,14 @@ pub fn is_trained_model(name: &str) -> bool {
 
 /// Builds the `apply_patch` tool.
 pub fn tool(files: Arc<Files>) -> FunctionTool {
-    let spec = ToolSpec {
-        name: APPLY_PATCH.into(),
-        description: DESCRIPTION.into(),
-        parameters: const {
-            &without_blanks(
-                br#"{ "type": "object", "required": ["patch"], "properties": {
-            "patch": { "type": "string", "minLength": 1 }
-        } }"#,
-            )
-        }
-        .into(),
+    let parameters = const {
+        &without_blanks(
+            br#"{ "type": "object", "required": ["patch"], "properties": {
+        "patch": { "type": "string", "minLength": 1 }
+    } }"#,
+        )
     };
+    let spec = ToolSpec::new(APPLY_PATCH, DESCRIPTION, parameters);
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| apply(&files, arguments))
 }
 

@@ -1,7 +1,8 @@
 //! The `ask_user` tool: asks the user a question. It exists only in interactive conversations; in any
 //! other run the model must decide by itself, since no user can answer.
 
-use super::{Approval, ApprovalRequest, Call, CallEffect, Tool, ToolError, ToolOutput};
+use super::function_tool::FunctionTool;
+use super::{Approval, ApprovalRequest, CallEffect, ToolError, ToolOutput};
 use nanobot_base::message::{ToolSpec, without_blanks};
 use nanobot_config::policy::tool_names::ASK_USER;
 use serde_json::Value;
@@ -22,51 +23,31 @@ pub trait UserPrompt: Send + Sync {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Result<Approval, ToolError>;
 }
 
-/// The `ask_user` tool.
-pub struct AskUser {
-    spec: ToolSpec,
-    prompt: Arc<dyn UserPrompt>,
+/// Builds the `ask_user` tool. It is treated as a write, so that two questions are asked one after the other.
+pub fn tool(prompt: Arc<dyn UserPrompt>) -> FunctionTool {
+    FunctionTool::new(spec(), CallEffect::Writes, move |arguments| ask(&*prompt, arguments))
 }
 
-impl AskUser {
-    /// Creates the tool.
-    pub fn new(prompt: Arc<dyn UserPrompt>) -> Self {
-        let spec = Self::describe();
-        Self { spec, prompt }
-    }
-
-    /// Returns the definition of the tool.
-    pub fn describe() -> ToolSpec {
-        ToolSpec {
-            name: ASK_USER.into(),
-            description:
-                "Ask the user one question and wait for the answer; only for decisions they must make"
-                    .into(),
-            parameters: const { &without_blanks(br#"{ "type": "object", "required": ["question"], "properties": {
-                "question": { "type": "string", "minLength": 1 },
-                "options": { "type": "array", "maxItems": 9, "items": { "type": "string" },
-                             "description": "Suggested answers; another answer is possible" }
-            } }"#) }.into(),
-        }
-    }
+/// Returns the definition of the tool.
+pub fn spec() -> ToolSpec {
+    let parameters = const {
+        &without_blanks(
+            br#"{ "type": "object", "required": ["question"], "properties": {
+        "question": { "type": "string", "minLength": 1 },
+        "options": { "type": "array", "maxItems": 9, "items": { "type": "string" },
+                     "description": "Suggested answers; another answer is possible" }
+    } }"#,
+        )
+    };
+    let description =
+        "Ask the user one question and wait for the answer; only for decisions they must make";
+    ToolSpec::new(ASK_USER, description, parameters)
 }
 
-impl Tool for AskUser {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    /// The tool is treated as a write, so that two questions are asked one after the other.
-    fn effect(&self, _: &Value) -> CallEffect {
-        CallEffect::Writes
-    }
-
-    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
-        let arguments = call.arguments;
-        let question = arguments["question"].as_str().unwrap_or_default();
-        let options = arguments["options"].as_array().map_or(&[][..], Vec::as_slice);
-        let options: Vec<String> =
-            options.iter().filter_map(|option| option.as_str().map(str::to_owned)).collect();
-        Ok(self.prompt.answer(question, &options)?.into())
-    }
+fn ask(prompt: &dyn UserPrompt, arguments: &Value) -> Result<ToolOutput, ToolError> {
+    let question = arguments["question"].as_str().unwrap_or_default();
+    let options = arguments["options"].as_array().map_or(&[][..], Vec::as_slice);
+    let options: Vec<String> =
+        options.iter().filter_map(|option| option.as_str().map(str::to_owned)).collect();
+    Ok(prompt.answer(question, &options)?.into())
 }

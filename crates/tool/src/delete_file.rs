@@ -11,18 +11,15 @@ use std::sync::Arc;
 
 /// Builds the `delete_file` tool.
 pub fn tool(files: Arc<Files>) -> FunctionTool {
-    let spec = ToolSpec {
-        name: "delete_file".into(),
-        description: "Delete a file or an empty directory".into(),
-        parameters: const {
-            &without_blanks(
-                br#"{ "type": "object", "required": ["path"], "properties": {
-            "path": { "type": "string", "minLength": 1 }
-        } }"#,
-            )
-        }
-        .into(),
+    let parameters = const {
+        &without_blanks(
+            br#"{ "type": "object", "required": ["path"], "properties": {
+        "path": { "type": "string", "minLength": 1 }
+    } }"#,
+        )
     };
+    let description = "Delete a file or an empty directory";
+    let spec = ToolSpec::new("delete_file", description, parameters);
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| delete(&files, arguments))
 }
 

@@ -19,16 +19,18 @@ use std::sync::Arc;
 
 /// Builds the `edit_file` tool.
 pub fn tool(files: Arc<Files>) -> FunctionTool {
-    let spec = ToolSpec {
-        name: "edit_file".into(),
-        description: "Replace a text in a file; old_text must occur once".into(),
-        parameters: const { &without_blanks(br#"{ "type": "object", "required": ["path", "old_text", "new_text"], "properties": {
+    let parameters = const {
+        &without_blanks(
+            br#"{ "type": "object", "required": ["path", "old_text", "new_text"], "properties": {
             "path": { "type": "string", "minLength": 1 },
             "old_text": { "type": "string", "minLength": 1 },
             "new_text": { "type": "string" },
             "replace_all": { "type": "boolean" }
-        } }"#) }.into(),
+        } }"#,
+        )
     };
+    let description = "Replace a text in a file; old_text must occur once";
+    let spec = ToolSpec::new("edit_file", description, parameters);
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| edit_in_file(&files, arguments))
 }
 

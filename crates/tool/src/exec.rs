@@ -24,7 +24,7 @@ use super::call_result::MissingGrant;
 use super::files::Files;
 use super::host_proxy::{CommandHosts, HostTraffic};
 use super::sandbox_spec::{self, InstalledTools};
-use super::{Call, CallEffect, Tool, ToolError, ToolOutput, dangerous_command};
+use super::{Call, Tool, ToolError, ToolOutput, dangerous_command};
 use background_commands::BackgroundCommands;
 use nanobot_base::message::{ToolSpec, without_blanks};
 use nanobot_base::trace_context::TraceContext;
@@ -362,11 +362,6 @@ impl ExecTool {
 impl Tool for ExecTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> CallEffect {
-        // The commands of a run share `$TMPDIR` and `/tmp`, so the next one may need what this one leaves there.
-        CallEffect::Writes
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {

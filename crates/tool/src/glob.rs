@@ -2,8 +2,9 @@
 
 use super::arguments::usize_argument;
 use super::files::Files;
+use super::function_tool::FunctionTool;
 use super::walk::{self, MAX_ENTRIES, WalkOptions};
-use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use super::{CallEffect, ToolError, ToolOutput};
 use globset::GlobMatcher;
 use nanobot_base::message::{ToolSpec, without_blanks};
 use nanobot_config::policy::call_files::split_glob;
@@ -19,95 +20,73 @@ const DEFAULT_FILES: usize = 200;
 /// Maximum number of files shown.
 const MAX_FILES: usize = 5_000;
 
-/// The `glob` tool.
-pub struct Glob {
-    spec: ToolSpec,
-    files: Arc<Files>,
+/// Builds the `glob` tool.
+pub fn tool(files: Arc<Files>) -> FunctionTool {
+    let parameters = const {
+        &without_blanks(
+            br#"{ "type": "object", "required": ["pattern"], "properties": {
+        "pattern": { "type": "string", "minLength": 1 },
+        "path": { "type": "string", "description": "default: working directory" },
+        "all": { "type": "boolean", "description": "hidden and ignored files too" },
+        "head_limit": { "type": "integer" },
+        "offset": { "type": "integer" }
+    } }"#,
+        )
+    };
+    let description = "Find files by name, as src/**/*.rs or *.{md,txt}; newest first";
+    let spec = ToolSpec::new("glob", description, parameters);
+    FunctionTool::new(spec, CallEffect::Reads, move |arguments| find(&files, arguments))
 }
 
-impl Glob {
-    /// Creates the tool.
-    pub fn new(files: Arc<Files>) -> Self {
-        let spec = ToolSpec {
-            name: "glob".into(),
-            description: "Find files by name, as src/**/*.rs or *.{md,txt}; newest first".into(),
-            parameters: const {
-                &without_blanks(
-                    br#"{ "type": "object", "required": ["pattern"], "properties": {
-                "pattern": { "type": "string", "minLength": 1 },
-                "path": { "type": "string", "description": "default: working directory" },
-                "all": { "type": "boolean", "description": "hidden and ignored files too" },
-                "head_limit": { "type": "integer" },
-                "offset": { "type": "integer" }
-            } }"#,
-                )
+fn find(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
+    let (raw_path, pattern) = split_glob(arguments);
+    let matcher = build_matcher(pattern)?;
+    let dir = files.directory(&raw_path)?;
+    let includes_all = arguments["all"] == true;
+    let names_hidden = names_hidden_files(pattern);
+    let search = |hidden: bool| {
+        let options =
+            WalkOptions { hidden, ignored: includes_all || names_hidden, ..Default::default() };
+        let mut entry_count = 0;
+        let mut matches: Vec<(SystemTime, PathBuf)> = Vec::new();
+        for entry in walk::entries(&files.file_scope, &dir, options) {
+            entry_count += 1;
+            let relative = entry.path().strip_prefix(&dir).unwrap_or(entry.path());
+            if !matcher.is_match(relative) {
+                continue;
             }
-            .into(),
-        };
-        Self { spec, files }
-    }
-}
-
-impl Tool for Glob {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> CallEffect {
-        CallEffect::Reads
-    }
-
-    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
-        let arguments = call.arguments;
-        let (raw_path, pattern) = split_glob(arguments);
-        let matcher = build_matcher(pattern)?;
-        let dir = self.files.directory(&raw_path)?;
-        let includes_all = arguments["all"] == true;
-        let names_hidden = names_hidden_files(pattern);
-        let search = |hidden: bool| {
-            let options =
-                WalkOptions { hidden, ignored: includes_all || names_hidden, ..Default::default() };
-            let mut entry_count = 0;
-            let mut matches: Vec<(SystemTime, PathBuf)> = Vec::new();
-            for entry in walk::entries(&self.files.file_scope, &dir, options) {
-                entry_count += 1;
-                let relative = entry.path().strip_prefix(&dir).unwrap_or(entry.path());
-                if !matcher.is_match(relative) {
-                    continue;
-                }
-                if let Some(metadata) = self.files.metadata(entry.path())
-                    && !metadata.is_dir()
-                {
-                    let time = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                    matches.push((time, entry.into_path()));
-                }
+            if let Some(metadata) = files.metadata(entry.path())
+                && !metadata.is_dir()
+            {
+                let time = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                matches.push((time, entry.into_path()));
             }
-            (matches, entry_count)
-        };
-        let (mut matches, entry_count) = search(includes_all || names_hidden);
-        matches.sort_by(|(time, path), (other, other_path)| {
-            other.cmp(time).then_with(|| path.cmp(other_path))
-        });
-        let directory = &self.files.file_scope.directory;
-        let names = matches
-            .iter()
-            .map(|(_, path)| path.strip_prefix(directory).unwrap_or(path).display().to_string());
-        let names: Vec<String> = names.collect();
-        let mut text = page(&names, arguments, DEFAULT_FILES, "files")?;
-        if names.is_empty() && !includes_all && !names_hidden {
-            let (hidden, _) = search(true);
-            let hidden: Vec<PathBuf> = hidden.into_iter().map(|(_, path)| path).collect();
-            let scope = &self.files.file_scope;
-            text.push_str(&walk::hidden_files_note(scope, &hidden, "hidden files match"));
         }
-        if entry_count >= MAX_ENTRIES {
-            text.push_str(&format!(
-                "\n(only the first {MAX_ENTRIES} entries below {} were searched)",
-                dir.display()
-            ));
-        }
-        Ok(text.into())
+        (matches, entry_count)
+    };
+    let (mut matches, entry_count) = search(includes_all || names_hidden);
+    matches.sort_by(|(time, path), (other, other_path)| {
+        other.cmp(time).then_with(|| path.cmp(other_path))
+    });
+    let directory = &files.file_scope.directory;
+    let names = matches
+        .iter()
+        .map(|(_, path)| path.strip_prefix(directory).unwrap_or(path).display().to_string());
+    let names: Vec<String> = names.collect();
+    let mut text = page(&names, arguments, DEFAULT_FILES, "files")?;
+    if names.is_empty() && !includes_all && !names_hidden {
+        let (hidden, _) = search(true);
+        let hidden: Vec<PathBuf> = hidden.into_iter().map(|(_, path)| path).collect();
+        let scope = &files.file_scope;
+        text.push_str(&walk::hidden_files_note(scope, &hidden, "hidden files match"));
     }
+    if entry_count >= MAX_ENTRIES {
+        text.push_str(&format!(
+            "\n(only the first {MAX_ENTRIES} entries below {} were searched)",
+            dir.display()
+        ));
+    }
+    Ok(text.into())
 }
 
 /// Returns at most `head_limit` lines from `offset` on, with a note on those not shown. `noun` denotes the lines in the note.
@@ -161,7 +140,7 @@ pub(super) fn build_matcher(pattern: &str) -> Result<GlobMatcher, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Glob, build_matcher};
+    use super::{build_matcher, tool};
     use crate::{files::tests::files, run_alone};
     use nanobot_base::message::plain_text;
     use serde_json::{Value, json};
@@ -205,7 +184,7 @@ mod tests {
         }
         std::fs::write(dir.join(".gitignore"), "*.log\n").unwrap();
         std::os::unix::fs::symlink("/etc", dir.join("link")).unwrap();
-        let glob = Glob::new(Arc::new(files(&dir, false)));
+        let glob = tool(Arc::new(files(&dir, false)));
         let check = |arguments: Value, expect: Result<&str, &str>| {
             let result = run_alone(&glob, &arguments);
             match (result, expect) {

@@ -5,9 +5,10 @@
 
 use super::arguments::usize_argument;
 use super::files::Files;
+use super::function_tool::FunctionTool;
 use super::glob::{build_matcher as glob_matcher, names_hidden_files, page};
 use super::walk::{self, MAX_ENTRIES, WalkOptions};
-use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use super::{CallEffect, ToolError, ToolOutput};
 use grep_matcher::{LineTerminator, Matcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
@@ -40,82 +41,30 @@ const MAX_LINE_BYTES: usize = 16 << 20;
 /// Maximum number of files named that could not be searched.
 const MAX_UNREAD_FILES: usize = 10;
 
-/// The `grep` tool.
-pub struct Grep {
-    spec: ToolSpec,
-    files: Arc<Files>,
-}
-
-impl Grep {
-    /// Creates the tool.
-    pub fn new(files: Arc<Files>) -> Self {
-        // Numbers that are too large are reduced to the limit. Limits in the schema would cost tokens in each request.
-        let spec = ToolSpec {
-            name: "grep".into(),
-            description: "Search file contents for a regex; skips binary and ignored files".into(),
-            parameters: const { &without_blanks(br#"{ "type": "object", "required": ["pattern"], "properties": {
-                "pattern": { "type": "string", "minLength": 1 },
-                "path": { "type": "string", "description": "file or directory" },
-                "glob": { "type": "string", "description": "only files like *.rs" },
-                "type": { "type": "string", "description": "as rust, py" },
-                "output_mode": { "type": "string", "enum": ["content", "files_with_matches", "count"] },
-                "case_insensitive": { "type": "boolean" },
-                "fixed_strings": { "type": "boolean" },
-                "context_before": { "type": "integer" },
-                "context_after": { "type": "integer" },
-                "all": { "type": "boolean", "description": "hidden and ignored files too" },
-                "head_limit": { "type": "integer" },
-                "offset": { "type": "integer" }
-            } }"#) }.into(),
-        };
-        Self { spec, files }
-    }
-
-    /// Collects the files to search; those that are hidden only if the call asks for them.
-    fn collect_files(&self, raw_path: &str, arguments: &Value) -> Result<SearchedFiles, ToolError> {
-        let Some(dir) = self.files.find_directory(raw_path)? else {
-            // `raw_path` may be a link to the file; `read` resolves it.
-            let paths = vec![self.files.file(raw_path)?];
-            return Ok(SearchedFiles { paths, is_truncated: false, has_hidden: true });
-        };
-        let ignored = arguments["all"] == true;
-        let glob = arguments["glob"].as_str().unwrap_or_default();
-        let has_hidden = ignored || names_hidden_files(glob);
-        let options = WalkOptions { hidden: has_hidden, ignored, ..Default::default() };
-        let (paths, is_truncated) = self.walk(&dir, arguments, options)?;
-        Ok(SearchedFiles { paths, is_truncated, has_hidden })
-    }
-
-    /// A note on the hidden files beneath `raw_path` that were not searched.
-    fn hidden_files_note(&self, raw_path: &str, arguments: &Value) -> Result<String, ToolError> {
-        let dir = self.files.directory(raw_path)?;
-        let options = WalkOptions { hidden: true, ..Default::default() };
-        let (mut paths, _) = self.walk(&dir, arguments, options)?;
-        paths.retain(|path| walk::is_hidden(path, &dir));
-        let scope = &self.files.file_scope;
-        Ok(walk::hidden_files_note(scope, &paths, "hidden files were not searched"))
-    }
-
-    /// The files beneath `dir` that `arguments` name; true if there are more than the walk examines.
-    fn walk(
-        &self,
-        dir: &Path,
-        arguments: &Value,
-        mut options: WalkOptions,
-    ) -> Result<(Vec<PathBuf>, bool), ToolError> {
-        let text = |key: &str| arguments[key].as_str().filter(|text| !text.is_empty());
-        let glob = text("glob").map(glob_matcher).transpose()?;
-        options.types = text("type").map(walk::file_types).transpose()?;
-        let mut entry_count = 0;
-        let entries = walk::entries(&self.files.file_scope, dir, options);
-        let entries = entries.inspect(|_| entry_count += 1).filter(|entry| {
-            let relative = entry.path().strip_prefix(dir).unwrap_or(entry.path());
-            entry.file_type().is_some_and(|kind| kind.is_file())
-                && glob.as_ref().is_none_or(|glob| glob.is_match(relative))
-        });
-        let paths = entries.map(ignore::DirEntry::into_path).collect();
-        Ok((paths, entry_count >= MAX_ENTRIES))
-    }
+/// Builds the `grep` tool.
+pub fn tool(files: Arc<Files>) -> FunctionTool {
+    // Numbers that are too large are reduced to the limit. Limits in the schema would cost tokens in each request.
+    let parameters = const {
+        &without_blanks(
+            br#"{ "type": "object", "required": ["pattern"], "properties": {
+        "pattern": { "type": "string", "minLength": 1 },
+        "path": { "type": "string", "description": "file or directory" },
+        "glob": { "type": "string", "description": "only files like *.rs" },
+        "type": { "type": "string", "description": "as rust, py" },
+        "output_mode": { "type": "string", "enum": ["content", "files_with_matches", "count"] },
+        "case_insensitive": { "type": "boolean" },
+        "fixed_strings": { "type": "boolean" },
+        "context_before": { "type": "integer" },
+        "context_after": { "type": "integer" },
+        "all": { "type": "boolean", "description": "hidden and ignored files too" },
+        "head_limit": { "type": "integer" },
+        "offset": { "type": "integer" }
+    } }"#,
+        )
+    };
+    let description = "Search file contents for a regex; skips binary and ignored files";
+    let spec = ToolSpec::new("grep", description, parameters);
+    FunctionTool::new(spec, CallEffect::Reads, move |arguments| search(&files, arguments))
 }
 
 /// The files of a search.
@@ -127,77 +76,120 @@ struct SearchedFiles {
     has_hidden: bool,
 }
 
-impl Tool for Grep {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> CallEffect {
-        CallEffect::Reads
-    }
-
-    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
-        let arguments = call.arguments;
-        let matcher = build_matcher(arguments)?;
-        let raw_path = arguments["path"].as_str().unwrap_or(".");
-        let SearchedFiles { paths, is_truncated, has_hidden } =
-            self.collect_files(raw_path, arguments)?;
-        let mode = arguments["output_mode"].as_str().unwrap_or("content");
-        let mut searcher = build_searcher(arguments, mode);
-        let offset = usize_argument(arguments, "offset").unwrap_or(0);
-        let window = match mode {
-            "content" => {
-                let limit = usize_argument(arguments, "head_limit").unwrap_or(DEFAULT_MATCHES);
-                let limit = limit.clamp(1, MAX_MATCHES);
-                offset..offset.saturating_add(limit)
-            }
-            _ => 0..0,
+fn search(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
+    let matcher = build_matcher(arguments)?;
+    let raw_path = arguments["path"].as_str().unwrap_or(".");
+    let SearchedFiles { paths, is_truncated, has_hidden } =
+        collect_files(files, raw_path, arguments)?;
+    let mode = arguments["output_mode"].as_str().unwrap_or("content");
+    let mut searcher = build_searcher(arguments, mode);
+    let offset = usize_argument(arguments, "offset").unwrap_or(0);
+    let window = match mode {
+        "content" => {
+            let limit = usize_argument(arguments, "head_limit").unwrap_or(DEFAULT_MATCHES);
+            let limit = limit.clamp(1, MAX_MATCHES);
+            offset..offset.saturating_add(limit)
+        }
+        _ => 0..0,
+    };
+    let hidden = files.hidden_files();
+    let mut results = SearchResults::default();
+    let mut names = Vec::new();
+    for path in &paths {
+        signal::check().map_err(|_| "interrupted: the run is ending")?;
+        let Some((file, _)) = files.open_entry(path, &hidden) else {
+            continue;
         };
-        let hidden = self.files.hidden_files();
-        let mut results = SearchResults::default();
-        let mut names = Vec::new();
-        for path in &paths {
-            signal::check().map_err(|_| "interrupted: the run is ending")?;
-            let Some((file, _)) = self.files.open_entry(path, &hidden) else {
-                continue;
-            };
-            let directory = &self.files.file_scope.directory;
-            let name = path.strip_prefix(directory).unwrap_or(path).display().to_string();
-            let remaining_chars = MAX_OUTPUT_CHARS.saturating_sub(results.text.len());
-            let mut file_matches = FileMatches::new(
-                &matcher,
-                results.remaining_window(&window),
-                results.matches,
-                remaining_chars,
-            );
-            match searcher.search_reader(&matcher, InterruptibleFile(file), &mut file_matches) {
-                Err(_) if signal::check().is_err() => {
-                    return Err("interrupted: the run is ending".into());
+        let directory = &files.file_scope.directory;
+        let name = path.strip_prefix(directory).unwrap_or(path).display().to_string();
+        let remaining_chars = MAX_OUTPUT_CHARS.saturating_sub(results.text.len());
+        let mut file_matches = FileMatches::new(
+            &matcher,
+            results.remaining_window(&window),
+            results.matches,
+            remaining_chars,
+        );
+        match searcher.search_reader(&matcher, InterruptibleFile(file), &mut file_matches) {
+            Err(_) if signal::check().is_err() => {
+                return Err("interrupted: the run is ending".into());
+            }
+            Err(error) => results.unread_files.push(describe_read_error(&name, &error)),
+            Ok(()) if file_matches.is_binary => results.binary_files += 1,
+            Ok(()) => {
+                let count = file_matches.next_number - results.matches;
+                if count > 0 {
+                    names.push(match mode {
+                        "count" => format!("{name}: {count}"),
+                        _ => name.clone(),
+                    });
                 }
-                Err(error) => results.unread_files.push(describe_read_error(&name, &error)),
-                Ok(()) if file_matches.is_binary => results.binary_files += 1,
-                Ok(()) => {
-                    let count = file_matches.next_number - results.matches;
-                    if count > 0 {
-                        names.push(match mode {
-                            "count" => format!("{name}: {count}"),
-                            _ => name.clone(),
-                        });
-                    }
-                    results.merge(&name, &file_matches);
-                }
+                results.merge(&name, &file_matches);
             }
         }
-        let mut text = match mode {
-            "content" => results.page(&window)?,
-            _ => page(&names, arguments, DEFAULT_FILES, "files")?,
-        };
-        text.push_str(&search_notes(&results, &paths, is_truncated));
-        if results.matches == 0 && !has_hidden {
-            text.push_str(&self.hidden_files_note(raw_path, arguments)?);
-        }
-        Ok(text.into())
     }
+    let mut text = match mode {
+        "content" => results.page(&window)?,
+        _ => page(&names, arguments, DEFAULT_FILES, "files")?,
+    };
+    text.push_str(&search_notes(&results, &paths, is_truncated));
+    if results.matches == 0 && !has_hidden {
+        text.push_str(&hidden_files_note(files, raw_path, arguments)?);
+    }
+    Ok(text.into())
+}
+
+/// Collects the files to search; those that are hidden only if the call asks for them.
+fn collect_files(
+    files: &Files,
+    raw_path: &str,
+    arguments: &Value,
+) -> Result<SearchedFiles, ToolError> {
+    let Some(dir) = files.find_directory(raw_path)? else {
+        // `raw_path` may be a link to the file; `read` resolves it.
+        let paths = vec![files.file(raw_path)?];
+        return Ok(SearchedFiles { paths, is_truncated: false, has_hidden: true });
+    };
+    let ignored = arguments["all"] == true;
+    let glob = arguments["glob"].as_str().unwrap_or_default();
+    let has_hidden = ignored || names_hidden_files(glob);
+    let options = WalkOptions { hidden: has_hidden, ignored, ..Default::default() };
+    let (paths, is_truncated) = walk_files(files, &dir, arguments, options)?;
+    Ok(SearchedFiles { paths, is_truncated, has_hidden })
+}
+
+/// A note on the hidden files beneath `raw_path` that were not searched.
+fn hidden_files_note(
+    files: &Files,
+    raw_path: &str,
+    arguments: &Value,
+) -> Result<String, ToolError> {
+    let dir = files.directory(raw_path)?;
+    let options = WalkOptions { hidden: true, ..Default::default() };
+    let (mut paths, _) = walk_files(files, &dir, arguments, options)?;
+    paths.retain(|path| walk::is_hidden(path, &dir));
+    let scope = &files.file_scope;
+    Ok(walk::hidden_files_note(scope, &paths, "hidden files were not searched"))
+}
+
+/// The files beneath `dir` that `arguments` name; true if there are more than the walk examines.
+fn walk_files(
+    files: &Files,
+    dir: &Path,
+    arguments: &Value,
+    mut options: WalkOptions,
+) -> Result<(Vec<PathBuf>, bool), ToolError> {
+    let text = |key: &str| arguments[key].as_str().filter(|text| !text.is_empty());
+    let glob = text("glob").map(glob_matcher).transpose()?;
+    options.types = text("type").map(walk::file_types).transpose()?;
+    let mut entry_count = 0;
+    let entries = walk::entries(&files.file_scope, dir, options);
+    let entries = entries.inspect(|_| entry_count += 1).filter(|entry| {
+        let relative = entry.path().strip_prefix(dir).unwrap_or(entry.path());
+        entry.file_type().is_some_and(|kind| kind.is_file())
+            && glob.as_ref().is_none_or(|glob| glob.is_match(relative))
+    });
+    let paths = entries.map(ignore::DirEntry::into_path).collect();
+    Ok((paths, entry_count >= MAX_ENTRIES))
 }
 
 /// A searcher that collects what the output mode shows.
@@ -448,7 +440,7 @@ impl Sink for FileMatches<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Grep;
+    use super::tool;
     use crate::{files::tests::files, run_alone};
     use nanobot_base::message::plain_text;
     use serde_json::{Value, json};
@@ -476,7 +468,7 @@ mod tests {
         write("long", format!("{}needle{}\n", "x".repeat(5_000), "y".repeat(5_000)).as_bytes());
         std::os::unix::fs::symlink("/etc/passwd", dir.join("link")).unwrap();
         std::os::unix::fs::symlink("a.rs", dir.join("inner")).unwrap();
-        let grep = Grep::new(Arc::new(files(&dir, false)));
+        let grep = tool(Arc::new(files(&dir, false)));
         let run = |arguments: Value| {
             run_alone(&grep, &arguments)
                 .map(|output| plain_text(&output.parts))
@@ -547,7 +539,7 @@ mod tests {
         for name in ["a", "b"] {
             std::fs::write(dir.join(name), "a line of some length\n".repeat(2_000)).unwrap();
         }
-        let grep = Grep::new(Arc::new(files(&dir, false)));
+        let grep = tool(Arc::new(files(&dir, false)));
         let run = |arguments: Value| {
             let output = run_alone(&grep, &arguments).unwrap();
             plain_text(&output.parts)

@@ -80,11 +80,14 @@ pub trait Tool: Send + Sync {
     /// The name, a description in one sentence, and the schema of the arguments.
     fn spec(&self) -> &ToolSpec;
 
-    /// The effect of a call with these arguments, exactly as the model gave them.
-    fn effect(&self, arguments: &Value) -> CallEffect;
-
     /// Runs the tool. The error is text for the model and says what to do next.
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError>;
+
+    /// The effect of a call with these arguments, exactly as the model gave them. A call runs alone unless the tool says
+    /// otherwise: the next one may need what it leaves behind.
+    fn effect(&self, _arguments: &Value) -> CallEffect {
+        CallEffect::Writes
+    }
 
     /// Converts the arguments that a model sent to those that the tool takes.
     ///

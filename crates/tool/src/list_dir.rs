@@ -1,7 +1,8 @@
 //! The `list_dir` tool: lists a directory, or recursively the files below it that git does not ignore.
 
 use super::files::Files;
-use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use super::function_tool::FunctionTool;
+use super::{CallEffect, ToolError, ToolOutput};
 use nanobot_base::message::{ToolSpec, without_blanks};
 use nanobot_os::durable_file::format_size;
 use serde_json::Value;
@@ -14,102 +15,77 @@ const DEFAULT_ENTRIES: u64 = 200;
 /// Maximum number of entries examined. The result says whether a tree is larger.
 const MAX_ENTRIES: usize = 100_000;
 
-/// The `list_dir` tool.
-pub struct ListDir {
-    spec: ToolSpec,
-    files: Arc<Files>,
+/// Builds the `list_dir` tool.
+pub fn tool(files: Arc<Files>) -> FunctionTool {
+    let parameters = const {
+        &without_blanks(br#"{ "type": "object", "properties": {
+        "path": { "type": "string", "description": "default: working directory" },
+        "recursive": { "type": "boolean", "description": "everything below it, except ignored files" },
+        "max_entries": { "type": "integer", "minimum": 1, "maximum": 5000 }
+    } }"#)
+    };
+    let description = "List a directory: names and sizes, directories ending in /";
+    let spec = ToolSpec::new("list_dir", description, parameters);
+    FunctionTool::new(spec, CallEffect::Reads, move |arguments| list(&files, arguments))
 }
 
-impl ListDir {
-    /// Creates the tool.
-    pub fn new(files: Arc<Files>) -> Self {
-        let spec = ToolSpec {
-            name: "list_dir".into(),
-            description: "List a directory: names and sizes, directories ending in /".into(),
-            parameters: const { &without_blanks(br#"{ "type": "object", "properties": {
-                "path": { "type": "string", "description": "default: working directory" },
-                "recursive": { "type": "boolean", "description": "everything below it, except ignored files" },
-                "max_entries": { "type": "integer", "minimum": 1, "maximum": 5000 }
-            } }"#) }.into(),
+fn list(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
+    let raw_path = arguments["path"].as_str().unwrap_or(".");
+    let recursive = arguments["recursive"].as_bool().unwrap_or(false);
+    let limit = arguments["max_entries"].as_u64().unwrap_or(DEFAULT_ENTRIES);
+    let dir = files.directory(raw_path)?;
+    let mut names = walk(files, &dir, recursive);
+    names.sort();
+    let total = names.len();
+    if total == 0 {
+        return Ok(format!("({} is empty)", dir.display()).into());
+    }
+    names.truncate(usize::try_from(limit).unwrap_or(total));
+    let mut text = names.join("\n");
+    if names.len() < total {
+        let at_least = if total >= MAX_ENTRIES { "at least " } else { "" };
+        text.push_str(&format!(
+            "\n({} of {at_least}{total} entries; increase max_entries for more)",
+            names.len()
+        ));
+    }
+    Ok(text.into())
+}
+
+/// The entries of `dir`. Links are not followed, so the walk stays within the directory.
+fn walk(files: &Files, dir: &Path, recursive: bool) -> Vec<String> {
+    let mut walk = ignore::WalkBuilder::new(dir);
+    walk.standard_filters(false).follow_links(false).max_depth(Some(1));
+    if recursive {
+        walk.max_depth(Some(32)).hidden(false).parents(false).git_ignore(true).require_git(false);
+        let scope = files.file_scope.clone();
+        walk.filter_entry(move |entry| {
+            entry.file_name() != ".git" && scope.is_visible(entry.path())
+        });
+    }
+    let entries = walk
+        .build()
+        .flatten()
+        .filter(|entry| entry.depth() > 0 && files.file_scope.is_visible(entry.path()));
+    // A walk works with names, which can lead elsewhere by then, so each entry is examined again
+    // by descriptor.
+    let line = |entry: ignore::DirEntry| {
+        let metadata = files.metadata(entry.path())?;
+        let path = entry.path().strip_prefix(dir).unwrap_or(entry.path());
+        let name = escape_name(path);
+        let mut line = if metadata.is_dir() {
+            format!("{name}/")
+        } else if metadata.is_symlink() {
+            format!("{name}  link")
+        } else {
+            format!("{name}  {}", format_size(metadata.len()))
         };
-        Self { spec, files }
-    }
-}
-
-impl Tool for ListDir {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> CallEffect {
-        CallEffect::Reads
-    }
-
-    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
-        let arguments = call.arguments;
-        let raw_path = arguments["path"].as_str().unwrap_or(".");
-        let recursive = arguments["recursive"].as_bool().unwrap_or(false);
-        let limit = arguments["max_entries"].as_u64().unwrap_or(DEFAULT_ENTRIES);
-        let dir = self.files.directory(raw_path)?;
-        let mut names = self.walk(&dir, recursive);
-        names.sort();
-        let total = names.len();
-        if total == 0 {
-            return Ok(format!("({} is empty)", dir.display()).into());
+        if path.to_str().is_none() {
+            line.push_str("  (not UTF-8: only commands can open it)");
         }
-        names.truncate(usize::try_from(limit).unwrap_or(total));
-        let mut text = names.join("\n");
-        if names.len() < total {
-            let at_least = if total >= MAX_ENTRIES { "at least " } else { "" };
-            text.push_str(&format!(
-                "\n({} of {at_least}{total} entries; increase max_entries for more)",
-                names.len()
-            ));
-        }
-        Ok(text.into())
-    }
-}
-
-impl ListDir {
-    /// The entries of `dir`. Links are not followed, so the walk stays within the directory.
-    fn walk(&self, dir: &Path, recursive: bool) -> Vec<String> {
-        let mut walk = ignore::WalkBuilder::new(dir);
-        walk.standard_filters(false).follow_links(false).max_depth(Some(1));
-        if recursive {
-            walk.max_depth(Some(32))
-                .hidden(false)
-                .parents(false)
-                .git_ignore(true)
-                .require_git(false);
-            let scope = self.files.file_scope.clone();
-            walk.filter_entry(move |entry| {
-                entry.file_name() != ".git" && scope.is_visible(entry.path())
-            });
-        }
-        let entries = walk
-            .build()
-            .flatten()
-            .filter(|entry| entry.depth() > 0 && self.files.file_scope.is_visible(entry.path()));
-        // A walk works with names, which can lead elsewhere by then, so each entry is examined again
-        // by descriptor.
-        let line = |entry: ignore::DirEntry| {
-            let metadata = self.files.metadata(entry.path())?;
-            let path = entry.path().strip_prefix(dir).unwrap_or(entry.path());
-            let name = escape_name(path);
-            let mut line = if metadata.is_dir() {
-                format!("{name}/")
-            } else if metadata.is_symlink() {
-                format!("{name}  link")
-            } else {
-                format!("{name}  {}", format_size(metadata.len()))
-            };
-            if path.to_str().is_none() {
-                line.push_str("  (not UTF-8: only commands can open it)");
-            }
-            Some(line)
-        };
-        entries.take(MAX_ENTRIES).filter_map(line).collect()
-    }
+        Some(line)
+    };
+    entries.take(MAX_ENTRIES).filter_map(line).collect()
 }
 
 /// The path as text, in which bytes that are not UTF-8 are written as `\xNN`.
@@ -124,7 +100,7 @@ fn escape_name(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::ListDir;
+    use super::tool;
     use crate::{files::tests::files, run_alone};
     use nanobot_base::message::plain_text;
     use serde_json::{Value, json};
@@ -135,7 +111,7 @@ mod tests {
     fn listings() {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
-        let list = ListDir::new(Arc::new(files(&dir, false)));
+        let list = tool(Arc::new(files(&dir, false)));
         let run =
             |arguments: Value| run_alone(&list, &arguments).map(|output| plain_text(&output.parts));
         assert_eq!(run(json!({})).unwrap(), format!("({} is empty)", dir.display()));

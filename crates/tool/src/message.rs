@@ -4,7 +4,7 @@
 //! itself can be written to, unless the user permits more.
 
 use super::files::Files;
-use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, Tool, ToolError, ToolOutput};
 use nanobot_base::message::{Origin, ToolSpec, without_blanks};
 use nanobot_config::policy::Refusal;
 use nanobot_config::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
@@ -174,10 +174,6 @@ impl MessageTool {
 impl Tool for MessageTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> CallEffect {
-        CallEffect::Writes
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {

@@ -3,7 +3,7 @@
 
 use super::exec::ExecTool;
 use super::exec::program_call::ProgramCall;
-use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, Tool, ToolError, ToolOutput};
 use nanobot_base::message::ToolSpec;
 use nanobot_config::policy::tool_names::PROGRAM_PREFIX;
 use nanobot_os::digest::digest_program;
@@ -141,11 +141,6 @@ impl ProgramTool {
 impl Tool for ProgramTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> CallEffect {
-        // The program runs as a command: it shares the private directories of the run.
-        CallEffect::Writes
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {

@@ -3,7 +3,8 @@
 use super::arguments::usize_argument;
 use super::files::Files;
 use super::files::text_file::TextFile;
-use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use super::function_tool::FunctionTool;
+use super::{CallEffect, ToolError, ToolOutput};
 use crate::attach::{self, AttachmentOrigin};
 use nanobot_base::message::{Image, MessagePart};
 use nanobot_base::message::{ToolSpec, without_blanks};
@@ -23,86 +24,65 @@ const MAX_LINE_CHARS: usize = 2_000;
 /// Maximum size of an image in bytes; providers accept about this much.
 const MAX_IMAGE_BYTES: usize = 5 << 20;
 
-/// The `read_file` tool.
-pub struct ReadFile {
-    spec: ToolSpec,
-    files: Arc<Files>,
-    /// The `PATH` of the program that reads PDFs.
-    path: Option<String>,
+/// Builds the `read_file` tool. `path` is the `PATH` of the program that reads PDFs.
+pub fn tool(files: Arc<Files>, path: Option<&str>) -> FunctionTool {
+    let parameters = const {
+        &without_blanks(
+            br#"{ "type": "object", "required": ["path"], "properties": {
+        "path": { "type": "string", "minLength": 1 },
+        "offset": { "type": "integer", "minimum": 1, "description": "first line" },
+        "limit": { "type": "integer", "minimum": 1, "description": "number of lines" }
+    } }"#,
+        )
+    };
+    let description =
+        "Read a text file, PDF or office document with line numbers, or view an image";
+    let spec = ToolSpec::new("read_file", description, parameters);
+    let program_path = path.map(str::to_owned);
+    FunctionTool::new(spec, CallEffect::Reads, move |arguments| {
+        read(&files, program_path.as_deref(), arguments)
+    })
 }
 
-impl ReadFile {
-    /// Creates the tool. `path` is the `PATH` of the program that reads PDFs.
-    pub fn new(files: Arc<Files>, path: Option<&str>) -> Self {
-        let spec = ToolSpec {
-            name: "read_file".into(),
-            description:
-                "Read a text file, PDF or office document with line numbers, or view an image"
-                    .into(),
-            parameters: const {
-                &without_blanks(
-                    br#"{ "type": "object", "required": ["path"], "properties": {
-                "path": { "type": "string", "minLength": 1 },
-                "offset": { "type": "integer", "minimum": 1, "description": "first line" },
-                "limit": { "type": "integer", "minimum": 1, "description": "number of lines" }
-            } }"#,
-                )
-            }
-            .into(),
-        };
-        Self { spec, files, path: path.map(str::to_owned) }
-    }
-}
-
-impl Tool for ReadFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> CallEffect {
-        CallEffect::Reads
-    }
-
-    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
-        let arguments = call.arguments;
-        let path = arguments["path"].as_str().unwrap_or_default();
-        let offset = usize_argument(arguments, "offset").unwrap_or(1);
-        let limit = usize_argument(arguments, "limit").unwrap_or(MAX_LINES).min(MAX_LINES);
-        let (bytes, absolute_path) = match (self.files.read(path), skill::built_in_at(path)) {
-            (Ok(content), _) => content,
-            (Err(_), Some(text)) => (text.as_bytes().to_vec(), PathBuf::new()),
-            (Err(error), None) => return Err(error),
-        };
-        if let Some(media_type) = image_type(&bytes) {
-            if bytes.len() > MAX_IMAGE_BYTES {
-                return Err(format!(
-                    "`{path}` is an image larger than {} MiB",
-                    MAX_IMAGE_BYTES >> 20
-                )
-                .into());
-            }
-            let name =
-                Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let image = MessagePart::Image(Image { media_type, bytes, name, source: None });
-            return Ok(ToolOutput { parts: vec![image], ..String::new().into() });
-        }
-        if bytes.is_empty() {
-            return Ok(format!("({path} is empty)").into());
-        }
-        let origin = AttachmentOrigin::File(path);
-        let document = attach::document_text(&bytes, origin, self.path.as_deref());
-        if let Some(text) = document? {
-            let page = format_page(&text, offset, limit, None)?;
-            return Ok(
-                format!("{page}\n(text of a document; it cannot be edited with edit_file)").into()
+fn read(
+    files: &Files,
+    program_path: Option<&str>,
+    arguments: &Value,
+) -> Result<ToolOutput, ToolError> {
+    let path = arguments["path"].as_str().unwrap_or_default();
+    let offset = usize_argument(arguments, "offset").unwrap_or(1);
+    let limit = usize_argument(arguments, "limit").unwrap_or(MAX_LINES).min(MAX_LINES);
+    let (bytes, absolute_path) = match (files.read(path), skill::built_in_at(path)) {
+        (Ok(content), _) => content,
+        (Err(_), Some(text)) => (text.as_bytes().to_vec(), PathBuf::new()),
+        (Err(error), None) => return Err(error),
+    };
+    if let Some(media_type) = image_type(&bytes) {
+        if bytes.len() > MAX_IMAGE_BYTES {
+            return Err(
+                format!("`{path}` is an image larger than {} MiB", MAX_IMAGE_BYTES >> 20).into()
             );
         }
-        let file = TextFile::new(&bytes)
-            .filter(|file| !file.text.contains('\0'))
-            .ok_or_else(|| format!("`{path}` is a binary file ({} bytes)", bytes.len()))?;
-        let page = format_page(&file.text, offset, limit, file.describe_encoding().as_deref())?;
-        Ok(self.files.add_instructions(page, &absolute_path).into())
+        let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let image = MessagePart::Image(Image { media_type, bytes, name, source: None });
+        return Ok(ToolOutput { parts: vec![image], ..String::new().into() });
     }
+    if bytes.is_empty() {
+        return Ok(format!("({path} is empty)").into());
+    }
+    let origin = AttachmentOrigin::File(path);
+    let document = attach::document_text(&bytes, origin, program_path);
+    if let Some(text) = document? {
+        let page = format_page(&text, offset, limit, None)?;
+        return Ok(
+            format!("{page}\n(text of a document; it cannot be edited with edit_file)").into()
+        );
+    }
+    let file = TextFile::new(&bytes)
+        .filter(|file| !file.text.contains('\0'))
+        .ok_or_else(|| format!("`{path}` is a binary file ({} bytes)", bytes.len()))?;
+    let page = format_page(&file.text, offset, limit, file.describe_encoding().as_deref())?;
+    Ok(files.add_instructions(page, &absolute_path).into())
 }
 
 /// The lines from `offset` to `offset + limit`, numbered, with a note on those not shown.

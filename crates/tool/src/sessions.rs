@@ -5,7 +5,8 @@
 //! and this conversation gets at least that origin.
 
 use super::arguments::usize_argument;
-use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use super::function_tool::FunctionTool;
+use super::{CallEffect, ToolError, ToolOutput};
 use nanobot_base::message::{Origin, ToolSpec, without_blanks};
 use nanobot_config::policy::tool_names::SESSIONS;
 use serde_json::Value;
@@ -43,61 +44,42 @@ pub struct SessionText {
     pub origin: Origin,
 }
 
-/// The `sessions` tool.
-pub struct SessionsTool {
-    spec: ToolSpec,
-    library: Arc<dyn SessionLibrary>,
+/// Builds the `sessions` tool.
+pub fn tool(library: Arc<dyn SessionLibrary>) -> FunctionTool {
+    FunctionTool::new(spec(), CallEffect::Reads, move |arguments| look_up(&*library, arguments))
 }
 
-impl SessionsTool {
-    /// Creates the tool.
-    pub fn new(library: Arc<dyn SessionLibrary>) -> Self {
-        Self { spec: Self::describe(), library }
-    }
+/// Returns the definition of the tool.
+pub fn spec() -> ToolSpec {
+    let parameters = const {
+        &without_blanks(br#"{ "type": "object", "required": ["action"], "properties": {
+        "action": { "type": "string", "enum": ["list", "search", "read"] },
+        "text": { "type": "string", "description": "search: literal text, in any case" },
+        "key": { "type": "string", "description": "read: key of the session" },
+        "from": { "type": "integer", "minimum": 1, "description": "read: number of the first message" },
+        "count": { "type": "integer", "minimum": 1, "maximum": 50 }
+    } }"#)
+    };
+    let description =
+        "Other conversations with the user: list them, search their text, read their messages";
+    ToolSpec::new(SESSIONS, description, parameters)
+}
 
-    /// Returns the definition of the tool.
-    pub fn describe() -> ToolSpec {
-        ToolSpec {
-            name: SESSIONS.into(),
-            description: "Other conversations with the user: list them, search their text, read their messages".into(),
-            parameters: const { &without_blanks(br#"{ "type": "object", "required": ["action"], "properties": {
-                "action": { "type": "string", "enum": ["list", "search", "read"] },
-                "text": { "type": "string", "description": "search: literal text, in any case" },
-                "key": { "type": "string", "description": "read: key of the session" },
-                "from": { "type": "integer", "minimum": 1, "description": "read: number of the first message" },
-                "count": { "type": "integer", "minimum": 1, "maximum": 50 }
-            } }"#) }.into(),
+fn look_up(library: &dyn SessionLibrary, arguments: &Value) -> Result<ToolOutput, ToolError> {
+    let argument = |name: &str| arguments[name].as_str().filter(|text| !text.is_empty());
+    let SessionText { text, origin } = match arguments["action"].as_str() {
+        Some("search") => {
+            let text = argument("text").ok_or("`text` is required for search")?;
+            library.search(text)?
         }
-    }
-}
-
-impl Tool for SessionsTool {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> CallEffect {
-        CallEffect::Reads
-    }
-
-    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
-        let arguments = call.arguments;
-        let argument = |name: &str| arguments[name].as_str().filter(|text| !text.is_empty());
-        let SessionText { text, origin } = match arguments["action"].as_str() {
-            Some("search") => {
-                let text = argument("text").ok_or("`text` is required for search")?;
-                self.library.search(text)?
-            }
-            Some("read") => {
-                let key =
-                    argument("key").ok_or("`key` is required for read; `list` shows the keys")?;
-                let count = usize_argument(arguments, "count").unwrap_or(DEFAULT_MESSAGES);
-                self.library.read(key, usize_argument(arguments, "from"), count)?
-            }
-            _ => self.library.list()?,
-        };
-        Ok(format!("{}\n{text}", origin_line(origin)).into())
-    }
+        Some("read") => {
+            let key = argument("key").ok_or("`key` is required for read; `list` shows the keys")?;
+            let count = usize_argument(arguments, "count").unwrap_or(DEFAULT_MESSAGES);
+            library.read(key, usize_argument(arguments, "from"), count)?
+        }
+        _ => library.list()?,
+    };
+    Ok(format!("{}\n{text}", origin_line(origin)).into())
 }
 
 /// The first line of a result.

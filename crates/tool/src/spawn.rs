@@ -1,9 +1,9 @@
 //! The `spawn` tool: gives a task to a sub-agent that works in parallel with the turn. The call returns at once; the
 //! report arrives later as a message. [`SubagentStarter`] does the actual work, since a tool knows neither turns nor models.
 
-use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, Tool, ToolError, ToolOutput};
 use nanobot_base::message::ToolSpec;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Starts sub-agents.
 pub trait SubagentStarter: Send + Sync {
@@ -58,11 +58,6 @@ impl<S: SubagentStarter> Spawn<S> {
 impl<S: SubagentStarter> Tool for Spawn<S> {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    /// The call does not wait for the sub-agent. It is treated as a write so that names are given in the order of the calls.
-    fn effect(&self, _: &Value) -> CallEffect {
-        CallEffect::Writes
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {

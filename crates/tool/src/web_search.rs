@@ -1,10 +1,11 @@
 //! The `web_search` tool: queries a search engine and returns a numbered list of titles, addresses and short
 //! descriptions.
 
+use super::function_tool::FunctionTool;
 use super::untrusted_text::UNTRUSTED_NOTICE;
 use super::web::WebAccess;
 use super::web::engine::{SearchEngine, SearchResult};
-use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use super::{CallEffect, ToolError, ToolOutput};
 use nanobot_base::error::Stop;
 use nanobot_base::message::tagged_block;
 use nanobot_base::message::{ToolSpec, without_blanks};
@@ -35,135 +36,113 @@ pub struct SearchSettings {
     pub timeout: Duration,
 }
 
-/// The `web_search` tool.
-pub struct WebSearch {
-    spec: ToolSpec,
-    web: Arc<WebAccess>,
-    settings: SearchSettings,
+/// Builds the `web_search` tool.
+pub fn tool(web: Arc<WebAccess>, settings: SearchSettings) -> FunctionTool {
+    let parameters = const {
+        &without_blanks(
+            br#"{ "type": "object", "required": ["query"], "properties": {
+        "query": { "type": "string", "minLength": 1 },
+        "count": { "type": "integer", "minimum": 1, "maximum": 10 }
+    } }"#,
+        )
+    };
+    let description = "Search the web: titles, addresses, short excerpts";
+    let spec = ToolSpec::new("web_search", description, parameters);
+    FunctionTool::new(spec, CallEffect::Reads, move |arguments| search(&web, &settings, arguments))
 }
 
-impl WebSearch {
-    /// Creates the tool.
-    pub fn new(web: Arc<WebAccess>, settings: SearchSettings) -> Self {
-        let spec = ToolSpec {
-            name: "web_search".into(),
-            description: "Search the web: titles, addresses, short excerpts".into(),
-            parameters: const {
-                &without_blanks(
-                    br#"{ "type": "object", "required": ["query"], "properties": {
-                "query": { "type": "string", "minLength": 1 },
-                "count": { "type": "integer", "minimum": 1, "maximum": 10 }
-            } }"#,
-                )
-            }
-            .into(),
-        };
-        Self { spec, web, settings }
+fn search(
+    web: &WebAccess,
+    settings: &SearchSettings,
+    arguments: &Value,
+) -> Result<ToolOutput, ToolError> {
+    let query = arguments["query"].as_str().unwrap_or_default().trim();
+    let count = arguments["count"].as_u64().map_or(settings.count, |count| count as usize);
+    let provider = &settings.provider;
+    let Some(engine) = SearchEngine::from_name(provider) else {
+        return Err(format!(
+            "`tools.web.search.provider` is `{provider}`, expected brave, searxng or duckduckgo; tell the user"
+        )
+        .into());
+    };
+    WebAccess::check_secrets(query)?;
+    let truncated_end = web
+        .provenance
+        .untrusted_content()
+        .and_then(|_| query.char_indices().nth(MAX_UNTRUSTED_QUERY_CHARS));
+    let query = truncated_end.map_or(query, |(end, _)| &query[..end]);
+    let mut results = query_engine(web, settings, engine, query, count)?;
+    results.truncate(count.clamp(1, MAX_RESULTS as usize));
+    if results.is_empty() {
+        return Ok("No results; try other words.".to_owned().into());
     }
-
-    /// Queries `engine`.
-    fn query_engine(
-        &self,
-        engine: SearchEngine,
-        query: &str,
-        count: usize,
-    ) -> Result<Vec<SearchResult>, ToolError> {
-        let SearchSettings { key, base, timeout, .. } = &self.settings;
-        let name = engine.name();
-        let Some(base) = base.as_deref().or(engine.default_base()) else {
-            return Err(format!(
-                "{name} requires an address in `tools.web.search.baseUrl`; tell the user"
-            )
-            .into());
-        };
-        let mut headers = vec![("accept".to_owned(), "application/json, text/html".to_owned())];
-        if let (SearchEngine::Brave, Some(key)) = (engine, key) {
-            let key = key.resolve().map_err(|error| format!("{error:#}; tell the user"))?;
-            headers.push(("x-subscription-token".into(), key.expose().into()));
-        }
-        let http = self.web.configured_client(*timeout)?;
-        let response =
-            http.request(&engine.request_url(base, query, count), &headers, HttpMethod::Get);
-        let response = response.map_err(|error| {
-            if error.is::<Stop>() {
-                "interrupted: the run is ending".to_owned()
-            } else {
-                format!("the request to {name} failed: {error:#}")
-            }
-        })?;
-        match response.status {
-            200 => {}
-            401 | 403 if key.is_some() => {
-                return Err(format!(
-                    "{name} rejects the key in `tools.web.search.apiKey`; tell the user"
-                )
-                .into());
-            }
-            403 if engine == SearchEngine::Searxng => {
-                return Err("SearXNG does not answer as JSON; tell the user that its settings must allow the format `json`".into());
-            }
-            202 | 429 => {
-                return Err(format!(
-                    "{name}: rate limit exceeded; continue without it, or search again later"
-                )
-                .into());
-            }
-            status => {
-                return Err(format!(
-                    "{name} returned {status}; continue without it, or try other words"
-                )
-                .into());
-            }
-        }
-        let body = response.read_body(MAX_ANSWER_BYTES, None);
-        let body = body.map_err(|error| format!("{name}: {error:#}"))?;
-        Ok(engine.parse_answer(&String::from_utf8_lossy(&body))?)
+    let mut text =
+        format!("{UNTRUSTED_NOTICE}\n{}", tagged_block("results", None, &format_results(&results)));
+    if truncated_end.is_some() {
+        text.push_str(&format!(
+            "\n(the query was truncated to {MAX_UNTRUSTED_QUERY_CHARS} characters)"
+        ));
     }
+    Ok(text.into())
 }
 
-impl Tool for WebSearch {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
+/// Queries `engine`.
+fn query_engine(
+    web: &WebAccess,
+    settings: &SearchSettings,
+    engine: SearchEngine,
+    query: &str,
+    count: usize,
+) -> Result<Vec<SearchResult>, ToolError> {
+    let SearchSettings { key, base, timeout, .. } = settings;
+    let name = engine.name();
+    let Some(base) = base.as_deref().or(engine.default_base()) else {
+        return Err(format!(
+            "{name} requires an address in `tools.web.search.baseUrl`; tell the user"
+        )
+        .into());
+    };
+    let mut headers = vec![("accept".to_owned(), "application/json, text/html".to_owned())];
+    if let (SearchEngine::Brave, Some(key)) = (engine, key) {
+        let key = key.resolve().map_err(|error| format!("{error:#}; tell the user"))?;
+        headers.push(("x-subscription-token".into(), key.expose().into()));
     }
-
-    fn effect(&self, _: &Value) -> CallEffect {
-        CallEffect::Reads
-    }
-
-    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
-        let arguments = call.arguments;
-        let query = arguments["query"].as_str().unwrap_or_default().trim();
-        let count = arguments["count"].as_u64().map_or(self.settings.count, |count| count as usize);
-        let provider = &self.settings.provider;
-        let Some(engine) = SearchEngine::from_name(provider) else {
+    let http = web.configured_client(*timeout)?;
+    let response = http.request(&engine.request_url(base, query, count), &headers, HttpMethod::Get);
+    let response = response.map_err(|error| {
+        if error.is::<Stop>() {
+            "interrupted: the run is ending".to_owned()
+        } else {
+            format!("the request to {name} failed: {error:#}")
+        }
+    })?;
+    match response.status {
+        200 => {}
+        401 | 403 if key.is_some() => {
             return Err(format!(
-                "`tools.web.search.provider` is `{provider}`, expected brave, searxng or duckduckgo; tell the user"
+                "{name} rejects the key in `tools.web.search.apiKey`; tell the user"
             )
             .into());
-        };
-        WebAccess::check_secrets(query)?;
-        let truncated_end = self
-            .web
-            .provenance
-            .untrusted_content()
-            .and_then(|_| query.char_indices().nth(MAX_UNTRUSTED_QUERY_CHARS));
-        let query = truncated_end.map_or(query, |(end, _)| &query[..end]);
-        let mut results = self.query_engine(engine, query, count)?;
-        results.truncate(count.clamp(1, MAX_RESULTS as usize));
-        if results.is_empty() {
-            return Ok("No results; try other words.".to_owned().into());
         }
-        let mut text = format!(
-            "{UNTRUSTED_NOTICE}\n{}",
-            tagged_block("results", None, &format_results(&results))
-        );
-        if truncated_end.is_some() {
-            text.push_str(&format!(
-                "\n(the query was truncated to {MAX_UNTRUSTED_QUERY_CHARS} characters)"
-            ));
+        403 if engine == SearchEngine::Searxng => {
+            return Err("SearXNG does not answer as JSON; tell the user that its settings must allow the format `json`".into());
         }
-        Ok(text.into())
+        202 | 429 => {
+            return Err(format!(
+                "{name}: rate limit exceeded; continue without it, or search again later"
+            )
+            .into());
+        }
+        status => {
+            return Err(format!(
+                "{name} returned {status}; continue without it, or try other words"
+            )
+            .into());
+        }
     }
+    let body = response.read_body(MAX_ANSWER_BYTES, None);
+    let body = body.map_err(|error| format!("{name}: {error:#}"))?;
+    Ok(engine.parse_answer(&String::from_utf8_lossy(&body))?)
 }
 
 /// Formats `results` as a list. Only the addresses are on lines of their own.

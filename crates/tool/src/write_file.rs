@@ -12,19 +12,16 @@ use std::sync::Arc;
 
 /// Builds the `write_file` tool.
 pub fn tool(files: Arc<Files>) -> FunctionTool {
-    let spec = ToolSpec {
-        name: "write_file".into(),
-        description: "Write a whole file; creates missing directories".into(),
-        parameters: const {
-            &without_blanks(
-                br#"{ "type": "object", "required": ["path", "content"], "properties": {
-            "path": { "type": "string", "minLength": 1 },
-            "content": { "type": "string" }
-        } }"#,
-            )
-        }
-        .into(),
+    let parameters = const {
+        &without_blanks(
+            br#"{ "type": "object", "required": ["path", "content"], "properties": {
+        "path": { "type": "string", "minLength": 1 },
+        "content": { "type": "string" }
+    } }"#,
+        )
     };
+    let description = "Write a whole file; creates missing directories";
+    let spec = ToolSpec::new("write_file", description, parameters);
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| write(&files, arguments))
 }
 

@@ -23,12 +23,12 @@ use nanobot_tool::exec::process_tool::ProcessTool;
 use nanobot_tool::exec::signer::Signer;
 use nanobot_tool::exec::{ExecContainment, ExecLimits, ExecTool};
 use nanobot_tool::files::Files;
-use nanobot_tool::glob::Glob;
-use nanobot_tool::grep::Grep;
+use nanobot_tool::glob;
+use nanobot_tool::grep;
 use nanobot_tool::host_proxy::CommandHosts;
-use nanobot_tool::list_dir::ListDir;
+use nanobot_tool::list_dir;
 use nanobot_tool::program::ProgramTool;
-use nanobot_tool::read_file::ReadFile;
+use nanobot_tool::read_file;
 use nanobot_tool::todo::Todo;
 use nanobot_tool::write_file;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(crate) fn all_tools(
     let files = &shared.files;
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     if settings.tools.files {
-        tools.push(Arc::new(ReadFile::new(Arc::clone(files), ctx.env.get("PATH"))));
+        tools.push(Arc::new(read_file::tool(Arc::clone(files), ctx.env.get("PATH"))));
         tools.push(Arc::new(write_file::tool(Arc::clone(files))));
         tools.push(Arc::new(edit_file::tool(Arc::clone(files))));
         tools.push(Arc::new(delete_file::tool(Arc::clone(files))));
@@ -53,9 +53,9 @@ pub(crate) fn all_tools(
         {
             tools.push(Arc::new(apply_patch::tool(Arc::clone(files))));
         }
-        tools.push(Arc::new(ListDir::new(Arc::clone(files))));
-        tools.push(Arc::new(Glob::new(Arc::clone(files))));
-        tools.push(Arc::new(Grep::new(Arc::clone(files))));
+        tools.push(Arc::new(list_dir::tool(Arc::clone(files))));
+        tools.push(Arc::new(glob::tool(Arc::clone(files))));
+        tools.push(Arc::new(grep::tool(Arc::clone(files))));
     }
     if settings.exec.enabled {
         let exec = exec_tool(ctx, settings, policy, files);

@@ -15,7 +15,7 @@ use nanobot_tool::host_proxy::HostTraffic;
 use nanobot_tool::web::WebAccess;
 use nanobot_tool::web::page_cache::PageCache;
 use nanobot_tool::web_fetch::WebFetch;
-use nanobot_tool::web_search::{SearchSettings, WebSearch};
+use nanobot_tool::web_search::{self, SearchSettings};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -98,5 +98,5 @@ pub(crate) fn tools(
         count: web_settings.max_results,
         timeout: web_settings.search_timeout,
     };
-    vec![Arc::new(WebSearch::new(Arc::clone(&web), engines)), Arc::new(WebFetch::new(web))]
+    vec![Arc::new(web_search::tool(Arc::clone(&web), engines)), Arc::new(WebFetch::new(web))]
 }

@@ -31,19 +31,15 @@ pub fn tool_spec() -> ToolSpec {
                  [YYYY-MM-DD HH:MM]. Name people, files, decisions and results, so that a text search finds it.";
     let memory = "The complete new text of the long-term memory, in Markdown: everything still valid, plus what this part \
                   of the conversation adds or corrects. The same text if there is nothing new.";
-    ToolSpec {
-        name: TOOL_NAME.into(),
-        description: "Save what to remember from the conversation.".into(),
-        parameters: json!({
-            "type": "object",
-            "properties": {
-                "history_entry": { "type": "string", "description": entry },
-                "memory_update": { "type": "string", "description": memory },
-            },
-            "required": ["history_entry", "memory_update"],
-        })
-        .into(),
-    }
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "history_entry": { "type": "string", "description": entry },
+            "memory_update": { "type": "string", "description": memory },
+        },
+        "required": ["history_entry", "memory_update"],
+    });
+    ToolSpec::new(TOOL_NAME, "Save what to remember from the conversation.", parameters)
 }
 
 /// The user message: the current memory, and the lines of the conversation. `budget` is in tokens.

@@ -5,7 +5,7 @@ use super::background_commands::{BackgroundCommand, BackgroundCommands, CommandS
 use super::output::format_output;
 use super::withheld::undone_refusal;
 use super::{CommandEnd, ExecTool, Explanation, NOT_EXECUTABLE_STATUS, start_error};
-use crate::{Call, CallEffect, Tool, ToolError, ToolOutput, dangerous_command};
+use crate::{Call, Tool, ToolError, ToolOutput, dangerous_command};
 use nanobot_base::message::{ToolSpec, without_blanks};
 use nanobot_config::policy::tool_names::PROCESS;
 use nanobot_os::signal::Deadline;
@@ -94,11 +94,6 @@ impl ProcessTool {
 impl Tool for ProcessTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn effect(&self, _: &Value) -> CallEffect {
-        // Inputs are written in the order of the calls.
-        CallEffect::Writes
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {

@@ -44,12 +44,8 @@ pub(super) fn prompt_tool(context: &Arc<McpToolContext>, servers: &[String]) -> 
 }
 
 fn spec(name: &str, description: &str, properties: &Value) -> ToolSpec {
-    ToolSpec {
-        name: name.into(),
-        description: description.into(),
-        parameters: json!({ "type": "object", "required": ["server"], "properties": properties })
-            .into(),
-    }
+    let parameters = json!({ "type": "object", "required": ["server"], "properties": properties });
+    ToolSpec::new(name, description, parameters)
 }
 
 /// Builds a tool whose calls name one of `servers`; `run` answers them.
