@@ -483,6 +483,10 @@ fn run_steps(
         execute::finish(ctx, options, &prepared, &model, &sessions, &mut ending, reporter);
     prepare::report_nested_files(&prepared.setup, reporter, run_metadata);
     Ok(ending)
+    if prepared.compaction.is_none() {
+        post_turn.title =
+            post_turn::plan_title(options, &prepared.settings, &source, session, &model);
+    }
 }
 
 /// Reports new directories that are not in the patch.
