@@ -97,8 +97,8 @@ pub(crate) fn prepare(
             elicitation: interactive.map(|interactive| Arc::clone(&interactive.elicitation)),
             answer_chat: job.and_then(|job| job.answer_chat.clone()),
             // A job cannot create jobs, which could multiply without end.
-            scheduler: job
-                .is_none()
+            // A job would outlast a run that only proposes changes.
+            scheduler: (job.is_none() && options.grants.private_copy.is_none())
                 .then(|| Arc::new(StoreScheduler::new(ctx, &settings)) as Arc<dyn JobScheduler>),
         };
         let spawn = subagents.tool();
