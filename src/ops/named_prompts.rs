@@ -5,6 +5,7 @@ use super::permissions::absolute;
 use super::prompt_program::{MAX_FILE_BYTES, PromptSignature};
 use super::user_commands::is_command_name;
 use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, OutputFormat, TurnLimits, TurnOptions};
+use crate::options::value::ModelNames;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::durable_file;
@@ -243,7 +244,7 @@ fn front_matter(options: &TurnOptions) -> Map<String, Value> {
     let fields = [
         ("model", model.name.as_ref().map(|name| json!(name))),
         ("cache", model.cache.map(|cache| json!(cache.name()))),
-        ("fallback", model.fallbacks.as_ref().map(|names| json!(names))),
+        ("fallback", model.fallbacks.as_deref().map(|names| json!(ModelNames::join(names)))),
         ("effort", model.reasoning_effort.as_ref().map(|effort| json!(effort))),
         ("temperature", model.temperature.map(|temperature| json!(temperature))),
         ("max-cost", model.max_cost.map(|cost| json!(cost))),
