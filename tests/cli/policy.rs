@@ -708,7 +708,7 @@ fn a_tool_is_shown_with_the_schema_of_its_arguments() {
     assert_eq!(line["parameters"]["required"][0], "path");
     story
         .run(["tool", "show", "raed_file"])
-        .status(66)
+        .status(2)
         .stderr_has("try: nanobot tool show read_file");
 }
 
