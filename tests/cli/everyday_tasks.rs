@@ -26,6 +26,10 @@ fn a_model_can_do_each_everyday_task_and_an_idle_one_none() {
     assert!(table.contains("\n30 of 30 tasks, "), "{table}");
     let idle = run_tasks(&["--idle"]);
     let table = String::from_utf8_lossy(&idle.stdout);
-    assert!(table.contains("\n0 of 30 tasks, "), "{table}\n{}", String::from_utf8_lossy(&idle.stderr));
+    assert!(
+        table.contains("\n0 of 30 tasks, "),
+        "{table}\n{}",
+        String::from_utf8_lossy(&idle.stderr)
+    );
     assert_eq!(idle.status.code(), Some(1));
 }

@@ -362,6 +362,10 @@ impl Files {
         if raw_path.contains('\0') {
             return Err(tool_error("the path contains a NUL character".into()));
         }
+        // An empty path to be read is the working directory, as models mean it.
+        if raw_path.is_empty() && access == FileAccess::Write {
+            return Err(tool_error("the path is empty".into()));
+        }
         let mut name = raw_path.to_owned();
         for _ in 0..MAX_LINKS {
             let (root, ResolvedPath { relative, path, .. }) = self
