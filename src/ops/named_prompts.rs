@@ -15,7 +15,6 @@ use nanobot_os::terminal::sanitize;
 use nanobot_store::skill;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A prompt in the list.
@@ -57,14 +56,9 @@ fn file_path(ctx: &Context, name: &str) -> PathBuf {
 /// # Errors
 /// The folder or a file cannot be read.
 pub(crate) fn list(ctx: &Context) -> Result<Vec<NamedPrompt>> {
-    let entries = match std::fs::read_dir(ctx.paths.prompts()) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
     let mut names = Vec::new();
-    for entry in entries {
-        let file_name = entry?.file_name();
+    for entry in durable_file::list_dir(&ctx.paths.prompts())? {
+        let file_name = entry.file_name();
         let name = file_name.to_str().and_then(|name| name.strip_suffix(".md"));
         names.extend(name.filter(|name| is_name(name)).map(str::to_owned));
     }
