@@ -197,7 +197,7 @@ pub(crate) fn run_repl_turn(
     print_error: fn(&anyhow::Error, Terminal),
 ) -> ReplOutcome {
     let mut reporter = new_reporter(ctx, options, ReportFormat::Text);
-    reporter.show_status_line();
+    reporter.progress.show_status_line();
     let TurnOutcome { ending, exit, run_metadata, post_turn, .. } =
         run_to_outcome(ctx, options, TurnSource::Interactive(context), &mut reporter);
     let printed =
@@ -435,7 +435,7 @@ fn run_steps(
     )?;
     run_metadata.provider.clone_from(&model.provider_name);
     run_metadata.model.clone_from(&model.model);
-    reporter.set_context_window(model.context_tokens);
+    reporter.progress.set_context_window(model.context_tokens);
     execute::run_hooks_before(&mut prepared, reporter)?;
 
     let is_file = prepare::is_existing_file(ctx, &prepared.setup.policy);

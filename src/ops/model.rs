@@ -224,7 +224,7 @@ fn fallback_chain(
             sampling: sampling(model_settings, context_tokens),
             context_tokens: known_context_tokens,
             provider: match &ctx.trace {
-                Some(trace) => Box::new(trace.wrap(&name, provider)),
+                Some(trace) => Arc::new(trace.wrap(&name, provider)),
                 None => provider,
             },
         });
@@ -308,13 +308,13 @@ pub(crate) fn with_retries(
     purpose: &CallPurpose,
     budget: &Arc<RunBudget>,
     shows_pieces: bool,
-) -> Box<dyn Provider> {
+) -> Arc<dyn Provider> {
     let retry = RetryProvider {
         inner: single_attempt(ctx, settings, endpoint, purpose, budget),
         clock: ctx.clock.clone(),
         shows_pieces,
     };
-    Box::new(ToolChoiceFallback { inner: retry, ignores_tool_choice: AtomicBool::new(false) })
+    Arc::new(ToolChoiceFallback { inner: retry, ignores_tool_choice: AtomicBool::new(false) })
 }
 
 /// Wraps a provider in the rate limit, and that in the budget, without retries.

@@ -104,7 +104,7 @@ pub(crate) fn prepare(
         let spawn = subagents.tool();
         let servers = settings.servers.iter().filter(|server| !server.is_disabled);
         if let Some(timeout) = servers.map(|server| server.start_timeout).max() {
-            reporter.show_wait("starting MCP servers; giving up", timeout);
+            reporter.progress.show_wait("starting MCP servers; giving up", timeout);
         }
         turn_setup::build(ctx, &input, vec![spawn], &mut |text| reporter.notice(text))?
     };
