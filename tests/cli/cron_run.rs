@@ -3,10 +3,13 @@
 use crate::cron::add_job;
 use crate::memory::{calls_save_memory, session_text};
 use crate::requirements::require;
-use crate::server::{calls, fails, says};
+use crate::server::{Response, calls, fails, says, sends};
 use crate::story::{Story, write};
+use crate::wait::until_change_in;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -111,6 +114,57 @@ fn a_slot_runs_once() {
     let story = at_time(story, "2026-01-02T03:05:00Z").script([says("Still well.")]);
     story.run(SCHEDULED).stdout("Still well.\n");
     assert_eq!(outcomes(&story), ["ok", "ok"]);
+}
+
+#[test]
+fn jobs_beyond_the_limit_wait_for_others() {
+    let (sender, silence) = Response::streaming();
+    let story = Story::new().set("cron.maxRunning", json!(1)).script([sends(silence)]);
+    write_jobs(&story, &[python_job(&every_minute())]);
+    add_job(&story, &["-n", "first", "-c", "0 8 * * *"]);
+    add_job(&story, &["-n", "ended", "-c", "0 8 * * *"]);
+    add_job(&story, &["-n", "late", "-c", "0 8 * * *", "--timeout", "1"]);
+    let start = |arguments: &[&str]| story.command(arguments).spawn().unwrap();
+    let mut first = start(&["cron", "run", "first"]);
+    story.server().wait_for_requests(1);
+    let mut waiting = start(&SCHEDULED);
+    let state = job_dir(&story).join("state.json");
+    until_change_in(&job_dir(&story), || {
+        std::fs::read_to_string(&state).is_ok_and(|text| text.contains("\"waiting\":true"))
+    });
+    let listed = story.run(["cron", "list", "digest", "--json"]).json_lines();
+    assert_eq!(listed[0]["waiting"], true);
+    assert_eq!(listed[0]["begun"], "2026-01-02T03:04:05Z");
+    story.run(["cron", "list", "digest"]).stdout_has("waiting, ").stderr_has("cron sync");
+    story.run(["cron", "logs", "digest"]).stdout_has("waiting");
+    // The wait counts: a job that has no time left is recorded.
+    story.run(["cron", "run", "late"]).status(124).stderr_has("`cron.maxRunning`");
+    let late = story.run(["cron", "list", "late", "--json"]).json_lines();
+    assert_eq!(
+        (&late[0]["last"]["outcome"], &late[0]["last"]["status"]),
+        (&json!("failed"), &json!(124))
+    );
+    let mut ended = start(&["cron", "run", "ended"]);
+    let mut line = String::new();
+    BufReader::new(ended.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("waiting for other jobs to end"), "{line}");
+    kill_process(Pid::from_child(&ended), Signal::TERM).unwrap();
+    assert_eq!(story.wait(ended).signal(), Some(Signal::TERM.as_raw()));
+    assert_eq!(story.requests().len(), 1);
+    // A run that is killed while it waits has done nothing, and its slot runs. The kernel gives the place of a killed run back.
+    for child in [&mut waiting, &mut first] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    story.server().script([says("All is well.")]);
+    story.run(SCHEDULED).stdout("All is well.\n");
+    assert_eq!(outcomes(&story), ["ok"]);
+    drop(sender);
+    story
+        .set("cron.maxRunning", json!(0))
+        .run(["config", "check"])
+        .status(78)
+        .stdout_has("`cron.maxRunning` is 0");
 }
 
 #[test]

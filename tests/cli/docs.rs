@@ -162,6 +162,9 @@ fn files_are_at_the_documented_paths() {
         let ran = story.run(arguments).stdout_has("✓");
         ran.error_text();
     }
+    let mut limited = story.command(["cron", "run", "heartbeat"]);
+    limited.env("NANOBOT_CRON__MAX_RUNNING", "1");
+    assert_eq!(limited.output().unwrap().status.code(), Some(0));
     let base = format!("http://127.0.0.1:{}/v1", story.server().port);
     // A command after the output of one with network, which is content from outside.
     let exec = || calls("exec", serde_json::json!({ "command": "true" }));

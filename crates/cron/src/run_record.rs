@@ -79,6 +79,9 @@ pub struct StartedRun {
     /// The run's slot; `None` for a manual run.
     pub slot_ms: Option<i64>,
     pub pid: u32,
+    /// True until other jobs have ended, if only so many may run at once. Nothing was done yet.
+    #[serde(rename = "waiting", skip_serializing_if = "std::ops::Not::not")]
+    pub is_waiting: bool,
 }
 
 impl StartedRun {

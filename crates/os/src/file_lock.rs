@@ -198,7 +198,7 @@ fn is_lock_of(line: &str, inode: u64, pid: u32) -> bool {
     line_pid == Some(pid) && line_inode == Some(inode)
 }
 
-fn lock_error(path: &Path, error: &std::io::Error) -> anyhow::Error {
+pub(crate) fn lock_error(path: &Path, error: &std::io::Error) -> anyhow::Error {
     let cause = format!("this file system cannot lock `{}`: {error}", path.display());
     fail_with_hint(Exit::Io, cause, "a workspace on a local disk")
 }
@@ -207,7 +207,7 @@ fn lock_error(path: &Path, error: &std::io::Error) -> anyhow::Error {
 const MAX_NOTE_BYTES: u64 = 200;
 
 /// Opens the lock file at `path`, and creates it if it does not exist.
-fn open_or_create(path: &Path) -> Result<File> {
+pub(crate) fn open_or_create(path: &Path) -> Result<File> {
     // A symbolic link could make this program create a file elsewhere, or write its note into one.
     let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     let mut options = OpenOptions::new();

@@ -30,6 +30,7 @@ pub mod process_group;
 pub mod repository;
 pub mod rooted_fs;
 pub mod secret;
+pub mod semaphore;
 pub mod shell;
 pub mod signal;
 pub mod stdin_lines;

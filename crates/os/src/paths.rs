@@ -215,6 +215,10 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "lock file, locked while the crontab is changed",
     },
     DocumentedPath {
+        path: "~/.nanobot/cron/running.lock",
+        meaning: "lock file with `cron.maxRunning`: each job that runs or waits locks a byte",
+    },
+    DocumentedPath {
         path: "~/.nanobot/usage.jsonl",
         meaning: "the ledger: usage and cost of each model request, append-only",
     },
@@ -434,6 +438,11 @@ impl Paths {
     /// Returns the directory of this program's own data about jobs, with one folder for each job.
     pub fn cron(&self) -> PathBuf {
         self.root.join("cron")
+    }
+
+    /// Returns the file in which jobs that run, or wait for others, have their places.
+    pub fn running_jobs(&self) -> PathBuf {
+        self.cron().join("running.lock")
     }
 
     /// Returns the directory of chat channels, with one folder for each.

@@ -15,7 +15,7 @@ use nanobot_agent::report::columns::{Column, Side, format_table, truncate};
 use nanobot_base::error::Exit;
 use nanobot_base::format::format_dollars;
 use nanobot_cron::job::Job;
-use nanobot_cron::run_record::{PendingRetry, RunOutcome, RunRecord};
+use nanobot_cron::run_record::{PendingRetry, RunOutcome, RunRecord, StartedRun};
 use nanobot_cron::schedule::Schedule;
 use nanobot_os::secret;
 use nanobot_os::terminal::sanitize;
@@ -134,10 +134,12 @@ pub(super) fn describe_last_run(status: &JobStatus, now: &Zoned) -> String {
         Ok(time) => time_format::format_time(time, now),
         Err(_) => text.to_owned(),
     };
-    if let Some(time) = status.run_state.started.and_then(|started| started.started_at()) {
+    if let Some(started) = status.run_state.started
+        && let Some(time) = started.started_at()
+    {
         return format!(
             "{}, {}",
-            describe_unfinished(status.is_running),
+            describe_unfinished(started, status.is_running),
             time_format::format_time(time, now)
         );
     }
@@ -170,8 +172,12 @@ pub(super) fn describe_outcome(record: &RunRecord) -> String {
 }
 
 /// The state of a run that has begun and left no record.
-pub(super) fn describe_unfinished(is_running: bool) -> &'static str {
-    if is_running { "running" } else { "interrupted" }
+pub(super) fn describe_unfinished(started: StartedRun, is_running: bool) -> &'static str {
+    match (is_running, started.is_waiting) {
+        (true, true) => "waiting",
+        (true, false) => "running",
+        (false, _) => "interrupted",
+    }
 }
 
 /// A run as a JSON object.
@@ -234,6 +240,7 @@ pub(super) fn job_json(ctx: &Context, status: &JobStatus, local: &TimeZone) -> V
             "last_error": state.last_error,
         },
         "begun": status.run_state.started.and_then(|started| started.started_at()).map(format_utc), "running": status.is_running,
+        "waiting": status.is_running && status.run_state.started.is_some_and(|started| started.is_waiting),
     });
     line["terms"] = match &job.options {
         Some(options) => json!({

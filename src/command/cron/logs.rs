@@ -122,7 +122,7 @@ fn unfinished_rows(store: &JobStore, ids: &[String], now: &Zoned) -> Result<Vec<
         let mut row = vec![String::new(); COLUMNS.len()];
         row[0] = time_format::format_time(run.start, now);
         row[1] = name_and_id(&run.job_name, &run.job_id);
-        row[2] = list::describe_unfinished(run.is_running).into();
+        row[2] = list::describe_unfinished(run.started, run.is_running).into();
         row
     });
     Ok(rows.collect())

@@ -25,7 +25,6 @@ use crate::options::turn::{
     DEFAULT_MAX_ROUNDS, PromptOptions, RecordingOptions, TurnInput, TurnLimits, TurnOptions,
     UntilOptions,
 };
-use crate::options::value::ModelNames;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
@@ -42,6 +41,7 @@ use nanobot_cron::run_record::{
 };
 use nanobot_os::host;
 use nanobot_os::secret;
+use nanobot_os::semaphore::Permit;
 use nanobot_os::signal;
 use nanobot_sandbox::process::{self, CommandSpec};
 use nanobot_store::session as sessions;
@@ -159,11 +159,14 @@ impl JobRunner<'_> {
         let deadline_secs = job.deadline_secs();
         signal::install((deadline_secs > 0).then(|| Duration::from_secs(deadline_secs)))
             .context("wait for signals")?;
-        state.started = Some(StartedRun {
+        let started = StartedRun {
             at_ms: start.as_millisecond(),
             slot_ms: slot.map(Timestamp::as_millisecond),
             pid: std::process::id(),
-        });
+            is_waiting: false,
+        };
+        let permit = self.wait_for_permit(trigger, RunState { started: Some(started), ..state });
+        state.started = Some(started);
         let earlier_retry = state.retry;
         if trigger == Trigger::Schedule {
             state.retry = None;
@@ -173,8 +176,9 @@ impl JobRunner<'_> {
         if let Some(ping) = &ping {
             ping.send(PingEvent::Start);
         }
-        let mut result = self
-            .execute(job, &options, slot)
+        // The permit is given back before the answer is delivered.
+        let mut result = permit
+            .and_then(|_permit| self.execute(job, &options, slot))
             .unwrap_or_else(|error| RunResult { error: Some(error), ..RunResult::default() });
         if result.error.is_some() {
             signal::begin_shutdown_if_stopped();
@@ -247,6 +251,31 @@ impl JobRunner<'_> {
             turn.finish(ctx);
         }
         Ok(combined_exit(exit, &errors))
+    }
+
+    /// Waits until fewer jobs run than the config allows at once; `None` without such a limit. While the run waits, `state` is stored
+    /// and says so.
+    fn wait_for_permit(&self, trigger: Trigger, mut state: RunState) -> Result<Option<Permit>> {
+        let Some(limit) = self.settings.max_running_jobs else {
+            return Ok(None);
+        };
+        let path = self.ctx.paths.running_jobs();
+        let mut has_waited = false;
+        let permit = Permit::acquire(&path, 0, limit, &mut || {
+            if !std::mem::replace(&mut has_waited, true) {
+                if let Some(started) = &mut state.started {
+                    started.is_waiting = true;
+                }
+                self.job_dir.write_state(&state)?;
+                let text = "waiting for other jobs to end: as many run as `cron.maxRunning` allows";
+                match trigger {
+                    Trigger::Manual => self.ctx.notice(text),
+                    Trigger::Schedule => log::info!(target: "cron", "{text}"),
+                }
+            }
+            Ok(())
+        });
+        permit.map(Some).context("wait for other jobs to end (`cron.maxRunning`)")
     }
 
     /// Runs the hooks for the end of a job. A hook that fails is reported; it does not change how the job ended.
@@ -519,7 +548,7 @@ impl JobRunner<'_> {
             input: TurnInput { message: Some(message), ..TurnInput::default() },
             model: ModelOptions {
                 name: options.model.clone(),
-                fallbacks: options.fallbacks.clone().map(|names| vec![ModelNames(names)]),
+                fallbacks: options.fallbacks.clone(),
                 cache: options.hour_cache.then_some(CacheTime::Hour),
                 max_cost: options.max_cost,
                 ..ModelOptions::default()

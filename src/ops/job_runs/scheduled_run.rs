@@ -295,7 +295,7 @@ impl JobRunner<'_> {
     }
 
     /// Detects a run that began and did not end: records it, and reports it on standard error. Returns its slot if it
-    /// is to be run again, and otherwise notifies the user of the failure.
+    /// is to be run again, and otherwise notifies the user of the failure. A run that only waited is run again in any case.
     pub(super) fn recover_interrupted_run(
         &self,
         job: &Job,
@@ -310,6 +310,11 @@ impl JobRunner<'_> {
             Some(_) => Trigger::Schedule,
             None => Trigger::Manual,
         };
+        if started.is_waiting {
+            self.job_dir.write_state(state)?;
+            let now = self.ctx.clock.timestamp();
+            return Ok(slot.filter(|slot| now.duration_since(*slot) < RERUN_PERIOD));
+        }
         // If its record exists, the run ended, and only the run state was not updated.
         let started_at = to_timestamp(started.at_ms);
         let start = started_at.to_string();

@@ -2,18 +2,18 @@
 
 use crate::ops::jobs::job_status;
 use crate::ops::jobs::workspace_jobs;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use nanobot_cron::job::Job;
 use nanobot_cron::job_store::{JobStore, is_valid_id};
-use nanobot_cron::run_record::{JobDir, RunRecord};
-use nanobot_os::durable_file;
+use nanobot_cron::run_record::{JobDir, RunRecord, StartedRun};
 
 /// A run that has begun and has no record yet.
 pub(crate) struct UnfinishedRun {
     pub(crate) job_id: String,
     /// The name, or the id if the job no longer exists.
     pub(crate) job_name: String,
+    pub(crate) started: StartedRun,
     pub(crate) start: Timestamp,
     /// True if the run is still in progress; false if it was interrupted.
     pub(crate) is_running: bool,
@@ -26,13 +26,17 @@ pub(crate) fn unfinished_runs(store: &JobStore, ids: &[String]) -> Result<Vec<Un
     for id in ids {
         let job_dir = JobDir::new(store.job_dir(id)?);
         let (state, is_running) = job_status::read_run_state(&job_dir)?;
-        let Some(start) = state.started.and_then(|started| started.started_at()) else {
+        let Some(started) = state.started else {
+            continue;
+        };
+        let Some(start) = started.started_at() else {
             continue;
         };
         let job = jobs.iter().find(|job| job.id == *id);
         runs.push(UnfinishedRun {
             job_id: id.clone(),
             job_name: job.map_or(id, |job| &job.name).clone(),
+            started,
             start,
             is_running,
         });
@@ -59,8 +63,13 @@ pub(crate) fn find_id(store: &JobStore, name_or_id: &str) -> Result<String> {
 
 /// The ids of all jobs that have data.
 pub(crate) fn all_ids(store: &JobStore) -> Result<Vec<String>> {
-    let mut ids: Vec<String> = durable_file::list_dir(store.data_dir())?
-        .into_iter()
+    let entries = match std::fs::read_dir(store.data_dir()) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries
+            .with_context(|| format!("read the directory `{}`", store.data_dir().display()))?,
+    };
+    let mut ids: Vec<String> = entries
+        .filter_map(Result::ok)
         .filter(|entry| entry.path().is_dir())
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| is_valid_id(name))

@@ -476,6 +476,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("budget.perSession", USD_AMOUNT, "null", Used, "maximum cost per session in US dollars"),
 
     key("cron.scheduler", OneOf(&["crontab", "none"]), r#""crontab""#, Used, "scheduler that starts the jobs of this machine: lines in your crontab, or another scheduler that you set up"),
+    key("cron.maxRunning", Whole(1, 10_000), "null", Used, "maximum runs of jobs at once; others wait in the order of their start, which counts as part of their time limit"),
     key("cron.ping", Text, "null", Used, "address to ask when a run of a job starts, succeeds and fails, in the protocol of healthchecks.io; `{job}` in it is the job's name; a job's own `--ping` takes precedence"),
 
     key("compaction.threshold", UNBOUNDED_COUNT, "null", Used, "request size in tokens that triggers compaction; 0 disables it; unset: depends on the model, at most 200000"),

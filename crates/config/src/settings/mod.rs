@@ -90,6 +90,8 @@ pub struct Settings {
     /// The model or preset that gives new sessions their titles; `None` for no titles.
     pub title_model: Option<String>,
     pub job_starter: JobStarter,
+    /// Maximum number of jobs that run at once.
+    pub max_running_jobs: Option<u32>,
     /// The address that is asked when a run of a job starts and ends.
     pub job_ping: Option<String>,
     pub memory: MemorySettings,

@@ -98,6 +98,10 @@ impl Settings {
                 "none" => JobStarter::Other,
                 _ => JobStarter::Crontab,
             },
+            max_running_jobs: values
+                .get(const { config_key("cron.maxRunning") }, None)?
+                .as_u64()
+                .and_then(|count| u32::try_from(count).ok()),
             job_ping: values.optional_text(const { config_key("cron.ping") }, None)?,
             memory: values.memory()?,
             timeouts: values.timeouts(env)?,
