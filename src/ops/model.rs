@@ -9,7 +9,7 @@ use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::shell_quote;
 use nanobot_config::settings::keys::nearest;
 use nanobot_config::settings::models::ModelOverrides;
-use nanobot_config::settings::{ModelSettings, Settings};
+use nanobot_config::settings::{ModelSettings, ProviderLimits, Settings};
 use nanobot_model::ledger::{BudgetLimits, CallPurpose, Ledger};
 use nanobot_model::provider::anthropic::AnthropicFormat;
 use nanobot_model::provider::base_address::BaseAddress;
@@ -21,7 +21,8 @@ use nanobot_model::provider::hour_cache;
 use nanobot_model::provider::http_provider::HttpProvider;
 use nanobot_model::provider::login::LoginEndpoints;
 use nanobot_model::provider::quirks::{Quirks, is_reasoning_model};
-use nanobot_model::provider::rate_limit::RateLimitedProvider;
+use nanobot_model::provider::rate_limit::limiter_state::AccountLimits;
+use nanobot_model::provider::rate_limit::{RateLimitedProvider, RateLimiter};
 use nanobot_model::provider::redact::RedactingProvider;
 use nanobot_model::provider::registry::model_info::{
     MODELS, Prices, TokenPrice, find_family_bound,
@@ -44,7 +45,7 @@ use nanobot_tool::attach::{AcceptedInputs, ImageLimits};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::AtomicBool;
 
 /// A model that is ready to receive requests.
 #[derive(Clone)]
@@ -224,7 +225,7 @@ fn fallback_chain(
             sampling: sampling(model_settings, context_tokens),
             context_tokens: known_context_tokens,
             provider: match &ctx.trace {
-                Some(trace) => Arc::new(trace.wrap(&name, provider)),
+                Some(trace) => Box::new(trace.wrap(&name, provider)),
                 None => provider,
             },
         });
@@ -299,8 +300,8 @@ pub(crate) fn require_price(
     ))
 }
 
-/// Wraps a provider in the rate limit, that in the budget, which counts every attempt, that in retries, and these in the
-/// fallback for models that ignore the tool choice.
+/// Wraps a provider in the budget, which counts every attempt, that in the rate limit, that in retries, and these in the fallback for models
+/// that ignore the tool choice.
 pub(crate) fn with_retries(
     ctx: &Context,
     settings: &Settings,
@@ -308,38 +309,34 @@ pub(crate) fn with_retries(
     purpose: &CallPurpose,
     budget: &Arc<RunBudget>,
     shows_pieces: bool,
-) -> Arc<dyn Provider> {
+) -> Box<dyn Provider> {
     let retry = RetryProvider {
         inner: single_attempt(ctx, settings, endpoint, purpose, budget),
         clock: ctx.clock.clone(),
         shows_pieces,
     };
-    Arc::new(ToolChoiceFallback { inner: retry, ignores_tool_choice: AtomicBool::new(false) })
+    Box::new(ToolChoiceFallback { inner: retry, ignores_tool_choice: AtomicBool::new(false) })
 }
 
-/// Wraps a provider in the rate limit, and that in the budget, without retries.
+/// Wraps a provider in the budget, and that in the rate limit, without retries. A request that waits for its turn holds no part of the budget.
 pub(crate) fn single_attempt(
     ctx: &Context,
     settings: &Settings,
     Endpoint { choice, http_provider }: Endpoint,
     purpose: &CallPurpose,
     budget: &Arc<RunBudget>,
-) -> BudgetedProvider<RateLimitedProvider<HttpProvider>> {
-    let name = server_file_name(&choice.provider, &http_provider.address.current(), &choice.model);
-    let rate_limited = RateLimitedProvider {
-        path: ctx.paths.root.join("limits").join(name),
-        inner: http_provider,
-        clock: ctx.clock.clone(),
-        waited_until: AtomicI64::new(0),
-    };
-    BudgetedProvider {
-        inner: rate_limited,
-        ledger: Ledger::new(&ctx.paths.root, &ctx.clock),
-        limits: budget_limits(settings),
-        purpose: purpose.clone(),
-        provider: choice.provider,
-        prices: choice.prices,
-        run: Arc::clone(budget),
+) -> RateLimitedProvider<BudgetedProvider<HttpProvider>> {
+    RateLimitedProvider {
+        limiter: Arc::clone(&http_provider.limiter),
+        inner: BudgetedProvider {
+            inner: http_provider,
+            ledger: Ledger::new(&ctx.paths.root, &ctx.clock),
+            limits: budget_limits(settings),
+            purpose: purpose.clone(),
+            provider: choice.provider,
+            prices: choice.prices,
+            run: Arc::clone(budget),
+        },
     }
 }
 
@@ -487,11 +484,20 @@ pub(crate) fn resolve_endpoint(
         .into_iter()
         .map(|(name, value)| Ok((name, value.resolve()?.expose().to_owned())))
         .collect::<Result<_>>()?;
-    let address_file = format!("{}.address", server_file_name(&name, &choice.base_url, ""));
-    let address_file = ctx.paths.root.join("limits").join(address_file);
+    let server_name = server_file_name(&name, &choice.base_url, "");
+    let server_file = |suffix| ctx.paths.root.join("limits").join(format!("{server_name}{suffix}"));
+    let ProviderLimits { max_concurrent, requests_per_minute, tokens_per_minute } =
+        provider_settings.map(|settings| settings.limits).unwrap_or_default();
+    let limiter = RateLimiter {
+        provider: name,
+        limits: AccountLimits { max_concurrent, requests_per_minute, tokens_per_minute },
+        path: server_file(".rates"),
+        clock: ctx.clock.clone(),
+        has_reported_limit: AtomicBool::new(false),
+    };
     let http_provider = HttpProvider {
         format: wire_format(&choice, model_settings.overrides.max_output_tokens),
-        address: BaseAddress::new(choice.base_url.clone(), address_file),
+        address: BaseAddress::new(choice.base_url.clone(), server_file(".address")),
         is_base_configured: choice.is_base_configured,
         key: LazyCredentials::new(choice.key.take(), choice.key_label.clone(), env, logins),
         key_header: choice.key_header,
@@ -504,6 +510,7 @@ pub(crate) fn resolve_endpoint(
             || web_url::is_private_server(&choice.base_url),
         http,
         clock: ctx.clock.clone(),
+        limiter: Arc::new(limiter),
     };
     Ok(Endpoint { choice, http_provider })
 }

@@ -1,11 +1,16 @@
 //! Many concurrent runs.
 
-use crate::server::{Ending, Request, Responder, Response, says};
+use crate::server::{Ending, Request, Responder, Response, fails, says, sends};
 use crate::story::{NANOBOT, Story};
 use crate::wait::until_exists;
-use serde_json::Value;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// A model that repeats the last line of the user's message.
 fn echo_model() -> Responder {
@@ -130,6 +135,160 @@ fn the_lock_holder_is_named_and_its_death_unlocks_the_session() {
     holder.kill().unwrap();
     holder.wait().unwrap();
     story.wait(waiting).stdout("second\n");
+}
+
+/// The next line that a run writes to standard error.
+fn read_error_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    errors.read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn runs_share_the_limit_of_requests_at_once() {
+    let story = Story::new().set("providers.custom.maxConcurrent", json!(2));
+    let in_progress = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&in_progress);
+    story.server().always(Box::new(move |request: &Request| {
+        let is_within = counter.fetch_add(1, Ordering::SeqCst) < 2;
+        // The model takes a while.
+        std::thread::sleep(Duration::from_millis(20));
+        counter.fetch_sub(1, Ordering::SeqCst);
+        if is_within { says("x")(request) } else { fails(429, "too many at once")(request) }
+    }));
+    let run = |number: usize| {
+        let session = format!("many:{number}");
+        story.command(["agent", "-m", "x", "-s", &session]).spawn().unwrap()
+    };
+    let children: Vec<_> = (0..8).map(run).collect();
+    for child in children {
+        // Nothing is printed about the wait.
+        story.wait(child).stdout("x\n");
+    }
+    assert_eq!(story.requests().len(), 8, "no request was refused");
+}
+
+#[test]
+fn a_run_that_waits_for_others_says_so_and_can_be_ended() {
+    let asked = || sends(Response::events([": thinking\n\n"]).ending(Ending::Stall));
+    let story = Story::new().set("providers.custom.maxConcurrent", json!(1)).script([asked()]);
+    let mut holder = story.command(["agent", "-m", "x", "-s", "a"]).spawn().unwrap();
+    story.server().wait_for_requests(1);
+    let wait = |session: &str| {
+        let mut child = story.command(["agent", "-m", "x", "-v", "-s", session]).spawn().unwrap();
+        let line = read_error_line(&mut child);
+        assert_eq!(line, "  … waiting: `custom` is at its limit of requests at once, 1\n");
+        child
+    };
+    let (ended, next) = (wait("b"), wait("c"));
+    kill_process(Pid::from_child(&ended), Signal::TERM).unwrap();
+    assert_eq!(story.wait(ended).signal(), Some(Signal::TERM.as_raw()));
+    // A run whose time does not suffice says why.
+    story.run(["agent", "-m", "x", "-s", "d", "--timeout", "1"]).status(75).stderr_has(
+        "`custom` is at its limit of requests at once, 1, and the run has only 0 s left",
+    );
+    assert_eq!(story.requests().len(), 1);
+    // The kernel gives its place back.
+    story.server().script([says("second")]);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    story.wait(next).stdout("second\n");
+}
+
+/// The files with the limits of providers.
+fn rate_files(story: &Story) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(story.home().join(".nanobot/limits"));
+    let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|end| end == "rates")).collect()
+}
+
+/// Runs a turn at `time`, and returns what `-v` says of its wait.
+fn waited_at(story: &Story, time: &str) -> String {
+    let mut command = story.command(["agent", "-m", "x", "-v", "--plain"]);
+    let ran = story.wait(command.env("NANOBOT_TEST_TIME", time).spawn().unwrap());
+    assert_eq!(ran.text(), "x\n");
+    let lines = ran.error_text();
+    lines.lines().filter(|line| !line.starts_with("  ~")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn runs_share_the_limits_of_a_minute() {
+    let noon = "2026-01-02T12:00:00Z";
+    let story = Story::new().set("providers.custom.requestsPerMinute", json!(2));
+    story.server().always(says("x"));
+    assert_eq!(waited_at(&story, noon), "");
+    assert_eq!(waited_at(&story, "2026-01-02T12:00:30Z"), "");
+    let reached = "`custom` is at its limit of requests in a minute, 2";
+    assert_eq!(waited_at(&story, "2026-01-02T12:00:41Z"), format!("  … waiting 20.0 s: {reached}"));
+    // A clock that was set back delays no run for longer than a minute.
+    assert_eq!(
+        waited_at(&story, "2026-01-02T09:00:00Z"),
+        format!("  … waiting 1 min 1 s: {reached}")
+    );
+    assert_eq!(waited_at(&story, "2026-01-02T09:01:30Z"), "");
+    let mut short = story.command(["agent", "-m", "x", "--timeout", "9"]);
+    short.env("NANOBOT_TEST_TIME", "2026-01-02T09:01:31Z");
+    let ran = story.wait(short.spawn().unwrap()).status(75);
+    ran.stderr_has(&format!("{reached}, and the run has only "));
+    assert_eq!(story.requests().len(), 5);
+    // A damaged file is reported once.
+    let [path] = &rate_files(&story)[..] else { panic!("one file") };
+    std::fs::write(path, "{\"models\": [").unwrap();
+    let told = waited_at(&story, noon);
+    assert!(told.ends_with(".rates` was damaged, and was begun anew"), "{told}");
+    assert_eq!(waited_at(&story, noon), "");
+    let story = story
+        .set("providers.custom.requestsPerMinute", json!(null))
+        .set("providers.custom.tokensPerMinute", json!(10));
+    assert_eq!(waited_at(&story, "2026-01-02T12:00:20Z"), "");
+    assert_eq!(
+        waited_at(&story, "2026-01-02T12:00:40Z"),
+        "  … waiting 41.0 s: `custom` is at its limit of tokens in a minute, 10"
+    );
+    for (key, value) in [("maxConcurrent", 0), ("requestsPerMinute", 0), ("tokensPerMinute", -1)] {
+        let path = format!("providers.custom.{key}");
+        let story = Story::new().set(&path, json!(value));
+        story.run(["config", "check"]).status(78).stdout_has(&format!("`{path}` is {value}"));
+        story.run(["agent", "-m", "x"]).status(78).stderr_has(&path);
+    }
+}
+
+#[test]
+fn runs_share_what_the_server_reports_of_its_limits() {
+    let report = |remaining: &'static str, reset: &'static str, responder: Responder| {
+        Box::new(move |request: &Request| {
+            let response = responder(request);
+            response
+                .header("x-ratelimit-remaining-requests", remaining)
+                .header("x-ratelimit-reset-requests", reset)
+        }) as Responder
+    };
+    let story = Story::new().script([report("1", "9s", says("x")), report("0", "9s", says("x"))]);
+    let noon = "2026-01-02T12:00:00Z";
+    assert_eq!(waited_at(&story, noon), "");
+    assert_eq!(rate_files(&story).len(), 0, "nothing is stored before a limit is reached");
+    assert_eq!(waited_at(&story, noon), "");
+    assert_eq!(rate_files(&story).len(), 1);
+    let wait = |seconds: &str, end: &str| {
+        let cause = format!("`scripted` is rate-limited until {end}, as reported to another run");
+        format!("  … waiting {seconds} s: {cause}")
+    };
+    story.server().script([says("x")]);
+    assert_eq!(waited_at(&story, noon), wait("9.0", "2026-01-02T12:00:09Z"));
+    // After the end of the limit, one request tells that one more is possible, and the next one waits.
+    story.server().script([report("1", "9s", says("x")), says("x"), says("x")]);
+    assert_eq!(waited_at(&story, "2026-01-02T12:00:09Z"), "");
+    assert_eq!(waited_at(&story, "2026-01-02T12:00:10Z"), "");
+    let next = waited_at(&story, "2026-01-02T12:00:10Z");
+    assert_eq!(next, wait("8.0", "2026-01-02T12:00:18Z"));
+    story.server().script([says("x")]);
+    assert_eq!(waited_at(&story, "2026-01-02T12:00:18Z"), "");
+    assert_eq!(rate_files(&story).len(), 0, "the limit is over");
+    // A refusal without a delay is repeated when the limit is complete again.
+    story.server().script([report("0", "7s", fails(429, "slow down")), says("x")]);
+    let ran = story.run(["agent", "-m", "x", "-v"]).stdout("x\n");
+    assert!(ran.error_text().contains("… attempt 2 in 7.0 s: "), "{}", ran.error_text());
 }
 
 #[test]

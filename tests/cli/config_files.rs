@@ -443,8 +443,7 @@ fn the_system_wide_config_has_defaults_limits_and_locked_keys() {
         calls("read_file", json!({ "path": story.home().join("etc/config.json") })),
         says("ok"),
     ]);
-    let ran = story.run(["agent", "--read", story.home().to_str().unwrap(), "-m", "x"]);
-    ran.stdout("ok\n").stderr_has("config.json` is internal to nanobot");
+    story.run(["agent", "--read", story.home().to_str().unwrap(), "-m", "x"]).stdout("ok\n");
     assert!(!story.requests().last().unwrap().last_content().contains("the-model"));
 }
 
@@ -482,6 +481,10 @@ fn a_system_wide_config_that_cannot_be_trusted_is_refused() {
             "there is no key `agents.defaults.modle`; did you mean `agents.defaults.model`?",
         ),
         (json!({ "budegt": { "daily": 1 } }), "unknown key `budegt`; did you mean `budget`?"),
+        (
+            json!({ "locked": ["providers.custom.maxConcurrent"], "providers": { "custom": { "maxConcurrent": 0 } } }),
+            "`providers.custom.maxConcurrent` is 0, expected an integer from 1 to 10000",
+        ),
     ] {
         write_system_config(&story, &config);
         check(expect);

@@ -192,11 +192,10 @@ fn every_event_kind_matches_the_schema() {
     let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
     take(ran.json_lines());
     assert!(ran.error_text().contains("falling back from `scripted` to `other`"));
-    let story = Story::new().set("compaction.threshold", serde_json::json!(10)).script([
-        says(&"word ".repeat(500)),
-        says("- a word"),
-        says("x"),
-    ]);
+    let story = Story::new()
+        .set("compaction.threshold", json!(10))
+        .set("providers.custom.requestsPerMinute", json!(1))
+        .script([says(&"word ".repeat(500)), says("- a word"), says("x")]);
     story.run(["agent", "-m", "x"]).text();
     let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
     take(ran.json_lines());

@@ -38,6 +38,8 @@ pub enum Event<'a> {
     },
     /// A request failed and will be retried after `wait`.
     Retry { attempt: u32, wait: Duration, cause: &'a str },
+    /// A request waits until others have ended, or for `wait` if that is known.
+    Wait { wait: Option<Duration>, cause: &'a str },
     /// A model is unavailable, and another one replaces it.
     Fallback { from: &'a str, to: &'a str, cause: &'a str },
     /// Compaction starts: the context has `tokens` tokens; `threshold` is the limit that triggered it, if any.

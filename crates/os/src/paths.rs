@@ -284,7 +284,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/limits/",
-        meaning: "facts about model servers: the times before which one asked not to be called, context windows, addresses, and the models that they list",
+        meaning: "facts about model servers: limits of requests and the requests of the last minute, context windows, addresses, and the models that they list",
     },
 ];
 

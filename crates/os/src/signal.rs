@@ -323,7 +323,7 @@ fn update_stopped_time() -> bool {
 }
 
 /// Returns the remaining time of `--timeout`.
-fn timeout_left() -> Option<Duration> {
+pub fn timeout_left() -> Option<Duration> {
     Some(TIMEOUT_AT.get()?.saturating_sub(now()))
 }
 

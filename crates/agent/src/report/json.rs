@@ -61,6 +61,9 @@ pub(crate) fn event_json(event: &Event<'_>, envelope: &EventEnvelope) -> Value {
         Event::Retry { attempt, wait, cause } => {
             ("retry", json!({ "attempt": attempt, "wait_ms": to_millis(*wait), "cause": cause }))
         }
+        Event::Wait { wait, cause } => {
+            ("wait", json!({ "wait_ms": wait.map(to_millis), "cause": cause }))
+        }
         Event::CompactStart { tokens, threshold } => {
             ("compact_start", json!({ "tokens": tokens, "threshold": threshold }))
         }

@@ -112,7 +112,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
                 Delta::Text(text) => self.streamed_text.push_str(text),
                 Delta::Retry { .. } | Delta::Fallback { .. } => self.streamed_text.clear(),
                 Delta::Charged { usage, cost } => self.stats.add_charge(usage, cost),
-                Delta::Reasoning(_) | Delta::Notice(_) => {}
+                Delta::Reasoning(_) | Delta::Wait { .. } | Delta::Notice(_) => {}
             }
             (self.sink)(delta.into_event(&id))
         };

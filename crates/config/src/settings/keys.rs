@@ -443,6 +443,9 @@ pub const KEYS: &[ConfigKey] = &[
     key("providers.*.extraQuery", Any, "null", Used, "additional query parameters"),
     key("providers.*.proxy", Secret, "null", Used, "proxy for this provider"),
     key("providers.*.thinkingStyle", Text, "null", Used, "how thinking is requested: thinking_type, enable_thinking, reasoning_split, reasoning_effort, none"),
+    key("providers.*.maxConcurrent", Whole(1, 10_000), "null", Used, "maximum requests at once, of all runs together; others wait in turn"),
+    key("providers.*.requestsPerMinute", POSITIVE_COUNT, "null", Used, "maximum requests in a minute, of all runs together; others wait in turn"),
+    key("providers.*.tokensPerMinute", POSITIVE_COUNT, "null", Used, "maximum tokens in a minute, input and output of all runs together; others wait in turn"),
     key("providers.*.displayName", Text, "null", Ignored, "name shown in lists"),
 
     key("gateway.host", Text, r#""0.0.0.0""#, Ignored, "there is no gateway"),
@@ -486,7 +489,6 @@ pub const KEYS: &[ConfigKey] = &[
     key("memory.model", Text, "null", Used, "model or preset for consolidation; unset: the model of the turn"),
     key("memory.budgetTokens", TOKEN_COUNT, "4000", Used, "maximum tokens of MEMORY.md before it is condensed"),
 
-    key("session.titleModel", Text, "null", Used, "model or preset that gives a new session its title after the first answer, from the message and the answer; unset: none"),
     key("session.sync", OneOf(&["turn", "none"]), r#""turn""#, Used, "when the session is synced to disk: at the end of each turn, or never"),
 
     key("hooks", Verbatim, "null", Used, "commands to run before and after tool calls, turns, compactions and jobs: `nanobot help hooks`"),

@@ -87,8 +87,6 @@ pub struct Settings {
     /// Characters of a tool result that the session keeps. Four characters are about one token.
     pub max_tool_result_chars: usize,
     pub session_sync: SessionSync,
-    /// The model or preset that gives new sessions their titles; `None` for no titles.
-    pub title_model: Option<String>,
     pub job_starter: JobStarter,
     /// Maximum number of jobs that run at once.
     pub max_running_jobs: Option<u32>,
@@ -266,9 +264,20 @@ pub struct ProviderSettings {
     pub extra_headers: Vec<(String, LazySecret)>,
     pub extra_body: Map<String, Value>,
     pub extra_query: Vec<(String, String)>,
+    pub limits: ProviderLimits,
     /// The reason why the block cannot be used, such as an unset variable. It only matters once the provider is
     /// chosen.
     pub unusable_reason: Option<String>,
+}
+
+/// Limits of the requests to a provider, of all runs together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProviderLimits {
+    /// Maximum number of requests at once.
+    pub max_concurrent: Option<u32>,
+    pub requests_per_minute: Option<u64>,
+    /// Tokens of input and output.
+    pub tokens_per_minute: Option<u64>,
 }
 
 /// Settings that apply to all tools; paths and rules are stored as written.

@@ -10,8 +10,8 @@ use super::typed_reader::{TypedReader, not_blank};
 use super::{
     BudgetSettings, CompactionSettings, Config, ConsolidationMode, DefaultDirectory,
     DefaultSession, ExecSettings, FlagOverrides, JobStarter, MemorySettings, OtlpTarget,
-    PromptFileSettings, ProviderSettings, ProviderTimeouts, SessionSync, Settings, SkillSettings,
-    TelemetrySettings, ToolSettings, WebSettings, config_hosts, secrets,
+    PromptFileSettings, ProviderLimits, ProviderSettings, ProviderTimeouts, SessionSync, Settings,
+    SkillSettings, TelemetrySettings, ToolSettings, WebSettings, config_hosts, secrets,
 };
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
@@ -89,7 +89,6 @@ impl Settings {
                 .boolean(const { config_key("tools.restrictToWorkspace") })?,
             max_tool_result_chars: values
                 .count(const { config_key("agents.defaults.maxToolResultChars") })?,
-            title_model: values.optional_text(const { config_key("session.titleModel") }, None)?,
             session_sync: match values.text(const { config_key("session.sync") })?.as_str() {
                 "none" => SessionSync::None,
                 _ => SessionSync::Turn,
@@ -414,6 +413,9 @@ impl TypedReader<'_> {
                 _ => Ok(Map::new()),
             }
         };
+        let count = |key: &str| -> Result<Option<u64>> {
+            Ok(self.0.read(&["providers", name, key])?.as_ref().and_then(Value::as_u64))
+        };
         let to_text = |value: &Value| match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
@@ -432,6 +434,11 @@ impl TypedReader<'_> {
                 .into_iter()
                 .map(|(name, value)| (name, to_text(&value)))
                 .collect(),
+            limits: ProviderLimits {
+                max_concurrent: count("maxConcurrent")?.and_then(|count| u32::try_from(count).ok()),
+                requests_per_minute: count("requestsPerMinute")?,
+                tokens_per_minute: count("tokensPerMinute")?,
+            },
             unusable_reason: None,
         })
     }

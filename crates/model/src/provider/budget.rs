@@ -320,7 +320,7 @@ fn usage_cost(usage: &Usage, prices: &Prices) -> f64 {
 }
 
 /// Estimates the usage of a call if the server reports none.
-fn estimate_usage(request: &Request<'_>, output_bytes: usize) -> Usage {
+pub(super) fn estimate_usage(request: &Request<'_>, output_bytes: usize) -> Usage {
     Usage {
         input: (request_bytes(request) / BYTES_PER_TOKEN) as u64,
         output: output_bytes.div_ceil(BYTES_PER_TOKEN) as u64,

@@ -4,7 +4,6 @@
 use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request, Sampling};
 use nanobot_base::error::{Exit, Stop, exit_for};
 use nanobot_base::message::{FinishReason, Reply};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// A model in the chain of fallbacks.
@@ -14,7 +13,7 @@ pub struct FallbackModel {
     pub sampling: Sampling,
     /// Context window in tokens, if known.
     pub context_tokens: Option<u32>,
-    pub provider: Arc<dyn Provider>,
+    pub provider: Box<dyn Provider>,
 }
 
 impl FallbackModel {
@@ -140,7 +139,6 @@ mod tests {
     use super::{FallbackModel, can_fall_back};
     use crate::provider::{FailureKind, ProviderError, Sampling, demo::DemoProvider};
     use nanobot_base::error::{Exit, Stop, fail};
-    use std::sync::Arc;
 
     #[test]
     fn only_errors_that_another_model_may_avoid_fall_back() {
@@ -153,7 +151,7 @@ mod tests {
                 verbosity: None,
             },
             context_tokens: context,
-            provider: Arc::new(DemoProvider),
+            provider: Box::new(DemoProvider),
         };
         let check = |error: ProviderError, expect| {
             assert_eq!(can_fall_back(&error, &link(Some(1)), &link(None)), expect, "{error:?}");

@@ -5,7 +5,8 @@ use super::base_address::BaseAddress;
 use super::credentials::LazyCredentials;
 use super::error_response;
 use super::failure_kind::{self, ErrorResponse};
-use super::rate_limit;
+use super::rate_limit::report::LimitReport;
+use super::rate_limit::{self, RateLimiter};
 use super::request_body::BodyWriter;
 use super::response::ResponseReader;
 use super::tool_call_repair;
@@ -19,6 +20,7 @@ use nanobot_net::web_url;
 use nanobot_os::clock::Clock;
 use nanobot_os::signal;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Maximum number of bytes read of a response. A runaway reply is truncated here.
@@ -61,6 +63,8 @@ pub struct HttpProvider {
     pub accepts_written_calls: bool,
     pub http: Http,
     pub clock: Clock,
+    /// The limits of the account.
+    pub limiter: Arc<RateLimiter>,
 }
 
 #[derive(Clone, Copy)]
@@ -202,9 +206,18 @@ impl HttpProvider {
         let first_byte_after = started.elapsed().as_millis();
         log::info!(target: "http", "status {status}, first byte after {first_byte_after} ms");
         match status {
-            200..=299 => Ok(response),
+            200..=299 => {
+                if let Some(model) = content.model {
+                    self.limiter.record_report(model, self.limit_report(&response));
+                }
+                Ok(response)
+            }
             _ => Err(self.status_error(response, content.model)),
         }
+    }
+
+    fn limit_report(&self, response: &Response) -> Option<LimitReport> {
+        LimitReport::read(|name| response.header(name), || self.clock.timestamp())
     }
 
     /// Sends a request with `body` as JSON, or a GET request without one. Redirects that keep the method are followed
@@ -425,6 +438,7 @@ impl HttpProvider {
         let retry_after = error_response::retry_after(&response, self.clock.timestamp());
         let location = response.header("location").map(str::to_owned);
         let status = response.status;
+        let report = if status == 429 { self.limit_report(&response) } else { None };
         // The provider's support finds the request by this id.
         let request_id = response.header("x-request-id").or(response.header("request-id"));
         let shown_status = request_id
@@ -433,6 +447,7 @@ impl HttpProvider {
         // The received part of the body is used even if the rest is missing.
         drop(response.read_more(&mut body, MAX_ERROR_BYTES, None));
         let body = String::from_utf8_lossy(&body);
+        let reset_after = report.filter(|report| report.remaining == 0);
         let retry_after = retry_after.or_else(|| error_response::retry_after_in_body(&body));
         let mut message = http::error_message(&body);
         if let (300..=399, Some(location)) = (status, location) {
@@ -447,6 +462,7 @@ impl HttpProvider {
             names_delay: retry_after.is_some(),
             model,
         };
+        let retry_after = retry_after.or(reset_after.map(|report| report.reset_after));
         self.to_provider_error(&error, &shown_status, retry_after)
     }
 

@@ -70,6 +70,16 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
     }
 }
 
+impl<P: Provider + ?Sized> Provider for Box<P> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<Reply, ProviderError> {
+        (**self).reply(request, on_delta)
+    }
+}
+
 /// The callback that receives the pieces of a reply as they arrive.
 pub type DeltaSink<'a> = dyn FnMut(Delta<'_>) -> anyhow::Result<()> + 'a;
 
@@ -129,6 +139,11 @@ pub enum Delta<'a> {
         to: &'a str,
         cause: &'a str,
     },
+    /// The request waits until others have ended, or for `wait` if that is known.
+    Wait {
+        wait: Option<Duration>,
+        cause: &'a str,
+    },
     /// A failed request may be charged: its estimated usage, and the cost in US dollars if the price is known.
     Charged {
         usage: Usage,
@@ -151,6 +166,7 @@ impl<'a> Delta<'a> {
             Self::Reasoning(text) => Event::Reasoning { message_id, text },
             Self::Retry { attempt, wait, cause } => Event::Retry { attempt, wait, cause },
             Self::Fallback { from, to, cause } => Event::Fallback { from, to, cause },
+            Self::Wait { wait, cause } => Event::Wait { wait, cause },
             Self::Charged { usage, cost } => Event::Usage { message_id, usage, cost },
             Self::Notice(text) => Event::Notice(text),
         }

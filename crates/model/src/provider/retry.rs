@@ -1,6 +1,7 @@
 //! Retries with backoff: a wrapper around any provider. Where pieces of a reply are shown as they arrive, a request is
 //! retried only before the first one, because displayed text cannot be retracted.
 
+use super::rate_limit::is_beyond_time_left;
 use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
 use nanobot_base::error::Stop;
 use nanobot_base::message::Reply;
@@ -50,7 +51,9 @@ impl<P: Provider> Provider for RetryProvider<P> {
                 _ => return Err(explain_abort(error, last_failure)),
             };
             let wait = requested_delay.unwrap_or_else(|| backoff(attempt));
-            if emitted || attempt == MAX_ATTEMPTS || waited + wait > MAX_TOTAL_DELAY {
+            let is_too_late = requested_delay.is_some() && is_beyond_time_left(wait);
+            if emitted || is_too_late || attempt == MAX_ATTEMPTS || waited + wait > MAX_TOTAL_DELAY
+            {
                 return Err(error);
             }
             waited += wait;

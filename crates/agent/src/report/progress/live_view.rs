@@ -197,6 +197,14 @@ impl LiveView {
                 rows.push(StyledLine::new("  ").shrinkable(text));
                 self.wait("retrying", *wait, settings.now);
             }
+            Event::Wait { wait, cause } => {
+                if settings.is_detailed {
+                    rows.push(StyledLine::new("  ").shrinkable(format!("… waiting: {cause}")));
+                }
+                if let Some(wait) = wait {
+                    self.wait("requesting", *wait, settings.now);
+                }
+            }
             Event::CompactStart { tokens, .. } => {
                 self.activity = Activity::Compacting { tokens: *tokens };
             }
