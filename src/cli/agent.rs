@@ -54,8 +54,8 @@ pub struct TurnArgs {
     pub server_files: ServerFiles,
     /// Leave the directory as it is: print the changes as a patch
     ///
-    /// File tools and commands work on a private copy of the directory and its repository, without what git ignores. What MCP servers and
-    /// the agent's notes and jobs do is not part of it, and lasts. Standard
+    /// File tools and commands work on a private copy of the directory and its repository, without what git ignores. What MCP servers do
+    /// and changes of the agent's notes are not part of it, and last; it can make no jobs. Standard
     /// output is a patch for `nanobot apply` or `git apply`, with `--json` the field `patch`; the answer is on standard error. Without
     /// changes, nothing is printed. At most 50,000 files and 512 MiB are copied, to `$TMPDIR` or /tmp.
     #[arg(long, help_heading = "Permissions", hide_short_help = true,

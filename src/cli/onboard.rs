@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 ///
 /// Asks questions on a terminal; with flags, or without a terminal, it asks nothing. If the provider of `--provider` still lacks
 /// its key, the files are written and the status is 78.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct OnboardArgs {
     /// Provider to use
     #[arg(long, value_name = "NAME")]

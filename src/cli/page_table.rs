@@ -43,6 +43,7 @@ const DONE: (u8, &str) = (0, "done");
 const USAGE: (u8, &str) = (2, "usage error");
 const IO: (u8, &str) = (74, "could not read or write");
 const CONFIG: (u8, &str) = (78, "the config is invalid");
+const NO_KEY: (u8, &str) = (2, "no such key");
 const NO_PATH: (u8, &str) = (66, "no such file or directory");
 const FILE_BUSY: (u8, &str) = (75, "another process is changing the file");
 const NO_SESSION: (u8, &str) = (66, "no such session");
@@ -147,11 +148,11 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "config path", statuses: &[DONE], variables: &[], files: &["config.json"], examples: &[
         ("${EDITOR:-vi} \"$(nanobot config path)\"", "Open the config in an editor"),
     ] },
-    HelpPage { command: "config get", statuses: &[DONE, (78, "no such key, or the config is invalid")], variables: &[], files: &["config.json"], examples: &[
+    HelpPage { command: "config get", statuses: &[DONE, NO_KEY, CONFIG], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config get agents.defaults.model", "One key"),
         ("nanobot config get agents.defaults.model --json", "With its origin"),
     ] },
-    HelpPage { command: "config set", statuses: &[DONE, (65, "standard input is not text"), (66, "standard input is empty"), FILE_BUSY, (77, "the key is locked by /etc/nanobot/config.json"), (78, "no such key, or the value is invalid")], variables: &[], files: &["config.json"], examples: &[
+    HelpPage { command: "config set", statuses: &[DONE, NO_KEY, (65, "standard input is not text"), (66, "standard input is empty"), FILE_BUSY, (77, "the key is locked by /etc/nanobot/config.json"), (78, "the value is invalid")], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config set agents.defaults.maxToolIterations 60", "A number"),
         ("nanobot config set agents.defaults.fallbackModels '[\"gpt-6-luna\"]'", "A list, as JSON"),
         ("nanobot config set 'models.\"gpt-4.1\".price' '{\"input\": 2, \"output\": 8}'", "A name with a dot, in quotes"),
@@ -166,7 +167,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot config list --all --origin", "All keys with their origins"),
         ("nanobot config list --json | jq -r .key", "The names of the keys that differ"),
     ] },
-    HelpPage { command: "config unset", statuses: &[DONE, FILE_BUSY, (78, "no such key, or it is not set")], variables: &[], files: &["config.json"], examples: &[
+    HelpPage { command: "config unset", statuses: &[DONE, NO_KEY, (66, "the key is not set"), FILE_BUSY, CONFIG], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config unset agents.defaults.model", "Return to the default"),
     ] },
     HelpPage { command: "config edit", statuses: &[(0, "no errors"), (1, "the editor failed"), FILE_BUSY, (78, "there are errors")], variables: &["VISUAL", "EDITOR"], files: &["config.json"], examples: &[
@@ -284,7 +285,7 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "model provider list", statuses: COMMON_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
         ("nanobot model provider list --json", "As JSON"),
     ] },
-    HelpPage { command: "model provider show", statuses: &[DONE, (66, "no such provider"), CONFIG], variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
+    HelpPage { command: "model provider show", statuses: &[DONE, (2, "no such provider"), CONFIG], variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
         ("nanobot model provider show anthropic", "Its address, default model, and where its key comes from"),
     ] },
     HelpPage { command: "model provider login", statuses: &[(0, "logged in"), (69, "the provider is not available"), FILE_BUSY, (77, "the login was refused"), CONFIG], variables: &["HTTPS_PROXY"], files: &["auth/"], examples: &[
@@ -453,7 +454,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot tool run read_file '{\"path\": \"README.md\"}'", "The result the model would get"),
     ] },
     HelpPage { command: "tool list", statuses: &[DONE, NO_PATH, CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool list --profile plan --json", "As JSON, with the schemas")] },
-    HelpPage { command: "tool show", statuses: &[DONE, (66, "there is no such tool"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool show grep", "Its arguments")] },
+    HelpPage { command: "tool show", statuses: &[DONE, (2, "there is no such tool"), NO_PATH, CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool show grep", "Its arguments")] },
     HelpPage { command: "tool new", statuses: &[DONE, (1, "there is such a file already"), CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool new tides -d 'Times of high and low water'", "A program to complete; then try it with `tool run tides`")] },
     HelpPage { command: "tool check", statuses: &[DONE, (1, "a program cannot be used"), CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool check", "All programs, and the reason why one cannot be used")] },
     HelpPage { command: "tool run", statuses: &[DONE, (1, "the tool failed"), (66, "no such file or directory, server, tool or resource"), SERVER_UNAVAILABLE, (77, "the policy denies the call, or the tool has changed since it was accepted"), CONFIG, (124, "timed out (`--timeout`)")], variables: &["HTTPS_PROXY", "BRAVE_API_KEY"], files: &["config.json", "profiles/", "undo/", "mcp/"], examples: &[

@@ -85,6 +85,9 @@ pub enum SessionCommand {
         /// One JSON object
         #[arg(long, conflicts_with = "title")]
         json: bool,
+        // Set by `agent`, which starts this command after its answer.
+        #[arg(long, hide = true, conflicts_with_all = ["title", "json"])]
+        detached: bool,
     },
     /// Move sessions to the trash
     #[command(visible_alias = "rm")]

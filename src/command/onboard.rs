@@ -30,7 +30,7 @@ mod wizard;
 /// Runs `nanobot onboard`.
 pub fn run(ctx: &Context, arguments: &OnboardArgs) -> Result<Exit> {
     let before = Config::load(&ctx.paths)?;
-    if has_no_flags(arguments) && Terminal::can_prompt() {
+    if *arguments == OnboardArgs::default() && Terminal::can_prompt() {
         return run_interactive(ctx);
     }
     let print = |text: &str| {
@@ -142,26 +142,6 @@ fn report_readiness(
     print(&format!("{model} of {provider} answered in {seconds}: {cost}"));
     print("ready; try: nanobot agent -m \"hello\"");
     Ok(())
-}
-
-/// True if the command line has no flags. Then the user is asked.
-fn has_no_flags(arguments: &OnboardArgs) -> bool {
-    matches!(
-        arguments,
-        OnboardArgs {
-            provider: None,
-            api_key_env: None,
-            api_base: None,
-            model: None,
-            api_key_stdin: false,
-            directory: None,
-            allow_servers: false,
-            yes: false,
-            test: false,
-            completions: false,
-            heartbeat: false,
-        }
-    )
 }
 
 /// The model that was kept although the flags select another provider.

@@ -112,7 +112,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
             None => "`nanobot model provider list`".into(),
         };
         let cause = format!("there is no provider `{name}`");
-        return Err(fail_with_hint(Exit::NoInput, cause, hint));
+        return Err(fail_with_hint(Exit::Usage, cause, hint));
     }
     let row = provider_row(ctx, &settings, &configs, entry.map_or(name, |entry| entry.name));
     if as_json {

@@ -119,7 +119,7 @@ fn show_tool(ctx: &Context, grants: &Grants, name: &str, as_json: bool) -> Resul
             Some(similar) => format!("nanobot tool show {similar}"),
             None => "nanobot tool list".into(),
         };
-        return Err(fail_with_hint(Exit::NoInput, cause, hint));
+        return Err(fail_with_hint(Exit::Usage, cause, hint));
     };
     if as_json {
         ctx.terminal.print_json(&spec_json(spec))?;

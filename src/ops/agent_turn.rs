@@ -33,6 +33,7 @@ use post_turn::{OutputUse, PostTurnWork};
 use request::{TurnCommand, TurnRequest};
 use source::{ChatTurn, InteractiveContext, JobTurn, TurnSource};
 use span_export::SpanExport;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 mod conversation;
@@ -52,6 +53,9 @@ pub(crate) mod tool_usage;
 const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for the lock of the session of a chat or an editor, which another program may use: that of `agent`.
 pub(crate) const CHAT_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Maximum number of files that a notice names.
+const MAX_NAMED_FILES: usize = 10;
 
 /// The result of a turn.
 pub(crate) struct TurnOutcome {
@@ -193,7 +197,7 @@ pub(crate) fn run_repl_turn(
     print_error: fn(&anyhow::Error, Terminal),
 ) -> ReplOutcome {
     let mut reporter = new_reporter(ctx, options, ReportFormat::Text);
-    reporter.show_status_line();
+    reporter.progress.show_status_line();
     let TurnOutcome { ending, exit, run_metadata, post_turn, .. } =
         run_to_outcome(ctx, options, TurnSource::Interactive(context), &mut reporter);
     let printed =
@@ -431,7 +435,7 @@ fn run_steps(
     )?;
     run_metadata.provider.clone_from(&model.provider_name);
     run_metadata.model.clone_from(&model.model);
-    reporter.set_context_window(model.context_tokens);
+    reporter.progress.set_context_window(model.context_tokens);
     execute::run_hooks_before(&mut prepared, reporter)?;
 
     let is_file = prepare::is_existing_file(ctx, &prepared.setup.policy);
@@ -447,7 +451,7 @@ fn run_steps(
     let mut ending =
         execute::execute(ctx, run_options, &mut prepared, &model, &purpose, reporter, steering);
     if let Some(proposal) = &proposal {
-        match proposal.changes() {
+        match proposal.changes(&prepared.setup.shared.files.written_paths()) {
             Ok(changes) => {
                 report_left_out(&changes, reporter);
                 run_metadata.patch = Some(changes.patch);
@@ -479,18 +483,34 @@ fn run_steps(
         };
         ending.error = ending.error.map(|error| with_next_step(error, &command, is_left_out));
     }
+    if prepared.compaction.is_none() {
+        post_turn.title =
+            post_turn::plan_title(options, &prepared.settings, &source, session, &model);
+    }
     post_turn.consolidation =
         execute::finish(ctx, options, &prepared, &model, &sessions, &mut ending, reporter);
     prepare::report_nested_files(&prepared.setup, reporter, run_metadata);
     Ok(ending)
 }
 
-/// Reports new directories that are not in the patch.
+/// Reports new files and directories that are not in the patch.
 fn report_left_out(changes: &CopyChanges, reporter: &mut Reporter) {
+    let names = |paths: &mut dyn Iterator<Item = &PathBuf>| {
+        let mut names: Vec<String> = paths.map(|path| format!("`{}`", path.display())).collect();
+        let more = names.len().saturating_sub(MAX_NAMED_FILES);
+        names.truncate(MAX_NAMED_FILES);
+        names.extend((more > 0).then(|| format!("and {more} more")));
+        names.join(", ")
+    };
     if !changes.left_out.is_empty() {
-        let names = changes.left_out.iter().map(|path| format!("`{}`", path.display()));
-        let names = names.collect::<Vec<_>>().join(", ");
+        let names = names(&mut changes.left_out.iter());
         reporter.notice(&format!("dependencies and build results are not in the patch: {names}"));
+    }
+    if !changes.ignored.is_empty() {
+        let names = names(&mut changes.ignored.iter());
+        reporter.notice(&format!(
+            "not in the patch, since a `.gitignore` that the run has changed ignores it: {names}"
+        ));
     }
 }
 

@@ -50,7 +50,7 @@ impl ConfigValue {
 /// The value of `key`, or an object of all values below it.
 ///
 /// # Errors
-/// Status 78 if there is no such key, or its value cannot be parsed.
+/// Status 2 if there is no such key, 78 if its value cannot be parsed.
 pub(crate) fn value_of(ctx: &Context, key: &str) -> Result<ConfigValue> {
     let config = ctx.load_config()?;
     let layers = LayeredConfig::new(&config, &ctx.env);
@@ -67,7 +67,7 @@ pub(crate) fn value_of(ctx: &Context, key: &str) -> Result<ConfigValue> {
     if value.is_null()
         && let Some(unknown) = validation::unknown_key(&path, &Value::Null)
     {
-        return Err(unknown_key_error(key, &unknown, &unknown.description));
+        return Err(unknown_key_error(Exit::Usage, key, &unknown, &unknown.description));
     }
     Ok(ConfigValue::new(&layers, &path, &value))
 }
@@ -106,7 +106,7 @@ pub(crate) fn changed_values(ctx: &Context) -> Result<Vec<ConfigValue>> {
 /// Removes the value of `key`.
 ///
 /// # Errors
-/// Status 78 if it has none, or no run could use the config without it.
+/// Status 2 if there is no such key, 66 if it has no value, 78 if no run could use the config without it.
 pub(crate) fn unset(ctx: &Context, key: &str) -> Result<()> {
     let path = canonical_path(key)?;
     Config::change(&ctx.paths, |config| {
@@ -114,10 +114,10 @@ pub(crate) fn unset(ctx: &Context, key: &str) -> Result<()> {
         if !config.unset(&path)? {
             let cause = format!("`{key}` is not set in {}", config.path().display());
             return Err(match validation::unknown_key(&path, &Value::Null) {
-                Some(unknown) => unknown_key_error(key, &unknown, &cause),
+                Some(unknown) => unknown_key_error(Exit::Usage, key, &unknown, &cause),
                 None => {
                     let hint = format!("nanobot config get {} --origin", quote(key));
-                    fail_with_hint(Exit::Config, cause, hint)
+                    fail_with_hint(Exit::NoInput, cause, hint)
                 }
             });
         }
@@ -129,7 +129,7 @@ pub(crate) fn unset(ctx: &Context, key: &str) -> Result<()> {
 /// Sets `key` to the value of `text`. `null` removes it, and `-` reads the text from standard input.
 ///
 /// # Errors
-/// Status 78 if there is no such key, it does not take the value, or no run could use the config with it.
+/// Status 2 if there is no such key, 78 if it does not take the value, or no run could use the config with it.
 pub(crate) fn set(ctx: &Context, key: &str, text: &str) -> Result<()> {
     if text == "null" {
         return unset(ctx, key);
@@ -137,8 +137,11 @@ pub(crate) fn set(ctx: &Context, key: &str, text: &str) -> Result<()> {
     let path = canonical_path(key)?;
     let key_type = KeyNode::kind_at(&path).ok_or_else(|| {
         let cause = format!("`{key}` holds other keys");
-        fail_with_hint(Exit::Config, cause, "set them one by one")
+        fail_with_hint(Exit::Usage, cause, "set them one by one")
     })?;
+    if let Some(unknown) = validation::unknown_key(&path, &Value::Null) {
+        return Err(unknown_key_error(Exit::Usage, key, &unknown, &unknown.description));
+    }
     let stdin_text = if text == "-" { Some(read_stdin_value()?) } else { None };
     // An object names the file or the command that provides the key.
     let is_key_source = key_type == KeyType::Secret && key_type.parse(text).is_object();
@@ -269,15 +272,15 @@ pub(crate) fn canonical_path(key: &str) -> Result<Vec<String>> {
     KeyNode::canonical_path(key).ok_or_else(|| {
         let cause = format!("there is no key `{key}`");
         if let Some(hint) = quoting_hint(key) {
-            return fail_with_hint(Exit::Config, cause, hint);
+            return fail_with_hint(Exit::Usage, cause, hint);
         }
         let suggestions = keys_that_end_in(key);
         if !suggestions.is_empty() {
-            return fail_with_hint(Exit::Config, cause, suggestions.join(", "));
+            return fail_with_hint(Exit::Usage, cause, suggestions.join(", "));
         }
         match nearest(key, KEYS.iter().map(|config_key| config_key.path)) {
-            Some(nearest) => fail_with_hint(Exit::Config, cause, format!("`{nearest}`")),
-            None => fail_with_hint(Exit::Config, cause, "nanobot config schema"),
+            Some(nearest) => fail_with_hint(Exit::Usage, cause, format!("`{nearest}`")),
+            None => fail_with_hint(Exit::Usage, cause, "nanobot config schema"),
         }
     })
 }
@@ -296,10 +299,10 @@ fn quoting_hint(key: &str) -> Option<String> {
 }
 
 /// The error `cause` about `key`, which contains an unknown name.
-fn unknown_key_error(key: &str, unknown: &UnknownKey, cause: &str) -> anyhow::Error {
+fn unknown_key_error(exit: Exit, key: &str, unknown: &UnknownKey, cause: &str) -> anyhow::Error {
     match quoting_hint(key) {
-        Some(hint) if !unknown.is_misspelt => fail_with_hint(Exit::Config, cause, hint),
-        _ => fail(Exit::Config, cause),
+        Some(hint) if !unknown.is_misspelt => fail_with_hint(exit, cause, hint),
+        _ => fail(exit, cause),
     }
 }
 
@@ -419,7 +422,7 @@ fn refuse_unusable(
         return Err(fail(Exit::Config, error));
     }
     if let Some(unknown) = validation::unknown_key(path, value) {
-        return Err(unknown_key_error(key, &unknown, &unknown.description));
+        return Err(unknown_key_error(Exit::Config, key, &unknown, &unknown.description));
     }
     let layers = LayeredConfig::new(config, env);
     let Some(error) = layers.name_error(path, value, |name| find_provider(name).is_some()) else {

@@ -49,6 +49,7 @@ pub(crate) mod rpc_connection;
 pub(crate) mod sandbox_test;
 pub(crate) mod server_files;
 pub(crate) mod session_library;
+pub(crate) mod session_title;
 pub(crate) mod since;
 pub(crate) mod skill_lookup;
 pub(crate) mod skill_package;

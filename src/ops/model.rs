@@ -225,7 +225,7 @@ fn fallback_chain(
             sampling: sampling(model_settings, context_tokens),
             context_tokens: known_context_tokens,
             provider: match &ctx.trace {
-                Some(trace) => Box::new(trace.wrap(&name, provider)),
+                Some(trace) => Arc::new(trace.wrap(&name, provider)),
                 None => provider,
             },
         });
@@ -309,13 +309,13 @@ pub(crate) fn with_retries(
     purpose: &CallPurpose,
     budget: &Arc<RunBudget>,
     shows_pieces: bool,
-) -> Box<dyn Provider> {
+) -> Arc<dyn Provider> {
     let retry = RetryProvider {
         inner: single_attempt(ctx, settings, endpoint, purpose, budget),
         clock: ctx.clock.clone(),
         shows_pieces,
     };
-    Box::new(ToolChoiceFallback { inner: retry, ignores_tool_choice: AtomicBool::new(false) })
+    Arc::new(ToolChoiceFallback { inner: retry, ignores_tool_choice: AtomicBool::new(false) })
 }
 
 /// Wraps a provider in the budget, and that in the rate limit, without retries. A request that waits for its turn holds no part of the budget.

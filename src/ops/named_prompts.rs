@@ -5,6 +5,7 @@ use super::permissions::absolute;
 use super::prompt_program::{MAX_FILE_BYTES, PromptSignature};
 use super::user_commands::is_command_name;
 use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, OutputFormat, TurnLimits, TurnOptions};
+use crate::options::value::ModelNames;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::durable_file;
@@ -14,7 +15,6 @@ use nanobot_os::terminal::sanitize;
 use nanobot_store::skill;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A prompt in the list.
@@ -56,14 +56,9 @@ fn file_path(ctx: &Context, name: &str) -> PathBuf {
 /// # Errors
 /// The folder or a file cannot be read.
 pub(crate) fn list(ctx: &Context) -> Result<Vec<NamedPrompt>> {
-    let entries = match std::fs::read_dir(ctx.paths.prompts()) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
     let mut names = Vec::new();
-    for entry in entries {
-        let file_name = entry?.file_name();
+    for entry in durable_file::list_dir(&ctx.paths.prompts())? {
+        let file_name = entry.file_name();
         let name = file_name.to_str().and_then(|name| name.strip_suffix(".md"));
         names.extend(name.filter(|name| is_name(name)).map(str::to_owned));
     }
@@ -243,7 +238,7 @@ fn front_matter(options: &TurnOptions) -> Map<String, Value> {
     let fields = [
         ("model", model.name.as_ref().map(|name| json!(name))),
         ("cache", model.cache.map(|cache| json!(cache.name()))),
-        ("fallback", model.fallbacks.as_ref().map(|names| json!(names))),
+        ("fallback", model.fallbacks.as_deref().map(|names| json!(ModelNames::join(names)))),
         ("effort", model.reasoning_effort.as_ref().map(|effort| json!(effort))),
         ("temperature", model.temperature.map(|temperature| json!(temperature))),
         ("max-cost", model.max_cost.map(|cost| json!(cost))),

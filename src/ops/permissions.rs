@@ -425,6 +425,7 @@ fn build_file_scope(
         read_only
     });
     Ok(FileScope {
+        is_private_copy: grants.private_copy.is_some(),
         directory,
         workspace: workspace.to_owned(),
         home,

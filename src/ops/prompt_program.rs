@@ -8,6 +8,7 @@ use crate::ops::prompt_arguments::{Placeholder, PromptArguments, placeholders};
 use crate::options::grants::Grants;
 use crate::options::model::CacheTime;
 use crate::options::turn::TurnOptions;
+use crate::options::value::ModelNames;
 use anyhow::Result;
 use nanobot_agent::answer_schema::AnswerSchema;
 use nanobot_agent::turn::agent::AnswerFormat;
@@ -316,7 +317,9 @@ impl PromptProgram {
                 let cache = cache.ok_or_else(|| "it is neither 5m nor 1h".to_owned())?;
                 set_if_none(&mut options.model.cache, cache);
             }
-            "fallback" => set_if_none(&mut options.model.fallbacks, as_texts(value)?),
+            "fallback" => {
+                set_if_none(&mut options.model.fallbacks, vec![ModelNames(as_texts(value)?)]);
+            }
             "effort" => set_if_none(&mut options.model.reasoning_effort, as_text(value)?),
             "temperature" => set_if_none(&mut options.model.temperature, as_number(value)?),
             "max-cost" => set_if_none(&mut options.model.max_cost, as_number(value)?),

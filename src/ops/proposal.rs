@@ -15,6 +15,7 @@ use nanobot_os::repository::Repository;
 use nanobot_sandbox::private_tmp;
 use nanobot_tool::files::Files;
 use nanobot_tool::git_patch::copy::{CopyChanges, DirectoryCopy};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The private copy of a run, and what its patch needs.
@@ -74,12 +75,12 @@ impl Proposal {
         options
     }
 
-    /// The changes of the run.
+    /// The changes of the run, whose tools have written to the paths `written`.
     ///
     /// # Errors
     /// They are too large for a patch.
-    pub(crate) fn changes(&self) -> Result<CopyChanges> {
-        self.copy.changes(&self.prefix)
+    pub(crate) fn changes(&self, written: &BTreeSet<PathBuf>) -> Result<CopyChanges> {
+        self.copy.changes(&self.prefix, written)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::grants::Grants;
 use super::model::CacheTime;
-use super::value::{dollars, time, time_or_zero, trimmed};
+use super::value::{ModelNames, dollars, model_names, time, time_or_zero, trimmed};
 use clap::{ArgAction, Args, ValueEnum};
 use nanobot_cron::job::{CrashPolicy, NotifyPolicy};
 use nanobot_cron::schedule::CatchUpPolicy;
@@ -91,11 +91,10 @@ pub struct JobFlags {
         long = "fallback",
         value_name = "NAME",
         action = ArgAction::Append,
-        value_delimiter = ',',
-        value_parser = trimmed,
+        value_parser = model_names,
         hide_short_help = true
     )]
-    pub fallbacks: Option<Vec<String>>,
+    pub fallbacks: Option<Vec<ModelNames>>,
     /// Lifetime of the provider's prompt cache
     ///
     /// As `nanobot agent --cache`, for jobs that run every hour or more often.

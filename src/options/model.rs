@@ -1,6 +1,6 @@
 //! The model of a turn, its parameters, and the limits of its cost.
 
-use super::value::{BodyField, body_field, dollars, temperature, trimmed};
+use super::value::{BodyField, ModelNames, body_field, dollars, model_names, temperature};
 use clap::{ArgAction, Args, ValueEnum};
 use nanobot_config::settings::FlagOverrides;
 
@@ -20,11 +20,10 @@ pub struct ModelOptions {
         alias = "fallback-model",
         value_name = "NAME",
         action = ArgAction::Append,
-        value_delimiter = ',',
-        value_parser = trimmed,
+        value_parser = model_names,
         hide_short_help = true
     )]
-    pub fallbacks: Option<Vec<String>>,
+    pub fallbacks: Option<Vec<ModelNames>>,
     /// Maximum number of tokens in one reply
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true, overrides_with = "max_tokens")]
     pub max_tokens: Option<u32>,
@@ -104,7 +103,7 @@ impl ModelOptions {
     pub(crate) fn overrides(&self) -> FlagOverrides {
         FlagOverrides {
             model: self.name.clone(),
-            fallbacks: self.fallbacks.clone(),
+            fallbacks: self.fallbacks.as_deref().map(ModelNames::join),
             max_tokens: self.max_tokens,
             temperature: self.temperature,
             reasoning_effort: self.reasoning_effort.clone(),

@@ -57,6 +57,17 @@ const FIELDS_OF_FLAGS: [(&str, &str); 21] = [
     ("response_format", "--schema"),
 ];
 
+/// The names of models in one flag.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelNames(pub(crate) Vec<String>);
+
+impl ModelNames {
+    /// The names in all flags, in their order.
+    pub(crate) fn join(flags: &[Self]) -> Vec<String> {
+        flags.iter().flat_map(|names| names.0.iter().cloned()).collect()
+    }
+}
+
 const EXPECTED_TIME: &str = "expected seconds, or a duration such as `90s`, `5m`, `1h30m`, `2d`";
 
 /// `KEY=VALUE`, of which the value is JSON or a string.
@@ -75,6 +86,18 @@ pub(crate) fn body_field(text: &str) -> Result<BodyField, String> {
 /// A text that the user types.
 pub(crate) fn typed_text(text: &str) -> Result<UserText, Infallible> {
     Ok(UserText::typed(text))
+}
+
+/// Names of models with commas between them; an empty text is no name.
+pub(crate) fn model_names(text: &str) -> Result<ModelNames, String> {
+    if text.trim().is_empty() {
+        return Ok(ModelNames::default());
+    }
+    let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
+    if names.iter().any(String::is_empty) {
+        return Err("expected names with a comma between two of them".into());
+    }
+    Ok(ModelNames(names))
 }
 
 /// An item of a list with commas, without the blanks around it.

@@ -191,7 +191,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     command(
         "rewind",
         ArgKind::FreeText("[N]"),
-        "edit the last message again, or the Nth last (also Esc Esc)",
+        "edit the last message, or the Nth last (also Esc Esc)",
     ),
     command("undo", ArgKind::FreeText("[TURN]"), "undo the file changes of the last turn"),
     command("diff", ArgKind::OneOf(&["all"]), "show the file changes of the last turn, or of all"),

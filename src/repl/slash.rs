@@ -10,7 +10,7 @@ use crate::ops::{agent_turn, model, skills, user_commands};
 use crate::options::turn::DryRunForm;
 use crate::repl::editor::{Candidate, edit_text};
 use anyhow::{Error, Result};
-use nanobot_agent::report::columns::{Side, align_columns, hanging_indent, truncate};
+use nanobot_agent::report::columns::{Column, Side, format_table, hanging_indent};
 use nanobot_agent::report::short_text::{count_noun, format_age};
 use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
 use nanobot_model::provider::quirks::ThinkingStyle;
@@ -18,7 +18,7 @@ use nanobot_os::durable_file;
 use nanobot_os::secret::{self, random_hex};
 use nanobot_os::terminal::wrap_words;
 use nanobot_sandbox::process::{CapturedText, TerminalCommand};
-use nanobot_store::session;
+use nanobot_store::session::{self, SessionSummary};
 
 /// The commands that are commands of the program too, with its options.
 const PROGRAM_COMMANDS: [&str; 6] = ["memory", "mcp", "session", "trust", "undo", "usage"];
@@ -179,25 +179,19 @@ impl ReplSession<'_> {
         }
         let current = self.options.session.key.as_deref();
         let now = self.ctx.clock.timestamp();
-        let rows: Vec<Vec<String>> = (1..)
-            .zip(&sessions)
-            .map(|(number, summary)| {
+        let rows: Vec<(usize, &SessionSummary)> = (1..).zip(&sessions).collect();
+        let columns: [Column<'_, (usize, &SessionSummary)>; 4] = [
+            ("", Side::Right, &|(number, _)| format!("{number}.")),
+            ("SESSION", Side::Left, &|(_, summary)| {
                 let mark = if current == Some(&summary.key) { "*" } else { "" };
-                let title = summary.title.as_ref().unwrap_or(&summary.first_words);
-                vec![
-                    format!("{number}."),
-                    format!("{}{mark}", summary.key),
-                    format_age(summary.last_used, now),
-                    title.clone(),
-                ]
-            })
-            .collect();
-        let columns =
-            [("", Side::Right), ("SESSION", Side::Left), ("AGE", Side::Right), ("", Side::Left)];
-        let width = self.ctx.terminal.stdout_width();
-        let lines = align_columns(&columns, &rows).into_iter();
-        let lines = lines.map(|line| truncate(&line, width) + "\n");
-        self.print(&lines.collect::<String>())?;
+                format!("{}{mark}", summary.key)
+            }),
+            ("AGE", Side::Right, &|(_, summary)| format_age(summary.last_used, now)),
+            ("", Side::Left, &|(_, summary)| {
+                summary.title.as_ref().unwrap_or(&summary.first_words).clone()
+            }),
+        ];
+        self.print(&format_table(&rows, &columns, self.ctx.terminal.stdout_width()))?;
         let keys: Vec<String> = sessions.into_iter().map(|summary| summary.key).collect();
         match self.prompter.pick("session: ", &keys) {
             Some(key) => self.switch_session(&key),

@@ -443,7 +443,8 @@ fn the_system_wide_config_has_defaults_limits_and_locked_keys() {
         calls("read_file", json!({ "path": story.home().join("etc/config.json") })),
         says("ok"),
     ]);
-    story.run(["agent", "--read", story.home().to_str().unwrap(), "-m", "x"]).stdout("ok\n");
+    let ran = story.run(["agent", "--read", story.home().to_str().unwrap(), "-m", "x"]);
+    ran.stdout("ok\n").stderr_has("config.json` is internal to nanobot");
     assert!(!story.requests().last().unwrap().last_content().contains("the-model"));
 }
 

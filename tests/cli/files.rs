@@ -538,6 +538,28 @@ fn a_file_changed_by_a_command_is_read_again() {
     assert_eq!(std::fs::read_to_string(story.dir().join("a")).unwrap(), "1 2\nthree\n");
 }
 
+/// Models fill arguments that they do not mean with zero or an empty text.
+#[test]
+fn zero_and_an_empty_path_count_as_not_given() {
+    let story = Story::new().file("a.txt", "one\ntwo\n");
+    story.server().script([
+        calls("read_file", json!({ "path": "a.txt", "offset": 0, "limit": 0 })),
+        calls("list_dir", json!({ "path": "", "max_entries": 0 })),
+        calls("exec", json!({ "command": "echo done", "working_dir": "", "timeout": 0 })),
+        calls("write_file", json!({ "path": "", "content": "" })),
+        calls("delete_file", json!({ "path": "" })),
+        says("ok"),
+    ]);
+    story.run(["agent", "--write", "-m", "x"]).stdout("ok\n");
+    let results = tool_results(&story);
+    for (result, expect) in
+        results.iter().zip(["two", "a.txt", "done", "the path is empty", "the path is empty"])
+    {
+        assert!(result.contains(expect), "{results:?}");
+    }
+    assert_eq!(results.len(), 5);
+}
+
 #[test]
 fn the_todo_tool_stores_and_returns_the_task_list() {
     let entry = |content: &str, status: &str| json!({ "content": content, "status": status });

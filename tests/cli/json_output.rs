@@ -29,7 +29,7 @@ fn the_config_as_json() {
     assert_eq!(found[0]["severity"], "warning");
     story.run(["config", "set", "agents.defaults.maxTokens", "77"]);
     story.run(["config", "unset", "agents.defaults.maxTokens"]).stdout("");
-    story.run(["config", "unset", "agents.defaults.maxTokens"]).status(78).stderr_has("is not set");
+    story.run(["config", "unset", "agents.defaults.maxTokens"]).status(66).stderr_has("is not set");
     let story = story.env("NANOBOT_NO__SUCH", "1");
     let text = story.run(["config", "check", "--json"]).status(78).text();
     let mut findings = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -131,7 +131,7 @@ fn a_provider_as_json() {
     }
     let text = story.run(["model", "provider", "show", "anthropic"]).text();
     assert!(text.contains("ANTHROPIC_API_KEY") && text.contains("model"), "{text}");
-    story.run(["model", "provider", "show", "antropic"]).status(66).stderr_has("try: `anthropic`");
+    story.run(["model", "provider", "show", "antropic"]).status(2).stderr_has("try: `anthropic`");
 }
 
 #[test]

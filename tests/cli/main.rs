@@ -64,6 +64,7 @@ mod docs;
 mod document_parsers;
 mod editor;
 mod endurance;
+mod everyday_tasks;
 mod exit_statuses;
 mod export;
 mod fake_crontab;

@@ -386,6 +386,9 @@ fn fallback_models_of_one_run() {
     check(&["--fallback-model", "fast"], vec![down(), says("x")], 0, "scripted quick");
     check(&["--fallback", "scripted"], vec![down()], 78, "scripted");
     check(&["--fallback="], vec![down()], 78, "scripted");
+    for names in [",,", "second,", "second,,fast"] {
+        check(&["--fallback", names], vec![], 2, "");
+    }
 }
 
 #[test]

@@ -708,7 +708,7 @@ fn a_tool_is_shown_with_the_schema_of_its_arguments() {
     assert_eq!(line["parameters"]["required"][0], "path");
     story
         .run(["tool", "show", "raed_file"])
-        .status(66)
+        .status(2)
         .stderr_has("try: nanobot tool show read_file");
 }
 
@@ -738,7 +738,6 @@ fn explain_matches_a_run() {
     explain(&["exec"], 2, "command");
     explain(&["exec", "{bad"], 2, "not a JSON object");
     explain(&["read_file", ""], 2, "not a JSON object");
-    explain(&["read_file", "{\"path\": \"\"}"], 2, "`path` must not be empty");
     explain(&["read_file", "{\"pth\": 1}"], 2, "path");
     explain(&["fly", "x"], 2, "`fly` is not a tool");
     explain(&["exce", "x"], 2, "did you mean `exec`?");

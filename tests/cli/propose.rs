@@ -474,9 +474,16 @@ fn nothing_but_the_copy_is_changed() {
     );
     assert!(!story.home().join("elsewhere/x").exists());
     let requests = story.requests();
+    for request in &requests[1..4] {
+        let result = request.last_content();
+        assert!(!result.contains("--write"), "{result}");
+    }
     for request in &requests[1..3] {
         assert!(request.last_content().contains("is read-only"), "{}", request.last_content());
     }
+    // Nor does it leave a job behind.
+    let tools = requests[0].body["tools"].to_string();
+    assert!(tools.contains("write_file") && !tools.contains("\"cron\""), "{tools}");
     let result = requests[3].last_content();
     assert!(
         result.contains("end") && !result.contains("s3cret") && !result.contains("p\n"),
@@ -545,6 +552,29 @@ fn a_proposal_has_limits() {
         ran.stderr_has("dependencies and build results are not in the patch: `web/node_modules`\n");
     let patch = ran.text();
     assert!(patch.contains("b/vendor/b") && !patch.contains("node_modules"), "{patch}");
+    drop(ran);
+    // What a run makes git ignore is named, and in the patch if a tool wrote it.
+    let story = Story::new().file("a", "1\n").file(".gitignore", "*.o\n");
+    let script = || {
+        [runs("echo 1 > x.o; echo 1 > y.log; mkdir logs; echo 1 > logs/z; echo 1 > b"), says("ok")]
+    };
+    story.server().script(script());
+    let ran = story.run(["agent", "--propose", "-m", "x"]).stderr("ok\n");
+    assert!(ran.text().contains("b/y.log") && !ran.text().contains("x.o"), "{}", ran.text());
+    drop(ran);
+    story.server().script(
+        [writes(".gitignore", "*.o\n*.log\nlogs/\n*.txt\n"), writes("mine.txt", "1\n")]
+            .into_iter()
+            .chain(script()),
+    );
+    let ran = story.run(["agent", "--propose", "-m", "x"]).stderr(
+        "ok\nnanobot: not in the patch, since a `.gitignore` that the run has changed ignores it: `logs`, `x.o`, `y.log`\n",
+    );
+    let patch = ran.text();
+    assert!(
+        ["b/.gitignore", "b/b", "b/mine.txt"].iter().all(|name| patch.contains(name)),
+        "{patch}"
+    );
     drop(ran);
     let restricted = Story::new().set("tools.restrictToWorkspace", json!(true));
     restricted.run(["agent", "--propose", "-m", "x"]).status(77).stderr_has("restrictToWorkspace");

@@ -1,8 +1,11 @@
 //! Session storage: format, resumption, locks, migration and pruning.
 
+use crate::cron::add_job;
 use crate::page_commands::run_line;
 use crate::server::{calls, fails, says};
 use crate::story::{Story, write};
+use crate::wait::until_change_in;
+use crate::web::{PageServer, page_response};
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -549,4 +552,75 @@ fn continue_takes_the_last_session_of_a_person() {
     let path = story.workspace().join("sessions/loop.jsonl");
     std::os::unix::fs::symlink("loop.jsonl", path).unwrap();
     story.run(["agent", "--continue", "-m", "four"]).stdout("e\n").stderr_has("loop.jsonl");
+}
+
+#[test]
+fn a_cheap_model_names_new_sessions() {
+    let story = || {
+        let story = Story::new().env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
+        story.set("session.titleModel", json!("small"))
+    };
+    let title = |story: &Story, key: &str| story.run(["session", "title", key]).text();
+    let named = story();
+    named.server().script([says("Two euros."), says("\"Milk\u{1b}[2J  prices.\"\nMore.")]);
+    named.run(["agent", "-m", "price of milk?"]).stdout("Two euros.\n").stderr("");
+    assert_eq!(title(&named, "cli:direct"), "Milk prices\n");
+    let request = &named.requests()[1];
+    assert_eq!(request.body["model"], "small");
+    assert!(request.body.get("tools").is_none(), "{}", request.body);
+    let sent = request.last_content();
+    assert_eq!(sent, "<message>\nprice of milk?\n</message>\n<answer>\nTwo euros.\n</answer>");
+    let ledger = std::fs::read_to_string(named.home().join(".nanobot/usage.jsonl")).unwrap();
+    assert!(ledger.contains("\"cause\":\"title\""), "{ledger}");
+    // Only the first turn, and not the session that has a title.
+    named.server().script([says("Three."), says("Four.")]);
+    named.run(["agent", "-m", "and tea?"]).stdout("Three.\n");
+    named.run(["agent", "-s", "b", "--title", "Mine", "-m", "x"]).stdout("Four.\n");
+    assert_eq!((named.requests().len(), title(&named, "b")), (4, "Mine\n".to_owned()));
+    // What fails is not asked again, and changes nothing.
+    for bad in [fails(500, "down"), says(&"x".repeat(10_000)), says("")] {
+        let story = story().script([says("A."), bad]);
+        story.run(["agent", "-v", "-m", "x"]).status(0).stdout("A.\n").stderr_has("got no title");
+        assert_eq!((story.requests().len(), title(&story, "cli:direct").as_str()), (2, ""));
+        story.server().script([says("B."), fails(500, "down")]);
+        story.run(["agent", "-s", "c", "-m", "x"]).status(0).stdout("B.\n").stderr("");
+    }
+    // Not where nothing keeps it, no list shows it, or nothing is left to pay it with.
+    let quiet = story();
+    let job = add_job(&quiet, &["--every", "1h", "--session", "work"]);
+    quiet.server().always(says("A."));
+    for flags in [
+        &["--ephemeral"][..],
+        &["--bare"],
+        &["--offline"],
+        &["-s", "pipe:1"],
+        &["-s", "budget", "--max-total-tokens", "1"],
+    ] {
+        quiet.run([&["agent", "-m", "x"], flags].concat()).stdout("A.\n").error_text();
+    }
+    quiet.run(["cron", "run", &job]).stdout("A.\n");
+    assert_eq!(quiet.requests().len(), 6);
+}
+
+#[test]
+fn a_title_of_a_conversation_with_content_from_outside_has_none_of_it() {
+    let pages = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = Story::new()
+        .set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }))
+        .set("session.titleModel", json!("small"))
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "detached")
+        .script([
+            calls("web_fetch", json!({ "url": pages.url("/") })),
+            says("It says: words of another."),
+            says("A page"),
+        ]);
+    let url = pages.url("/");
+    story.run(["agent", "--net", "-m", &format!("look at {url}")]).text();
+    // A process of its own asks for it.
+    story.server().wait_for_requests(3);
+    let sent = story.requests()[2].last_content();
+    assert_eq!(sent, format!("<message>\nlook at {url}\n</message>"));
+    until_change_in(&story.workspace().join("sessions"), || {
+        story.run(["session", "title", "cli:direct"]).text() == "A page\n"
+    });
 }

@@ -94,8 +94,8 @@ pub fn sections(input: &PromptInput<'_>) -> Vec<PromptSection> {
     }
     if !input.skills.is_empty() {
         let text = format!(
-            "# Skills\n\nBefore a task that a skill covers, read its file with read_file. A skill with \
-             available=\"false\" has unmet requirements, which it lists.\n\n{}",
+            "# Skills\n\nBefore a task that a skill covers, read its file with read_file. An unavailable skill \
+             lists what it lacks.\n\n{}",
             input.skills.trim_end()
         );
         sections.push(section("skills", "the list of skills", text));

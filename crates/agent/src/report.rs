@@ -14,7 +14,6 @@ use short_text::count_noun;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use stream::AnswerStream;
 use trace::AgentTrace;
 
@@ -54,7 +53,8 @@ pub struct Reporter {
     format: ReportFormat,
     /// The fields that every event line carries.
     pub envelope: json::EventEnvelope,
-    progress: ProgressDisplay,
+    /// The display of the progress.
+    pub progress: ProgressDisplay,
     stream: AnswerStream,
     log: Option<EventLog>,
     observer: Option<EventObserver>,
@@ -233,27 +233,12 @@ impl Reporter {
         Ok(())
     }
 
-    /// Sets the model's context window in tokens. The status line shows how much of it is used.
-    pub fn set_context_window(&mut self, tokens: u32) {
-        self.progress.set_context_window(tokens);
-    }
-
-    /// Shows the status line at the end of the turn.
-    pub fn show_status_line(&mut self) {
-        self.progress.show_status_line();
-    }
-
     /// Shows which conversation the turn continues, on a terminal only.
     pub fn show_continued(&self, session: &str, messages: usize) {
         if self.progress.is_live() {
             let count = count_noun(messages, "message");
             self.terminal.eprint_dim(&format!("continues {session}, {count}; --new starts over"));
         }
-    }
-
-    /// Shows that `action` happens after `wait`, as a countdown on a terminal.
-    pub fn show_wait(&mut self, action: &'static str, wait: Duration) {
-        self.progress.show_wait(action, wait);
     }
 
     /// Reports a log that cannot be written once. It does not end the run, because the user wants the answer.

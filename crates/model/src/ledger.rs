@@ -410,15 +410,7 @@ impl Ledger {
     /// The sum of the reservations, in US dollars. Removes those whose process has ended.
     fn reserved_usd(&self) -> Result<f64> {
         let mut sum = 0.0;
-        let entries = match std::fs::read_dir(&self.reservations_dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0.0),
-            Err(error) => {
-                return Err(error)
-                    .with_context(|| format!("read `{}`", self.reservations_dir.display()));
-            }
-        };
-        for entry in entries.flatten() {
+        for entry in durable_file::list_dir(&self.reservations_dir)? {
             let Ok(mut file) = File::open(entry.path()) else {
                 continue;
             };

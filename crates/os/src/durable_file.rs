@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use nanobot_base::error::{Exit, fail};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, DirEntry, File, OpenOptions, Permissions};
 use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -28,6 +28,17 @@ pub fn create_dir(path: &Path) -> Result<()> {
         .mode(mode)
         .create(path)
         .with_context(|| format!("create `{}`", path.display()))
+}
+
+/// The entries of a directory, in no order; none if there is no such directory. Entries that cannot be read are left out.
+pub fn list_dir(path: &Path) -> Result<Vec<DirEntry>> {
+    match std::fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        entries => {
+            let entries = entries.with_context(|| format!("read `{}`", path.display()))?;
+            Ok(entries.flatten().collect())
+        }
+    }
 }
 
 /// Opens `path` for appending, and creates it if it is missing. A link is not followed.

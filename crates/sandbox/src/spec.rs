@@ -96,27 +96,7 @@ impl SandboxSpec {
         protected: Vec<PathBuf>,
         network: NetworkAccess,
     ) -> Self {
-        let mut spec = Self {
-            readable,
-            writable,
-            private: None,
-            tmp: None,
-            denied,
-            covered: Vec::new(),
-            homes: Vec::new(),
-            protected,
-            config_copies: None,
-            lock_directory: None,
-            masked_configs: Vec::new(),
-            project_files: ProjectFiles::default(),
-            links: BTreeMap::new(),
-            in_namespaces: false,
-            long_lived: false,
-            split_parents: false,
-            network,
-            memory: None,
-            cache: Arc::default(),
-        };
+        let mut spec = Self { readable, writable, denied, protected, network, ..Self::default() };
         spec.add_root_links();
         spec
     }

@@ -5,9 +5,9 @@
 
 use serde_json::{Map, Value};
 
-/// The number `key` of a call's arguments.
+/// The number `key` of a call's arguments. Zero and less count as not given: models fill arguments that they do not mean with them.
 pub(crate) fn usize_argument(arguments: &Value, key: &str) -> Option<usize> {
-    let number = arguments[key].as_u64()?;
+    let number = arguments[key].as_u64().filter(|number| *number > 0)?;
     Some(usize::try_from(number).unwrap_or(usize::MAX))
 }
 

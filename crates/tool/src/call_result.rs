@@ -66,7 +66,7 @@ pub enum CallEffect {
 }
 
 /// The result of a tool.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
     pub parts: Vec<MessagePart>,
     /// True if the command that was run failed, as `parts` describe. For the model it is an ordinary result; a call on the command line
@@ -91,14 +91,7 @@ pub(crate) struct MissingGrant {
 
 impl From<String> for ToolOutput {
     fn from(text: String) -> Self {
-        Self {
-            parts: vec![MessagePart::Text(text)],
-            command_failed: false,
-            missing_program: None,
-            missing_grant: None,
-            diff: None,
-            source: ResultSource::Unspecified,
-        }
+        Self { parts: vec![MessagePart::Text(text)], ..Self::default() }
     }
 }
 

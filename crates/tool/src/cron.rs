@@ -245,21 +245,21 @@ impl Tool for CronTool {
 pub fn spec() -> ToolSpec {
     ToolSpec {
         name: "cron".into(),
-        description: "Reminders and recurring tasks: at the set time, a separate run gets the message, and its answer goes to \
-                      the user. Use this for reminders: memory alone triggers nothing"
+        description: "Reminders and recurring tasks: at its time a separate run gets the message, and its answer goes to the \
+                      user. Memory alone triggers nothing"
             .into(),
         parameters: const { &without_blanks(br#"{ "type": "object", "required": ["action"], "properties": {
             "action": { "type": "string", "enum": ["add", "list", "remove"] },
             "message": {
                 "type": "string",
-                "description": "add: the complete task, since its run does not see this conversation"
+                "description": "add: the complete task; its run does not see this conversation"
             },
-            "name": { "type": "string", "description": "add: a few words" },
+            "name": { "type": "string" },
             "every_seconds": { "type": "integer", "description": "add: period, at least 60" },
             "cron_expr": { "type": "string", "description": "add: five fields, as `0 9 * * 1-5`" },
-            "tz": { "type": "string", "description": "time zone of cron_expr, as `Europe/Berlin`; default: the user's, as in the current time" },
-            "at": { "type": "string", "description": "add: once, as `2026-12-24T18:00`, in the user's time zone" },
-            "job_id": { "type": "string", "description": "remove: id" }
+            "tz": { "type": "string", "description": "of cron_expr, as `Europe/Berlin`; default: the user's" },
+            "at": { "type": "string", "description": "add: once, as `2026-12-24T18:00`, in the user's zone" },
+            "job_id": { "type": "string" }
         } }"#) }.into(),
     }
 }

@@ -143,6 +143,7 @@ struct OuterCommand {
 
 /// Splits the text of a shell into simple commands, as far as this check needs it: with quotes, comments, here-documents and
 /// substitutions. Any text is accepted.
+#[derive(Default)]
 struct CommandSplitter<'a> {
     text: &'a str,
     /// The position in `text`, in bytes.
@@ -163,18 +164,7 @@ struct CommandSplitter<'a> {
 
 impl<'a> CommandSplitter<'a> {
     fn split(text: &'a str) -> Vec<SimpleCommand<'a>> {
-        let mut splitter = Self {
-            text,
-            position: 0,
-            commands: Vec::new(),
-            start: 0,
-            arguments: Vec::new(),
-            word: None,
-            is_quoted: false,
-            outer: Vec::new(),
-            statement: 0,
-            document_ends: Vec::new(),
-        };
+        let mut splitter = Self { text, ..Self::default() };
         while let Some(character) = splitter.next() {
             splitter.read(character);
         }

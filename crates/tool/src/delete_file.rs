@@ -14,7 +14,7 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
     let parameters = const {
         &without_blanks(
             br#"{ "type": "object", "required": ["path"], "properties": {
-        "path": { "type": "string", "minLength": 1 }
+        "path": { "type": "string" }
     } }"#,
         )
     };

@@ -22,7 +22,7 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
     let parameters = const {
         &without_blanks(
             br#"{ "type": "object", "required": ["path", "old_text", "new_text"], "properties": {
-            "path": { "type": "string", "minLength": 1 },
+            "path": { "type": "string" },
             "old_text": { "type": "string", "minLength": 1 },
             "new_text": { "type": "string" },
             "replace_all": { "type": "boolean" }

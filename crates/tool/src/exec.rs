@@ -20,6 +20,7 @@ mod signing;
 mod stash;
 mod withheld;
 
+use super::arguments::usize_argument;
 use super::call_result::MissingGrant;
 use super::files::Files;
 use super::host_proxy::{CommandHosts, HostTraffic};
@@ -158,11 +159,16 @@ impl ExecTool {
                 shell.name(),
                 limits.timeout.as_secs()
             ),
-            parameters: const { &without_blanks(br#"{ "type": "object", "required": ["command"], "properties": {
+            parameters: const {
+                &without_blanks(
+                    br#"{ "type": "object", "required": ["command"], "properties": {
                 "command": { "type": "string", "minLength": 1 },
                 "working_dir": { "type": "string" },
-                "timeout": { "type": "integer", "minimum": 1, "maximum": 600, "description": "seconds" }
-            } }"#) }.into(),
+                "timeout": { "type": "integer", "maximum": 600, "description": "seconds" }
+            } }"#,
+                )
+            }
+            .into(),
         };
         let mut variables = command_environment(limits, env, shell);
         variables.extend(git_environment::variables(env, &files.file_scope));
@@ -227,7 +233,7 @@ impl ExecTool {
         self.spec.parameters = const { &without_blanks(br#"{ "type": "object", "required": ["command"], "properties": {
             "command": { "type": "string", "minLength": 1 },
             "working_dir": { "type": "string" },
-            "timeout": { "type": "integer", "minimum": 1, "maximum": 600, "description": "seconds" },
+            "timeout": { "type": "integer", "maximum": 600, "description": "seconds" },
             "background": {
                 "type": "boolean",
                 "description": "return at once, with an id for `process`; the command ends with your turn"
@@ -371,7 +377,8 @@ impl Tool for ExecTool {
         let working_dir = arguments["working_dir"].as_str().unwrap_or(".");
         // The directory stays open, so that the command starts in it even if its path leads elsewhere by then.
         let (directory, _) = self.files.open_directory(working_dir)?;
-        let timeout = arguments["timeout"].as_u64().map_or(self.timeout, Duration::from_secs);
+        let timeout = usize_argument(arguments, "timeout")
+            .map_or(self.timeout, |seconds| Duration::from_secs(seconds as u64));
         let is_background = arguments["background"] == true;
         let sandbox = self.sandbox_of_command(is_background)?;
         let private = sandbox.as_ref().and_then(SandboxSpec::private);

@@ -75,6 +75,8 @@ struct ChangeState {
     /// The state of each file at its last read or write.
     last_states: HashMap<PathBuf, LastState>,
     recorder: Option<ChangeRecorder>,
+    /// The files that tools have written, without those of commands.
+    written: BTreeSet<PathBuf>,
     /// The changed files that start or instruct something later.
     startup_files: ChangedPaths,
     /// The objects that commands had signed, one line each.
@@ -170,6 +172,11 @@ impl Files {
     /// Sets the recorder that stores the old content before changes. Each turn has its own.
     pub fn record_changes(&self, recorder: ChangeRecorder) {
         self.changes.lock().recorder = Some(recorder);
+    }
+
+    /// The absolute paths of the files that tools have written so far, without those of commands.
+    pub fn written_paths(&self) -> BTreeSet<PathBuf> {
+        self.changes.lock().written.clone()
     }
 
     /// Runs a command that may change files, and records its changes for undo. Failures are reported at the end
@@ -354,6 +361,10 @@ impl Files {
         let tool_error = |message: String| FileError::Tool(message.into());
         if raw_path.contains('\0') {
             return Err(tool_error("the path contains a NUL character".into()));
+        }
+        // An empty path to be read is the working directory, as models mean it.
+        if raw_path.is_empty() && access == FileAccess::Write {
+            return Err(tool_error("the path is empty".into()));
         }
         let mut name = raw_path.to_owned();
         for _ in 0..MAX_LINKS {

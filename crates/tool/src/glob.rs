@@ -25,7 +25,7 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
     let parameters = const {
         &without_blanks(
             br#"{ "type": "object", "required": ["pattern"], "properties": {
-        "pattern": { "type": "string", "minLength": 1 },
+        "pattern": { "type": "string" },
         "path": { "type": "string", "description": "default: working directory" },
         "all": { "type": "boolean", "description": "hidden and ignored files too" },
         "head_limit": { "type": "integer" },

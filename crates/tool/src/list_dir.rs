@@ -1,5 +1,6 @@
 //! The `list_dir` tool: lists a directory, or recursively the files below it that git does not ignore.
 
+use super::arguments::usize_argument;
 use super::files::Files;
 use super::function_tool::FunctionTool;
 use super::{CallEffect, ToolError, ToolOutput};
@@ -11,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Entries shown by default.
-const DEFAULT_ENTRIES: u64 = 200;
+const DEFAULT_ENTRIES: usize = 200;
 /// Maximum number of entries examined. The result says whether a tree is larger.
 const MAX_ENTRIES: usize = 100_000;
 
@@ -21,7 +22,7 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
         &without_blanks(br#"{ "type": "object", "properties": {
         "path": { "type": "string", "description": "default: working directory" },
         "recursive": { "type": "boolean", "description": "everything below it, except ignored files" },
-        "max_entries": { "type": "integer", "minimum": 1, "maximum": 5000 }
+        "max_entries": { "type": "integer", "maximum": 5000 }
     } }"#)
     };
     let description = "List a directory: names and sizes, directories ending in /";
@@ -32,7 +33,7 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
 fn list(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     let raw_path = arguments["path"].as_str().unwrap_or(".");
     let recursive = arguments["recursive"].as_bool().unwrap_or(false);
-    let limit = arguments["max_entries"].as_u64().unwrap_or(DEFAULT_ENTRIES);
+    let limit = usize_argument(arguments, "max_entries").unwrap_or(DEFAULT_ENTRIES);
     let dir = files.directory(raw_path)?;
     let mut names = walk(files, &dir, recursive);
     names.sort();
@@ -40,7 +41,7 @@ fn list(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     if total == 0 {
         return Ok(format!("({} is empty)", dir.display()).into());
     }
-    names.truncate(usize::try_from(limit).unwrap_or(total));
+    names.truncate(limit);
     let mut text = names.join("\n");
     if names.len() < total {
         let at_least = if total >= MAX_ENTRIES { "at least " } else { "" };

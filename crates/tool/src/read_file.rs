@@ -29,9 +29,9 @@ pub fn tool(files: Arc<Files>, path: Option<&str>) -> FunctionTool {
     let parameters = const {
         &without_blanks(
             br#"{ "type": "object", "required": ["path"], "properties": {
-        "path": { "type": "string", "minLength": 1 },
-        "offset": { "type": "integer", "minimum": 1, "description": "first line" },
-        "limit": { "type": "integer", "minimum": 1, "description": "number of lines" }
+        "path": { "type": "string" },
+        "offset": { "type": "integer", "description": "first line" },
+        "limit": { "type": "integer", "description": "number of lines" }
     } }"#,
         )
     };

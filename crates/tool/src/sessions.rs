@@ -52,13 +52,15 @@ pub fn tool(library: Arc<dyn SessionLibrary>) -> FunctionTool {
 /// Returns the definition of the tool.
 pub fn spec() -> ToolSpec {
     let parameters = const {
-        &without_blanks(br#"{ "type": "object", "required": ["action"], "properties": {
+        &without_blanks(
+            br#"{ "type": "object", "required": ["action"], "properties": {
         "action": { "type": "string", "enum": ["list", "search", "read"] },
         "text": { "type": "string", "description": "search: literal text, in any case" },
         "key": { "type": "string", "description": "read: key of the session" },
-        "from": { "type": "integer", "minimum": 1, "description": "read: number of the first message" },
-        "count": { "type": "integer", "minimum": 1, "maximum": 50 }
-    } }"#)
+        "from": { "type": "integer", "description": "read: number of the first message" },
+        "count": { "type": "integer", "maximum": 50 }
+    } }"#,
+        )
     };
     let description =
         "Other conversations with the user: list them, search their text, read their messages";

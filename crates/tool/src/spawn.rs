@@ -47,7 +47,7 @@ impl<S: SubagentStarter> Spawn<S> {
                 .into(),
             parameters: json!({ "type": "object", "required": ["task"], "properties": {
                 "task": { "type": "string", "description": "all it needs to know, and what to report" },
-                "label": { "type": "string", "description": "a short name for it" },
+                "label": { "type": "string" },
                 "profile": { "type": "string", "description": profile_list },
             } }).into(),
         };

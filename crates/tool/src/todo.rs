@@ -66,7 +66,7 @@ impl Todo {
             parameters: const { &without_blanks(br#"{ "type": "object", "properties": {
                 "todos": { "type": "array", "items": {
                     "type": "object", "required": ["content", "status"], "properties": {
-                        "content": { "type": "string", "minLength": 1 },
+                        "content": { "type": "string" },
                         "status": { "type": "string", "enum": ["pending", "in_progress", "completed", "cancelled"] }
                     } } }
             } }"#) }.into(),

@@ -38,11 +38,12 @@ impl WebFetch {
             name: "web_fetch".into(),
             description: "Fetch a web page as markdown; also JSON, text, PDF, images".into(),
             parameters: json!({ "type": "object", "required": ["url"], "properties": {
-                "url": { "type": "string", "minLength": 1 },
+                "url": { "type": "string" },
                 "extractMode": { "type": "string", "enum": ["markdown", "text"] },
-                "maxChars": { "type": "integer", "minimum": 100, "description": format!("at most {max_chars}") },
-                "offset": { "type": "integer", "minimum": 0, "description": "first character" },
-            } }).into(),
+                "maxChars": { "type": "integer", "description": format!("at most {max_chars}") },
+                "offset": { "type": "integer", "description": "first character" },
+            } })
+            .into(),
         };
         Self { spec, web, max_chars }
     }

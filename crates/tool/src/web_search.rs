@@ -1,6 +1,7 @@
 //! The `web_search` tool: queries a search engine and returns a numbered list of titles, addresses and short
 //! descriptions.
 
+use super::arguments::usize_argument;
 use super::function_tool::FunctionTool;
 use super::untrusted_text::UNTRUSTED_NOTICE;
 use super::web::WebAccess;
@@ -42,7 +43,7 @@ pub fn tool(web: Arc<WebAccess>, settings: SearchSettings) -> FunctionTool {
         &without_blanks(
             br#"{ "type": "object", "required": ["query"], "properties": {
         "query": { "type": "string", "minLength": 1 },
-        "count": { "type": "integer", "minimum": 1, "maximum": 10 }
+        "count": { "type": "integer", "maximum": 10 }
     } }"#,
         )
     };
@@ -57,7 +58,7 @@ fn search(
     arguments: &Value,
 ) -> Result<ToolOutput, ToolError> {
     let query = arguments["query"].as_str().unwrap_or_default().trim();
-    let count = arguments["count"].as_u64().map_or(settings.count, |count| count as usize);
+    let count = usize_argument(arguments, "count").unwrap_or(settings.count);
     let provider = &settings.provider;
     let Some(engine) = SearchEngine::from_name(provider) else {
         return Err(format!(

@@ -15,7 +15,7 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
     let parameters = const {
         &without_blanks(
             br#"{ "type": "object", "required": ["path", "content"], "properties": {
-        "path": { "type": "string", "minLength": 1 },
+        "path": { "type": "string" },
         "content": { "type": "string" }
     } }"#,
         )

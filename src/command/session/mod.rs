@@ -3,6 +3,7 @@
 use crate::cli::session::SessionCommand;
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
+use crate::ops::session_title::DeferredTitle;
 use crate::options::turn::{DryRunForm, TurnOptions};
 use anyhow::Result;
 use nanobot_agent::report::ReportFormat;
@@ -72,7 +73,14 @@ pub fn run(ctx: &Context, command: &SessionCommand) -> Result<Exit> {
                 ctx.notice(&format!("an older session `{key}` is visible again, in `{path}`"));
             }
         }
-        SessionCommand::Title { key, title, json } => {
+        SessionCommand::Title { key, title: _, json: _, detached: true } => {
+            let title = DeferredTitle { key: key.clone(), ..DeferredTitle::default() };
+            // No one reads its output, and nothing depends on a title.
+            if let Err(error) = title.run(ctx) {
+                log::info!(target: "session", "`{key}` got no title: {error:#}");
+            }
+        }
+        SessionCommand::Title { key, title, json, detached: false } => {
             run_title(ctx, &store, key, title.as_deref(), *json)?;
         }
         SessionCommand::Remove { keys, for_good } => {

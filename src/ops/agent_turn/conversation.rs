@@ -70,7 +70,7 @@ fn open_session(
     // Only the lock of another run takes time here.
     let mut notice = |text: &str| {
         reporter.notice(text);
-        reporter.show_wait("giving up", options.session.lock_timeout);
+        reporter.progress.show_wait("giving up", options.session.lock_timeout);
     };
     // A replay without a session gets an empty one, which is not stored.
     let starts_empty = options.session.key.is_none()

@@ -1,11 +1,14 @@
-//! The work after a turn, when the answer is printed: the export of its spans, and consolidation of old messages into the memory. It
-//! never delays the answer, nor the end-of-file of a process that prints nothing more.
+//! The work after a turn, when the answer is printed: the export of its spans, a title for a new session, and consolidation of old messages
+//! into the memory. It never delays the answer, nor the end-of-file of a process that prints nothing more.
 
+use crate::ops::agent_turn::source::TurnSource;
 use crate::ops::agent_turn::span_export::SpanExport;
 use crate::ops::consolidation::consolidator;
 use crate::ops::consolidation::deferred::DeferredConsolidation;
 use crate::ops::context::Context;
+use crate::ops::default_session::is_begun_by_a_person;
 use crate::ops::model::ModelHandle;
+use crate::ops::session_title::DeferredTitle;
 use crate::options::turn::TurnOptions;
 use anyhow::{Context as _, Result};
 use nanobot_agent::report::ProgressLevel;
@@ -21,6 +24,7 @@ use std::time::Duration;
 #[derive(Default)]
 pub(crate) struct PostTurnWork {
     pub(super) span_export: Option<SpanExport>,
+    pub(super) title: Option<DeferredTitle>,
     pub(super) consolidation: Option<PlannedConsolidation>,
 }
 
@@ -77,6 +81,38 @@ pub(crate) fn plan_consolidation(
     })
 }
 
+/// Plans the title of a new session that a person has begun, after its first turn, which `model` has answered; `None` if it gets none.
+pub(crate) fn plan_title(
+    options: &TurnOptions,
+    settings: &Settings,
+    source: &TurnSource<'_>,
+    session: &Session,
+    model: &ModelHandle,
+) -> Option<DeferredTitle> {
+    settings.title_model.as_ref()?;
+    let is_of_person =
+        source.job().is_none() && source.chat().is_none() && is_begun_by_a_person(session.key());
+    let answers = session.messages().iter().filter(|message| message.answer_text().is_some());
+    let is_first = session.history_window().start == 0 && answers.count() == 1;
+    if !is_of_person
+        || !is_first
+        || !session.is_stored()
+        || options.limits.offline
+        || options.recording.is_dry_run_or_replay()
+    {
+        return None;
+    }
+    let RemainingBudget { max_cost, max_tokens } = model.budget.remaining()?;
+    let is_plain = max_cost.is_none() && max_tokens.is_none() && !options.model.no_stream;
+    Some(DeferredTitle {
+        key: session.key().to_owned(),
+        no_stream: options.model.no_stream,
+        max_cost,
+        max_tokens,
+        is_detached: is_plain && runs_detached(settings.memory.consolidate),
+    })
+}
+
 /// The use of the output streams after the post-turn work.
 #[derive(Clone, Copy)]
 pub(crate) enum OutputUse {
@@ -92,30 +128,61 @@ impl PostTurnWork {
         if let Some(export) = &self.span_export {
             export.run(ctx, matches!(output_use, OutputUse::Ended { .. }));
         }
+        if !matches!(exit, Exit::Answered | Exit::Denied) {
+            return;
+        }
+        if let Some(title) = &self.title
+            && let Err(error) = run_title(ctx, title, output_use)
+        {
+            let text = format!("`{}` got no title: {error:#}", title.key);
+            match output_use {
+                OutputUse::Ended { keeps_errors: true } => ctx.notice(&text),
+                _ => log::info!(target: "session", "{text}"),
+            }
+        }
         if let Some(consolidation) = &self.consolidation {
-            consolidation.run(ctx, exit, output_use);
+            consolidation.run(ctx, output_use);
+        }
+    }
+}
+
+/// Gives the session a title, in a separate process or in this one.
+fn run_title(ctx: &Context, title: &DeferredTitle, output_use: OutputUse) -> Result<()> {
+    if title.is_detached {
+        return title.start_process(ctx);
+    }
+    output_use.close_ended(ctx)?;
+    title.run(ctx)
+}
+
+/// True if work after the answer is for a separate process.
+fn runs_detached(mode: ConsolidationMode) -> bool {
+    match mode {
+        ConsolidationMode::Detached => true,
+        ConsolidationMode::Inline => false,
+        ConsolidationMode::Auto | ConsolidationMode::Manual => process::has_terminal(),
+    }
+}
+
+impl OutputUse {
+    /// Closes the output if nothing more is printed, so that its readers need not wait.
+    fn close_ended(self, ctx: &Context) -> Result<()> {
+        match self {
+            Self::GoesOn => Ok(()),
+            Self::Ended { keeps_errors } => ctx.terminal.close_output(keeps_errors),
         }
     }
 }
 
 impl PlannedConsolidation {
-    /// Does the work after a run that ended with `exit`, in a separate process or in this one. It does not change that status, and
-    /// its failures are notices. If nothing more is printed, work in this process closes the output first, so that its readers
-    /// need not wait.
-    fn run(&self, ctx: &Context, exit: Exit, output_use: OutputUse) {
-        if !matches!(exit, Exit::Answered | Exit::Denied) {
-            return;
-        }
+    /// Does the work in a separate process or in this one. Its failures are notices. If nothing more is printed, work in this process
+    /// closes the output first.
+    fn run(&self, ctx: &Context, output_use: OutputUse) {
         if let Err(error) = self.memory.check_writable() {
             ctx.notice(&format!("the memory cannot be updated: {error:#}"));
             return;
         }
-        let is_detached = match self.mode {
-            ConsolidationMode::Detached => true,
-            ConsolidationMode::Auto => process::has_terminal(),
-            ConsolidationMode::Inline | ConsolidationMode::Manual => false,
-        };
-        let result = if is_detached {
+        let result = if runs_detached(self.mode) {
             process::spawn_detached(&self.consolidation.arguments(ctx))
                 .context("start the consolidation process")
         } else {
@@ -127,13 +194,11 @@ impl PlannedConsolidation {
     }
 
     fn run_here(&self, ctx: &Context, output_use: OutputUse) -> Result<()> {
-        let mut level = ProgressLevel::Quiet;
-        if let OutputUse::Ended { keeps_errors } = output_use {
-            ctx.terminal.close_output(keeps_errors)?;
-            if keeps_errors {
-                level = ProgressLevel::Lines;
-            }
-        }
+        output_use.close_ended(ctx)?;
+        let level = match output_use {
+            OutputUse::Ended { keeps_errors: true } => ProgressLevel::Lines,
+            _ => ProgressLevel::Quiet,
+        };
         self.consolidation.run(ctx, Duration::ZERO, level)
     }
 }

@@ -97,14 +97,14 @@ pub(crate) fn prepare(
             elicitation: interactive.map(|interactive| Arc::clone(&interactive.elicitation)),
             answer_chat: job.and_then(|job| job.answer_chat.clone()),
             // A job cannot create jobs, which could multiply without end.
-            scheduler: job
-                .is_none()
+            // A job would outlast a run that only proposes changes.
+            scheduler: (job.is_none() && options.grants.private_copy.is_none())
                 .then(|| Arc::new(StoreScheduler::new(ctx, &settings)) as Arc<dyn JobScheduler>),
         };
         let spawn = subagents.tool();
         let servers = settings.servers.iter().filter(|server| !server.is_disabled);
         if let Some(timeout) = servers.map(|server| server.start_timeout).max() {
-            reporter.show_wait("starting MCP servers; giving up", timeout);
+            reporter.progress.show_wait("starting MCP servers; giving up", timeout);
         }
         turn_setup::build(ctx, &input, vec![spawn], &mut |text| reporter.notice(text))?
     };

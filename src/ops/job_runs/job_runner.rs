@@ -25,6 +25,7 @@ use crate::options::turn::{
     DEFAULT_MAX_ROUNDS, PromptOptions, RecordingOptions, TurnInput, TurnLimits, TurnOptions,
     UntilOptions,
 };
+use crate::options::value::ModelNames;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
@@ -548,7 +549,7 @@ impl JobRunner<'_> {
             input: TurnInput { message: Some(message), ..TurnInput::default() },
             model: ModelOptions {
                 name: options.model.clone(),
-                fallbacks: options.fallbacks.clone(),
+                fallbacks: options.fallbacks.clone().map(|names| vec![ModelNames(names)]),
                 cache: options.hour_cache.then_some(CacheTime::Hour),
                 max_cost: options.max_cost,
                 ..ModelOptions::default()

@@ -12,6 +12,7 @@ use crate::ops::turn_setup::loaded_skills;
 use crate::options::grants::Grants;
 use crate::options::job::{JobFlags, JobSettings};
 use crate::options::model::CacheTime;
+use crate::options::value::ModelNames;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::shell_quote::quote;
@@ -86,8 +87,7 @@ pub(crate) fn apply_flags(
         job.session = non_empty(key);
     }
     set_text(&mut options.model, model);
-    if let Some(names) = fallbacks {
-        let names: Vec<String> = names.iter().filter(|name| !name.is_empty()).cloned().collect();
+    if let Some(names) = fallbacks.as_deref().map(ModelNames::join) {
         options.fallbacks = (!names.is_empty()).then_some(names);
     }
     if let Some(cache) = cache {

@@ -2,11 +2,12 @@
 
 use crate::ops::jobs::job_status;
 use crate::ops::jobs::workspace_jobs;
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use jiff::Timestamp;
 use nanobot_cron::job::Job;
 use nanobot_cron::job_store::{JobStore, is_valid_id};
 use nanobot_cron::run_record::{JobDir, RunRecord, StartedRun};
+use nanobot_os::durable_file;
 
 /// A run that has begun and has no record yet.
 pub(crate) struct UnfinishedRun {
@@ -63,13 +64,8 @@ pub(crate) fn find_id(store: &JobStore, name_or_id: &str) -> Result<String> {
 
 /// The ids of all jobs that have data.
 pub(crate) fn all_ids(store: &JobStore) -> Result<Vec<String>> {
-    let entries = match std::fs::read_dir(store.data_dir()) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries
-            .with_context(|| format!("read the directory `{}`", store.data_dir().display()))?,
-    };
-    let mut ids: Vec<String> = entries
-        .filter_map(Result::ok)
+    let mut ids: Vec<String> = durable_file::list_dir(store.data_dir())?
+        .into_iter()
         .filter(|entry| entry.path().is_dir())
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| is_valid_id(name))

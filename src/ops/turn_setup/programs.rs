@@ -20,6 +20,7 @@ use nanobot_tool::files::Files;
 use nanobot_tool::program::{MAX_NAME_CHARS, ProgramSpec, ToolProgram, program_name, tool_name};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::DirEntry;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -244,20 +245,14 @@ pub(crate) fn is_enabled(enabled: &[String], path: &Path) -> bool {
 /// # Errors
 /// The directory cannot be read.
 pub(crate) fn list(ctx: &Context) -> Result<Vec<PathBuf>> {
-    let dir = ctx.paths.tools();
-    let entries = match std::fs::read_dir(&dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error).with_context(|| format!("read `{}`", dir.display())),
-    };
+    let entries = durable_file::list_dir(&ctx.paths.tools())?;
     let is_program = |path: &PathBuf| {
         program_name(path).is_some()
             && path.metadata().is_ok_and(|metadata| {
                 metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
             })
     };
-    let mut paths: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(is_program).collect();
+    let mut paths: Vec<PathBuf> = entries.iter().map(DirEntry::path).filter(is_program).collect();
     paths.sort();
     Ok(paths)
 }

@@ -159,7 +159,7 @@ impl Editor {
     /// Like [`Self::read`]; the line has marks for long pastes.
     fn read_folded(&mut self, prompt: Prompt<'_>, initial: &str) -> Result<EditorLine> {
         let keys = self.typed_keys.lock();
-        let mut type_ahead = keys.lock_type_ahead();
+        let mut type_ahead = keys.type_ahead.lock();
         let line = initial.is_empty().then(|| type_ahead.pop_line()).flatten();
         let initial = match line {
             Some(line) => {
@@ -257,7 +257,7 @@ impl Editor {
 
     /// Submits none of the lines that were typed ahead; they become the initial text of the next entry.
     pub fn hold_type_ahead(&mut self) {
-        self.typed_keys.lock().lock_type_ahead().merge_lines();
+        self.typed_keys.lock().type_ahead.lock().merge_lines();
     }
 
     /// Returns `text` for the next input, with a mark for what is long.

@@ -50,7 +50,7 @@ impl QuestionReader<'_> {
         let shown_since = Instant::now();
         loop {
             let delay = if is_new { ANSWER_DELAY } else { Duration::ZERO };
-            let last_key = self.lock_draft().last_key;
+            let last_key = self.type_ahead.lock().last_key;
             let end = last_key.map_or(shown_since, |last| last + TYPING_PAUSE);
             let remaining = end.max(shown_since + delay).saturating_duration_since(Instant::now());
             if remaining.is_zero() {
@@ -62,7 +62,7 @@ impl QuestionReader<'_> {
                 QuestionEvent::Disconnected => break,
             }
         }
-        self.lock_draft().feed(&[], true);
+        self.type_ahead.lock().feed(&[], true);
         self.draw("")
     }
 
@@ -118,18 +118,14 @@ impl QuestionReader<'_> {
             };
             let rest = input.take_rest();
             if !rest.is_empty() {
-                self.lock_draft().add_keys(&rest);
+                self.type_ahead.lock().add_keys(&rest);
             }
             return Ok(line);
         }
     }
 
-    fn lock_draft(&self) -> parking_lot::MutexGuard<'_, TypeAhead> {
-        self.type_ahead.lock()
-    }
-
     fn add_to_draft(&self, typed: &[u8]) -> Result<()> {
-        let mut draft = self.lock_draft();
+        let mut draft = self.type_ahead.lock();
         draft.add_keys(typed);
         let width = stderr_width().saturating_sub(DRAFT_NOTE.len() + 6).max(20);
         let partial = draft.describe_partial(width);

@@ -5,7 +5,7 @@ use super::type_ahead::TypeAhead;
 use nanobot_os::signal;
 use nanobot_os::terminal::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
 use nanobot_os::terminal::{Terminal, stderr_width};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -35,8 +35,8 @@ impl TypingGuard {
     /// Starts collecting keys, and shows them.
     pub(super) fn new(keys: &Arc<Mutex<TypedKeys>>, terminal: Terminal) -> Self {
         let keys = Arc::clone(keys);
-        let type_ahead = Arc::clone(&lock_keys(&keys).type_ahead);
-        lock_keys(&keys).start();
+        let type_ahead = keys.lock().type_ahead();
+        keys.lock().start();
         terminal
             .set_typed_text(Some(Box::new(move || type_ahead.lock().status_rows(stderr_width()))));
         Self { keys, terminal }
@@ -44,7 +44,7 @@ impl TypingGuard {
 
     /// Returns the function that takes the next message for the turn that is running.
     pub fn steering(&self) -> impl Fn() -> Option<String> + use<> {
-        let type_ahead = Arc::clone(&lock_keys(&self.keys).type_ahead);
+        let type_ahead = self.keys.lock().type_ahead();
         move || type_ahead.lock().take_steering()
     }
 }
@@ -52,20 +52,16 @@ impl TypingGuard {
 impl Drop for TypingGuard {
     fn drop(&mut self) {
         self.terminal.set_typed_text(None);
-        let mut keys = lock_keys(&self.keys);
+        let mut keys = self.keys.lock();
         keys.stop();
-        keys.lock_type_ahead().end_turn();
+        keys.type_ahead.lock().end_turn();
     }
-}
-
-fn lock_keys(keys: &Mutex<TypedKeys>) -> MutexGuard<'_, TypedKeys> {
-    keys.lock()
 }
 
 /// The keys pressed while no line is being read.
 pub(super) struct TypedKeys {
     /// The lines made of them so far.
-    type_ahead: Arc<Mutex<TypeAhead>>,
+    pub(super) type_ahead: Arc<Mutex<TypeAhead>>,
     modes: TerminalModes,
     resume_rx: UnixStream,
     /// The thread that reads them until the pipe is closed.
@@ -95,10 +91,6 @@ impl TypedKeys {
         Arc::clone(&self.type_ahead)
     }
 
-    pub(super) fn lock_type_ahead(&self) -> MutexGuard<'_, TypeAhead> {
-        self.type_ahead.lock()
-    }
-
     /// Starts collecting. If that fails, keys are shown and wait in the kernel's buffer.
     pub(super) fn start(&mut self) {
         self.collector = self.collector.take().or_else(|| self.spawn_collector().ok());
@@ -126,7 +118,7 @@ impl TypedKeys {
         };
         drop(done_tx);
         thread.join().expect("a panic ends the process");
-        self.lock_type_ahead().feed(&[], true);
+        self.type_ahead.lock().feed(&[], true);
         true
     }
 }

@@ -71,12 +71,12 @@ impl ProgressDisplay {
     }
 
     /// Shows the status line at the end of the turn.
-    pub(super) fn show_status_line(&mut self) {
+    pub fn show_status_line(&mut self) {
         self.has_status_line = true;
     }
 
-    /// Sets the model's context window in tokens.
-    pub(super) fn set_context_window(&self, tokens: u32) {
+    /// Sets the model's context window in tokens. The status line shows how much of it is used.
+    pub fn set_context_window(&self, tokens: u32) {
         if let Some(mut live_view) = self.lock_live_view() {
             live_view.set_context_window(tokens);
         }
@@ -154,8 +154,8 @@ impl ProgressDisplay {
         }
     }
 
-    /// Shows that `action` happens after `wait`.
-    pub(super) fn show_wait(&mut self, action: &'static str, wait: Duration) {
+    /// Shows that `action` happens after `wait`, as a countdown on a terminal.
+    pub fn show_wait(&mut self, action: &'static str, wait: Duration) {
         let Some(mut live_view) = self.lock_live_view() else {
             return;
         };

@@ -119,8 +119,8 @@ impl Policy {
         let net = if self.net == Net::Any {
             "use the network of the machine"
         } else if self.net.command_hosts().is_empty() {
-            "reach no other machine and no server of this one: their only network is a loopback of their own, which they \
-             share with those in the background (where the system allows no user namespaces, not even that)"
+            "reach no other machine and no server of this one: their only network is a loopback that they share with those in \
+             the background"
         } else {
             &format!(
                 "reach no other machine than {}, at ports 80 and 443 unless a port is named, through the proxy that `http_proxy` \

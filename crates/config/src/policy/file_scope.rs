@@ -64,6 +64,9 @@ pub struct FileScope {
     /// Removes the protection of secrets and start-up files: the user lifted all limits.
     #[serde(rename = "isFree")]
     pub is_unrestricted: bool,
+    /// True if the run works on a private copy, so that no flag lets it change anything else.
+    #[serde(skip)]
+    pub is_private_copy: bool,
     /// Allow rules for changes within read-only roots.
     pub allowed: Vec<Pattern>,
     /// The operands, if this is an intersection. Each of them also decides about every path, relative to its own
@@ -139,7 +142,7 @@ impl FileScope {
                     "`{path_text}` is outside the paths of this run ({})",
                     self.root_list()
                 ),
-                suggested_flag: Some(grant_flag(access, &path)),
+                suggested_flag: self.grant_flag(access, &path),
             });
         };
         self.check_closed_in_homes(&path, &root.path, access)?;
@@ -155,11 +158,11 @@ impl FileScope {
                     "`{path_text}` is read-only, like all of `{}` in this run",
                     root.path.display()
                 ),
-                suggested_flag: Some(if root.path == self.directory {
-                    "--write".into()
+                suggested_flag: if root.path == self.directory {
+                    (!self.is_private_copy).then(|| "--write".into())
                 } else {
-                    grant_flag(access, &root.path)
-                }),
+                    self.grant_flag(access, &root.path)
+                },
             });
         }
         let relative = path.strip_prefix(&root.path).unwrap_or(Path::new("")).to_owned();
@@ -171,7 +174,7 @@ impl FileScope {
                 message: format!(
                     "`{path_text}` is a protected start-up file: it is run later, or decides what is run"
                 ),
-                suggested_flag: Some(grant_flag(access, &path)),
+                suggested_flag: self.grant_flag(access, &path),
             });
         }
         for operand in &self.operands {
@@ -204,7 +207,7 @@ impl FileScope {
             ),
             (None, None) => return Ok(()),
         };
-        Err(Refusal { message, suggested_flag: Some(grant_flag(access, &granted_path)) })
+        Err(Refusal { message, suggested_flag: self.grant_flag(access, &granted_path) })
     }
 
     /// True if a directory listing may show `path`.
@@ -449,6 +452,7 @@ impl FileScope {
             // The rules of the other scope may be relative to another directory; they apply through `operands`.
             denied: self.denied.clone(),
             is_unrestricted: self.is_unrestricted && other.is_unrestricted,
+            is_private_copy: self.is_private_copy || other.is_private_copy,
             allowed: allowed.cloned().collect(),
             operands: vec![self.clone(), other.clone()],
         }
@@ -462,17 +466,17 @@ impl FileScope {
         Some(repository)
     }
 
+    /// The flag that grants access to `path`, if there is one.
+    fn grant_flag(&self, access: FileAccess, path: &Path) -> Option<String> {
+        let path = quote(&path.to_string_lossy());
+        match access {
+            FileAccess::Read => Some(format!("--read {path}")),
+            FileAccess::Write => (!self.is_private_copy).then(|| format!("--write={path}")),
+        }
+    }
+
     fn root_list(&self) -> String {
         self.roots.iter().map(|root| root.path.display().to_string()).collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// The flag that grants access to `path`.
-fn grant_flag(access: FileAccess, path: &Path) -> String {
-    let path = quote(&path.to_string_lossy());
-    match access {
-        FileAccess::Read => format!("--read {path}"),
-        FileAccess::Write => format!("--write={path}"),
     }
 }
 

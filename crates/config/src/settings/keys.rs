@@ -489,6 +489,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("memory.model", Text, "null", Used, "model or preset for consolidation; unset: the model of the turn"),
     key("memory.budgetTokens", TOKEN_COUNT, "4000", Used, "maximum tokens of MEMORY.md before it is condensed"),
 
+    key("session.titleModel", Text, "null", Used, "model or preset that gives a new session its title after the first answer, from the message and the answer; unset: none"),
     key("session.sync", OneOf(&["turn", "none"]), r#""turn""#, Used, "when the session is synced to disk: at the end of each turn, or never"),
 
     key("hooks", Verbatim, "null", Used, "commands to run before and after tool calls, turns, compactions and jobs: `nanobot help hooks`"),

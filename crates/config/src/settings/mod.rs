@@ -87,6 +87,8 @@ pub struct Settings {
     /// Characters of a tool result that the session keeps. Four characters are about one token.
     pub max_tool_result_chars: usize,
     pub session_sync: SessionSync,
+    /// The model or preset that gives new sessions their titles; `None` for no titles.
+    pub title_model: Option<String>,
     pub job_starter: JobStarter,
     /// Maximum number of jobs that run at once.
     pub max_running_jobs: Option<u32>,

@@ -89,6 +89,7 @@ impl Settings {
                 .boolean(const { config_key("tools.restrictToWorkspace") })?,
             max_tool_result_chars: values
                 .count(const { config_key("agents.defaults.maxToolResultChars") })?,
+            title_model: values.optional_text(const { config_key("session.titleModel") }, None)?,
             session_sync: match values.text(const { config_key("session.sync") })?.as_str() {
                 "none" => SessionSync::None,
                 _ => SessionSync::Turn,

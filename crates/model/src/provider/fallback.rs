@@ -4,6 +4,7 @@
 use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request, Sampling};
 use nanobot_base::error::{Exit, Stop, exit_for};
 use nanobot_base::message::{FinishReason, Reply};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// A model in the chain of fallbacks.
@@ -13,7 +14,7 @@ pub struct FallbackModel {
     pub sampling: Sampling,
     /// Context window in tokens, if known.
     pub context_tokens: Option<u32>,
-    pub provider: Box<dyn Provider>,
+    pub provider: Arc<dyn Provider>,
 }
 
 impl FallbackModel {
@@ -139,6 +140,7 @@ mod tests {
     use super::{FallbackModel, can_fall_back};
     use crate::provider::{FailureKind, ProviderError, Sampling, demo::DemoProvider};
     use nanobot_base::error::{Exit, Stop, fail};
+    use std::sync::Arc;
 
     #[test]
     fn only_errors_that_another_model_may_avoid_fall_back() {
@@ -151,7 +153,7 @@ mod tests {
                 verbosity: None,
             },
             context_tokens: context,
-            provider: Box::new(DemoProvider),
+            provider: Arc::new(DemoProvider),
         };
         let check = |error: ProviderError, expect| {
             assert_eq!(can_fall_back(&error, &link(Some(1)), &link(None)), expect, "{error:?}");

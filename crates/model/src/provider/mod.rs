@@ -70,16 +70,6 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
     }
 }
 
-impl<P: Provider + ?Sized> Provider for Box<P> {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
-        (**self).reply(request, on_delta)
-    }
-}
-
 /// The callback that receives the pieces of a reply as they arrive.
 pub type DeltaSink<'a> = dyn FnMut(Delta<'_>) -> anyhow::Result<()> + 'a;
 

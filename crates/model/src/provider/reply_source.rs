@@ -5,6 +5,7 @@ use nanobot_base::message::Reply;
 use serde_json::{Value, json};
 
 /// The source of a reply, or the target of a request.
+#[derive(Default)]
 pub(super) struct ReplySource {
     /// The name of the wire format.
     pub(super) format: &'static str,

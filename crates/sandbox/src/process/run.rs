@@ -77,7 +77,7 @@ impl CommandSpec {
 }
 
 /// The result of a command.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CommandResult {
     /// The beginning of the output.
     pub head: Vec<u8>,
@@ -100,16 +100,7 @@ pub struct CommandResult {
 impl CommandResult {
     /// The result of a command that was cancelled before it was started.
     fn not_started(stop: Stop) -> Self {
-        Self {
-            head: Vec::new(),
-            tail: Vec::new(),
-            omitted_bytes: 0,
-            status: None,
-            stop: Some(stop),
-            had_leftovers: false,
-            undone: Vec::new(),
-            undone_in_background: Vec::new(),
-        }
+        Self { stop: Some(stop), ..Self::default() }
     }
 
     /// The signal that ended the command, if one did.

@@ -18,17 +18,13 @@ const MIN_SIMILARITY: f64 = 0.8;
 
 /// Lists the session files of a directory.
 pub(super) fn list_logs(dir: &Path) -> Result<Vec<PathBuf>> {
-    let entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error).with_context(|| format!("read `{}`", dir.display())),
-    };
+    let entries = durable_file::list_dir(dir)?;
     // Opening a pipe or a device could block.
-    let is_file = |entry: &DirEntry| {
+    let is_file = |entry: &&DirEntry| {
         let kind = entry.file_type();
         kind.is_ok_and(|kind| kind.is_file() || kind.is_symlink())
     };
-    let paths = entries.flatten().filter(is_file).map(|entry| entry.path());
+    let paths = entries.iter().filter(is_file).map(DirEntry::path);
     Ok(paths.filter(|path| path.extension().is_some_and(|kind| kind == "jsonl")).collect())
 }
 

@@ -26,6 +26,23 @@ pub fn set_title(store: &SessionStore, key: &str, title: &str) -> Result<()> {
     .map(drop)
 }
 
+/// Gives the session `key` a title, unless it has one or is gone.
+///
+/// # Errors
+/// Status 78 if a newer release wrote it.
+pub fn set_missing_title(store: &SessionStore, key: &str, title: &str) -> Result<()> {
+    update_metadata(store, key, &mut |metadata, _| {
+        let is_missing = metadata.title().is_none();
+        if is_missing {
+            metadata.update_session_metadata(|session_metadata| {
+                title.clone_into(&mut session_metadata.title);
+            });
+        }
+        is_missing
+    })
+    .map(drop)
+}
+
 /// Adds `note`, about an undone turn, to the next message of the session `key`. False if there is no such
 /// session.
 ///

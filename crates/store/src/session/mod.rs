@@ -52,7 +52,7 @@ pub use layout::{SessionStore, SyncMode};
 pub use list::{SessionListing, SessionSummary, list, summarize};
 pub use lock::lock_holder;
 pub use metadata::{KnownDeliveries, RecordedOrigin, SessionStats};
-pub use metadata_update::{add_undo_note, set_title};
+pub use metadata_update::{add_undo_note, set_missing_title, set_title};
 pub use search::{MessageMatch, search};
 pub use search_pattern::{MatchLine, SearchPattern};
 pub use tail_reader::MessageWindow;

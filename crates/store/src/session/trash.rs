@@ -257,11 +257,7 @@ struct TrashFile {
 }
 
 fn list_trash_files(trash: &Path) -> Result<Vec<TrashFile>> {
-    let entries = match std::fs::read_dir(trash) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error).with_context(|| format!("read `{}`", trash.display())),
-    };
+    let entries = durable_file::list_dir(trash)?;
     let parse = |path: PathBuf| {
         let name = path.file_name()?.to_str()?.strip_suffix(TRASH_SUFFIX)?.to_owned();
         let (deleted_at, original_name) = name.split_once('-')?;
@@ -272,7 +268,7 @@ fn list_trash_files(trash: &Path) -> Result<Vec<TrashFile>> {
             original_name: original_name.to_owned(),
         })
     };
-    Ok(entries.flatten().filter_map(|entry| parse(entry.path())).collect())
+    Ok(entries.iter().filter_map(|entry| parse(entry.path())).collect())
 }
 
 fn remove_files(path: &Path) -> Result<()> {

@@ -44,11 +44,15 @@ impl ExecTool {
         let private = sandbox.as_ref().and_then(SandboxSpec::private);
         if let Some(top) = private.and_then(|private| git_guard::take_stopped(scope, private)) {
             let flag = format!("--write={}", quote(&top.to_string_lossy()));
-            let message = format!(
-                "(git would have changed files outside of `{}`, so it changed nothing; the user can grant the whole working tree with \
-                 `{flag}`)",
-                scope.directory.display()
+            let directory = scope.directory.display();
+            let cause = format!(
+                "git would have changed files outside of `{directory}`, so it changed nothing"
             );
+            if scope.is_private_copy {
+                return Some(Explanation::new(format!("({cause})")));
+            }
+            let message =
+                format!("({cause}; the user can grant the whole working tree with `{flag}`)");
             return Some(Explanation::with_flag(message, flag));
         }
         // A command that succeeded may have printed text that is not about its own failure. Error messages of programs have a colon.
@@ -109,6 +113,7 @@ impl ExecTool {
         }
         if let Some(line) = find_line(BUSY_SIGNS)
             && !self.writable_roots().is_empty()
+            && !scope.is_private_copy
         {
             let file = protected_git_path(line);
             let message = format!(
@@ -156,9 +161,11 @@ impl ExecTool {
     fn explain_file_access(&self, line: &str) -> Explanation {
         let is_read_only = READ_ONLY_SIGNS.iter().any(|sign| line.contains(sign));
         let roots = self.writable_roots();
-        let directory = &self.files.file_scope.directory;
+        let scope = &self.files.file_scope;
+        let directory = &scope.directory;
         let may_write = roots.contains(directory);
         if let Some(path) = self.unwritable_path(line)
+            && !scope.is_private_copy
             && (may_write || !path.starts_with(directory))
         {
             // An entry of a protected directory can be replaced only if the directory is granted. A whole `.git` is never
@@ -185,10 +192,14 @@ impl ExecTool {
             })
             .collect();
         writable_paths.push("$TMPDIR".into());
-        let write_flag = if may_write { "--write=PATH" } else { "--write" };
+        let flags = match (scope.is_private_copy, may_write) {
+            (true, _) => "`--read=PATH`",
+            (false, true) => "`--read=PATH` or `--write=PATH`",
+            (false, false) => "`--read=PATH` or `--write`",
+        };
         let message = format!(
             "(in this run commands can read the system, the working directory and little else, and write only in {}; the user \
-             can grant more with `--read=PATH` or `{write_flag}`, where PATH exists)",
+             can grant more with {flags}, where PATH exists)",
             writable_paths.join(", ")
         );
         // `--write` grants no other place. The first word is the name of the program.

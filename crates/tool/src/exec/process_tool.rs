@@ -81,10 +81,10 @@ impl ProcessTool {
             description: "Read the new output of a background command of `exec`, after writing to its stdin or ending it"
                 .into(),
             parameters: const { &without_blanks(br#"{ "type": "object", "required": ["id"], "properties": {
-                "id": { "type": "string", "minLength": 1 },
-                "input": { "type": "string", "description": "written to stdin as it is; end a line with \\n" },
+                "id": { "type": "string" },
+                "input": { "type": "string", "description": "text for its stdin; end a line with \\n" },
                 "end": { "type": "boolean" },
-                "wait": { "type": "integer", "minimum": 0, "maximum": 60, "description": "seconds to wait for output or the end; default 1" }
+                "wait": { "type": "integer", "maximum": 60, "description": "seconds; default 1" }
             } }"#) }.into(),
         };
         Self { spec, exec, commands }

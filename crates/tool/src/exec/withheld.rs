@@ -161,7 +161,8 @@ pub(super) fn explain_undone(scope: &FileScope, undone: &[UndoneChange]) -> Refu
             let mut own_paths = scope.hidden.iter().chain(scope.read_only.iter());
             own_paths.any(|own_path| path.starts_with(own_path))
         };
-        let existing = restored.iter().find(|path| path.exists() && !is_own(path));
+        let mut grantable = restored.iter().filter(|_| !scope.is_private_copy);
+        let existing = grantable.find(|path| path.exists() && !is_own(path));
         suggested_flag = suggested_flag
             .or_else(|| existing.map(|path| format!("--write={}", show(path).trim_matches('`'))));
         let grant = suggested_flag.as_ref();

@@ -229,7 +229,7 @@ impl Files {
         let raw_path = change.path;
         // The lock is held to the end, so that concurrent writers of this run wait for each other.
         let mut changes = self.changes.lock();
-        let ChangeState { last_states, recorder, .. } = &mut *changes;
+        let ChangeState { last_states, recorder, written, .. } = &mut *changes;
         let (mut old_size, mut was_read) = (None, false);
         let link = match new {
             Some(_) => FinalLink::Follow,
@@ -280,6 +280,7 @@ impl Files {
         let ((), path) = result.map_err(|error| self.to_failure(raw_path, verb, error))?;
         if step == ChangeStep::Make {
             last_states.insert(path.clone(), LastState { digest: new.map(digest) });
+            written.insert(path.clone());
             if self.file_scope.is_instruction_file(&path) {
                 let content = new.map(<[u8]>::to_vec);
                 changes.startup_files.lock().insert(path.clone(), content);

@@ -54,6 +54,9 @@ pub struct CopyChanges {
     pub patch: String,
     /// New directories of dependencies and build results, relative to the copied directory. They are not in the patch.
     pub left_out: BTreeSet<PathBuf>,
+    /// New files and directories that git ignores, if the run has changed what git ignores, relative to the copied directory. They are not
+    /// in the patch.
+    pub ignored: Vec<PathBuf>,
 }
 
 impl DirectoryCopy {
@@ -166,11 +169,12 @@ impl DirectoryCopy {
         make().context("make a repository for the private copy")
     }
 
-    /// The changes that were made in the copy. Names in the patch begin with `prefix`. New files that git ignores are left out.
+    /// The changes that were made in the copy. Names in the patch begin with `prefix`. New files that git ignores are left out, but for
+    /// those in `written`, the absolute paths of what tools have written.
     ///
     /// # Errors
     /// Status 65 if they are too large for a patch. A file cannot be read.
-    pub fn changes(&self, prefix: &Path) -> Result<CopyChanges> {
+    pub fn changes(&self, prefix: &Path, written: &BTreeSet<PathBuf>) -> Result<CopyChanges> {
         let open = |path: &Path| RootDir::open(path).context("open the private copy");
         let (base, work) = (open(&self.base)?, open(&self.work)?);
         let scope = FileScope { is_unrestricted: true, ..FileScope::default() };
@@ -190,13 +194,17 @@ impl DirectoryCopy {
                 None => drop(paths.insert(path.to_owned())),
             }
         }
+        let written = written.iter().filter_map(|path| path.strip_prefix(&self.work).ok());
+        paths.extend(written.map(Path::to_owned));
         let mut bytes = 0;
-        for path in paths {
-            let old = if self.entries.contains(&path) { read(&base, &path)? } else { None };
-            let new = read(&work, &path)?;
+        let mut changes_rules = false;
+        for path in &paths {
+            let old = if self.entries.contains(path) { read(&base, path)? } else { None };
+            let new = read(&work, path)?;
             if old == new {
                 continue;
             }
+            changes_rules |= path.ends_with(".gitignore");
             bytes += [&old, &new].into_iter().flatten().map(|file| file.bytes.len()).sum::<usize>();
             if bytes > MAX_PATCH_BYTES {
                 let cause = format!(
@@ -205,9 +213,21 @@ impl DirectoryCopy {
                 );
                 return Err(fail_with_hint(Exit::BadInput, cause, "`--write`, or a smaller task"));
             }
-            let name = prefix.join(&path);
+            let name = prefix.join(path);
             let change = format_change(&name, old.as_ref(), new.as_ref(), self.objects);
             changes.patch.push_str(&change.context("compress a binary file")?);
+        }
+        if changes_rules {
+            let all =
+                walk::entries(&scope, &self.work, WalkOptions { ignored: true, ..WALK_OPTIONS });
+            for entry in all {
+                let path = entry.path().strip_prefix(&self.work).unwrap_or(entry.path());
+                // Of a directory without other files, the directory is named alone.
+                let is_named = changes.ignored.last().is_some_and(|last| path.starts_with(last));
+                if !is_named && !paths.contains(path) && !path.ancestors().any(is_generated_dir) {
+                    changes.ignored.push(path.to_owned());
+                }
+            }
         }
         Ok(changes)
     }

@@ -10,7 +10,7 @@ use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
 use nanobot_os::sync::Deferred;
 use std::collections::{HashMap, HashSet};
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, DirEntry, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -46,18 +46,9 @@ impl UndoStore {
 
     /// Lists the numbers of the turns, newest first.
     fn ids(&self) -> Result<Vec<u64>> {
-        let entries = match std::fs::read_dir(&self.dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => {
-                return Err(error).with_context(|| format!("read `{}`", self.dir.display()));
-            }
-        };
-        let number = |name: &str| name.parse::<u64>().ok();
-        let mut ids: Vec<u64> = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str().and_then(number))
-            .collect();
+        let entries = durable_file::list_dir(&self.dir)?;
+        let number = |entry: &DirEntry| entry.file_name().to_str()?.parse().ok();
+        let mut ids: Vec<u64> = entries.iter().filter_map(number).collect();
         ids.sort_unstable_by(|first, second| second.cmp(first));
         Ok(ids)
     }

@@ -12,6 +12,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 /// The reply so far.
+#[derive(Default)]
 pub(super) struct AnthropicReplyBuilder {
     id: String,
     /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
@@ -74,12 +75,7 @@ impl AnthropicReplyBuilder {
             id: request.reply_id.to_owned(),
             message_count: request.messages.len(),
             source,
-            blocks: Vec::new(),
-            finish_reason: None,
-            usage: Usage::default(),
-            model: String::new(),
-            has_started: false,
-            is_complete: false,
+            ..Self::default()
         }
     }
 

@@ -15,6 +15,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 /// The reply so far.
+#[derive(Default)]
 pub(super) struct ChatReplyBuilder {
     id: String,
     /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
@@ -99,6 +100,7 @@ impl TextChunk<'_> {
 }
 
 /// A tool call under construction.
+#[derive(Default)]
 struct PartialToolCall {
     index: Option<u64>,
     id: String,
@@ -117,20 +119,8 @@ impl ChatReplyBuilder {
             id: request.reply_id.to_owned(),
             message_count: request.messages.len(),
             source: format.reply_source(request.model),
-            splitter: ThinkTagSplitter::default(),
-            emitted: ReplyText::default(),
-            calls: Vec::new(),
-            finish_reason: None,
-            is_refusal: false,
-            usage: Usage::default(),
-            cost: None,
             reports_cost: format.quirks.reports_cost,
-            reasoning_location: None,
-            signature: Value::Null,
-            reasoning_details: Vec::new(),
-            model: String::new(),
-            has_choices: false,
-            is_complete: false,
+            ..Self::default()
         }
     }
 
@@ -212,14 +202,7 @@ impl ChatReplyBuilder {
             None => None,
         };
         let position = position.unwrap_or_else(|| {
-            self.calls.push(PartialToolCall {
-                index,
-                id: String::new(),
-                name: String::new(),
-                arguments_text: String::new(),
-                arguments_object: None,
-                extra: Value::Null,
-            });
+            self.calls.push(PartialToolCall { index, ..PartialToolCall::default() });
             self.calls.len() - 1
         });
         let call = &mut self.calls[position];

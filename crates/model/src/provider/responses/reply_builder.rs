@@ -16,6 +16,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 /// The reply so far.
+#[derive(Default)]
 pub(super) struct ResponsesReplyBuilder {
     id: String,
     /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
@@ -31,6 +32,7 @@ pub(super) struct ResponsesReplyBuilder {
 }
 
 /// An item of the output.
+#[derive(Default)]
 struct OutputItem {
     /// Its index in the output.
     index: u64,
@@ -85,27 +87,14 @@ impl ResponsesReplyBuilder {
             id: request.reply_id.to_owned(),
             message_count: request.messages.len(),
             source,
-            items: Vec::new(),
-            reasoning: String::new(),
-            finish_reason: None,
-            usage: Usage::default(),
-            model: String::new(),
-            is_complete: false,
+            ..Self::default()
         }
     }
 
     fn add_item(&mut self, index: Option<u64>, value: Value) -> usize {
         let next = self.items.iter().map(|item| item.index.saturating_add(1)).max();
-        self.items.push(OutputItem {
-            index: index.or(next).unwrap_or(0),
-            value,
-            emitted: String::new(),
-            reasoning_part: None,
-            arguments: String::new(),
-            is_refusal: false,
-            is_commentary: false,
-            is_complete: false,
-        });
+        let index = index.or(next).unwrap_or(0);
+        self.items.push(OutputItem { index, value, ..OutputItem::default() });
         self.items.len() - 1
     }
 
