@@ -11,6 +11,7 @@ pub mod channel;
 pub mod completions;
 pub mod config;
 pub mod cron;
+pub mod forget;
 pub mod grammar;
 pub mod heartbeat;
 pub mod mcp;
@@ -136,6 +137,8 @@ pub enum CliCommand {
     Apply(apply::ApplyArgs),
     /// Undo the file changes of a turn
     Undo(undo::UndoArgs),
+    /// Remove a text, a session or a sender from all that nanobot keeps
+    Forget(forget::ForgetArgs),
     /// Show the configuration, and check whether it works
     Status(status::StatusArgs),
     /// Show what a run may do, and check the sandbox

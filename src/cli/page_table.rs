@@ -426,6 +426,12 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot undo", "Undo the last turn in this directory"),
         ("nanobot undo --redo", "Reapply the undone changes"),
     ] },
+    HelpPage { command: "forget", statuses: &[DONE, (1, "it was not found, or the answer was no"), (74, "a file cannot be written"), (75, "a file is in use"), (77, "in a run's sandbox")], variables: &[], files: &["/"], examples: &[
+        ("nanobot forget --dry-run 'Ada Lovelace'", "List where a text occurs, and what would happen"),
+        ("nanobot forget --session telegram:123456", "A session, with what belongs to it"),
+        ("nanobot forget --sender telegram:123456 --yes", "All of a person, in a script"),
+        ("nanobot forget 'Ada Lovelace' --file tests/recording.jsonl", "In a recording too"),
+    ] },
     HelpPage { command: "status", statuses: COMMON_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "workspace/", "cron/jobs.json"], examples: &[
         ("nanobot status", "The configuration on one screen"),
     ] },

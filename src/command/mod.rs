@@ -7,6 +7,7 @@ pub mod channel;
 pub mod completions;
 pub mod config;
 pub mod cron;
+pub mod forget;
 pub mod mcp;
 pub mod memory;
 pub mod model;

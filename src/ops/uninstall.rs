@@ -1,16 +1,14 @@
 //! Removal of this program's crontab lines and files. A file is ours if it is at one of the documented paths. All other
 //! files are kept, and reported. Links are removed, never followed.
 
-mod owned_path;
-
 use crate::ops::context::Context;
 use crate::ops::jobs::{cron_environment, crontab_sync};
+use crate::ops::owned_path::{Ownership, ownership};
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_os::durable_file::format_size;
 use nanobot_os::file_lock::FileLock;
 use nanobot_sandbox::process;
-use owned_path::{Ownership, ownership};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 

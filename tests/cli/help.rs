@@ -381,7 +381,7 @@ const WITHOUT_JSON: &[&str] = &[
     "onboard", "repl", "serve pipe", "serve acp", "status metrics", "completions", "config path", "config schema", "cron export", "session export",
     "memory edit", "config edit", "model provider login",
     // They do what was asked, and say so in a line.
-    "apply",
+    "apply", "forget",
     "config set", "config unset", "model use", "cron disable", "cron enable", "cron remove", "cron sync", "cron heartbeat disable", "mcp accept",
     "mcp add", "mcp remove", "memory accept", "memory consolidate", "memory undo", "model provider logout", "session compact",
     "serve webhook", "channel login", "channel pair approve", "channel poll", "channel retry", "channel send", "channel check",

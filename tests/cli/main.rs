@@ -73,6 +73,7 @@ mod fault_injection;
 mod files;
 mod filters;
 mod finish_reasons;
+mod forget;
 mod formats;
 mod gallery;
 mod graph_server;

@@ -335,13 +335,14 @@ fn commands_of_the_topic_terminal() {
 
 #[test]
 fn commands_of_the_topic_privacy() {
-    let story = Story::new();
+    let story = Story::new().workspace_file("USER.md", "A friend of Ada Lovelace.\n");
     let rows = vec![
         prints("--dry-run -m", "\"messages\":["),
         prints("--dry-run=table", "tokens"),
         answers("--record talk.jsonl", [says("One.")], "One.\n"),
         answers("NANOBOT_LOG", [says("Two.")], "127.0.0.1"),
         prints("policy explain", "allowed: "),
+        prints("forget --dry-run", "USER.md: once"),
         answers("--offline", [says("Three.")], "Three.\n"),
     ];
     run_page(&story, topic("privacy"), &[], rows);

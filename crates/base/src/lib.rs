@@ -22,6 +22,7 @@ pub mod format;
 #[cfg(feature = "test-hooks")]
 pub mod fuzz;
 pub mod json_rpc;
+pub mod json_string;
 pub mod json_text;
 pub mod line_search;
 pub mod markdown;

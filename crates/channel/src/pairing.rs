@@ -121,6 +121,22 @@ impl PairingFile {
         Some(code)
     }
 
+    /// Removes a sender, with the code that is pending. False if there is none.
+    pub fn remove_sender(&mut self, channel: &str, sender_id: &str) -> bool {
+        let is_sender = |id: &Value| {
+            let id = id_text(id).unwrap_or_default();
+            id.split('|').next() == Some(sender_id)
+        };
+        let before = self.clone();
+        if let Some(ids) = self.approved.get_mut(channel) {
+            ids.retain(|id| !is_sender(id));
+        }
+        let is_pending =
+            |entry: &Value| entry["channel"] == channel && is_sender(&entry["sender_id"]);
+        self.pending.retain(|_, entry| !is_pending(entry));
+        *self != before
+    }
+
     /// Approves the sender of a pending code. `None` if there is no such code.
     pub fn approve(&mut self, code: &str, now: i64) -> Option<PendingPairing> {
         let code = code.trim().to_uppercase();

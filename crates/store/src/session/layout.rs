@@ -215,7 +215,7 @@ impl SessionStore {
     }
 
     /// The directories that may hold sessions, in lookup order.
-    pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
+    pub fn directories(&self) -> impl Iterator<Item = &Path> {
         [self.newer_dir.as_deref(), Some(self.dir.as_path()), Some(self.legacy_dir.as_path())]
             .into_iter()
             .flatten()

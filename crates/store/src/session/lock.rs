@@ -26,6 +26,14 @@ pub(super) fn try_lock(store: &SessionStore, key: &str, path: &Path) -> Result<F
         .map_err(with_retry_hint)
 }
 
+/// The path of the session `key`, which need not exist.
+///
+/// # Errors
+/// Status 2 if no file name can be made from the key.
+pub fn session_path(store: &SessionStore, key: &str) -> Result<PathBuf> {
+    store.find_path(key)
+}
+
 /// The process whose turn holds the lock of the session `key`; `None` if there is none.
 ///
 /// # Errors

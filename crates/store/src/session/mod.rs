@@ -50,7 +50,7 @@ pub use files::{
 pub use import::{ImportedConversation, TranscriptFormat, import, parse_conversation};
 pub use layout::{SessionStore, SyncMode};
 pub use list::{SessionListing, SessionSummary, list, summarize};
-pub use lock::lock_holder;
+pub use lock::{lock_holder, session_path};
 pub use metadata::{KnownDeliveries, RecordedOrigin, SessionStats};
 pub use metadata_update::{add_undo_note, set_missing_title, set_title};
 pub use search::{MessageMatch, search};

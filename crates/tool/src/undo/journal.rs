@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// The file name of a journal in the folder of its turn.
-pub(super) const JOURNAL_FILE: &str = "journal.jsonl";
+pub const JOURNAL_FILE: &str = "journal.jsonl";
 
 /// The copy of the content that the path `index` had before the turn whose folder is `dir`.
 pub(super) fn copy_path(dir: &Path, index: usize) -> PathBuf {

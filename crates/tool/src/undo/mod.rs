@@ -123,8 +123,8 @@ fn dir_bytes(folder: &Path) -> u64 {
     files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// True if a live run is still writing this journal.
-fn is_running(folder: &Path) -> bool {
+/// True if a live run is still writing the journal in `folder`, the folder of its turn.
+pub fn is_running(folder: &Path) -> bool {
     let file = File::open(folder.join(journal::JOURNAL_FILE));
     file.is_ok_and(|file| matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock)))
 }

@@ -1,6 +1,6 @@
 //! The owner of the files in this program's directory, by the table of documented paths. No I/O.
 
-use nanobot_os::paths::DOCUMENTED_PATHS;
+use nanobot_os::paths::{DOCUMENTED_PATHS, DocumentedPath};
 use nanobot_store::workspace;
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const SIDE_FILE_ENDINGS: [&str; 4] = [".lock", ".damaged", ".corrupt-*", ".torn-
 
 /// The owner of an entry of our directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ownership {
+pub(crate) enum Ownership {
     /// This program owns it, with the content. `location` is the file or the directory under which the entry is listed.
     Own { location: String },
     /// A directory that may contain files of this program.
@@ -24,8 +24,35 @@ pub(super) enum Ownership {
     Other,
 }
 
+/// The row of [`DOCUMENTED_PATHS`] about the file at `path`, relative to our directory: its own, or that of a directory above it.
+/// Files beside a documented file belong to its row. `None` if there is none.
+pub(crate) fn documented_path(path: &Path) -> Option<DocumentedLocation> {
+    let names: Vec<&str> = path.iter().filter_map(|name| name.to_str()).collect();
+    let location = |documented: &'static DocumentedPath| {
+        let pattern = documented.path.strip_prefix("~/.nanobot/")?;
+        let parts: Vec<&str> = pattern.trim_end_matches('/').split('/').collect();
+        let depth = parts.len();
+        let (last, above) = parts.split_last()?;
+        let is_match = names.len() >= depth
+            && above.iter().zip(&names).all(|(part, name)| matches(part, name))
+            && (matches(last, names[depth - 1]) || is_side_file(last, names[depth - 1]))
+            && (names.len() == depth || pattern.ends_with('/'));
+        // A name without a placeholder is more exact.
+        let fixed = parts.iter().filter(|part| wildcard(part) == ***part).count();
+        is_match.then_some((fixed + depth, DocumentedLocation { documented, depth }))
+    };
+    let locations = DOCUMENTED_PATHS.iter().filter_map(location);
+    locations.max_by_key(|(precision, _)| *precision).map(|(_, location)| location)
+}
+
+/// A documented path, and the number of its names.
+pub(crate) struct DocumentedLocation {
+    pub(crate) documented: &'static DocumentedPath,
+    pub(crate) depth: usize,
+}
+
 /// Determines the owner of the entry at `path`, relative to our directory.
-pub(super) fn ownership(path: &Path, is_directory: bool) -> Ownership {
+pub(crate) fn ownership(path: &Path, is_directory: bool) -> Ownership {
     let names: Vec<&str> = path.iter().filter_map(|name| name.to_str()).collect();
     if names.len() != path.iter().count() {
         return Ownership::Other;

@@ -1,0 +1,115 @@
+//! `nanobot forget`: lists where a text, a session or a sender occurs, and removes it there.
+
+use super::question::confirm_at_terminal;
+use crate::cli::forget::ForgetArgs;
+use crate::ops::context::Context;
+use crate::ops::forget::{self, Finding, FindingAction, Subject};
+use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_os::terminal::sanitize;
+
+/// Shorter texts occur in many words by chance.
+const MIN_TEXT_CHARS: usize = 4;
+
+/// Runs `nanobot forget`.
+pub fn run(ctx: &Context, arguments: &ForgetArgs) -> Result<Exit> {
+    let ForgetArgs { files, dry_run, yes, .. } = arguments;
+    let subject = subject(arguments)?;
+    let search = forget::Search::new(ctx, &subject, files)?;
+    let findings = search.find()?;
+    if findings.is_empty() {
+        ctx.notice("it was not found");
+        return Ok(Exit::Failed);
+    }
+    if !yes || *dry_run {
+        ctx.terminal.print(&list(ctx, &findings, "would "))?;
+    }
+    ctx.notice(
+        "what providers and chat services received, mail, histories of git and backups stay",
+    );
+    if *dry_run {
+        return Ok(Exit::Answered);
+    }
+    if findings.iter().all(|finding| matches!(finding.action, FindingAction::Keep(_))) {
+        ctx.notice("there is nothing that can be removed");
+        return Ok(Exit::Failed);
+    }
+    let hint = "`--yes`, or `--dry-run` to list them only";
+    if !(*yes || confirm_at_terminal(ctx, "Remove it permanently?", hint)?) {
+        ctx.notice("nothing was removed");
+        return Ok(Exit::Failed);
+    }
+    let erased = search.erase(findings)?;
+    if !ctx.quiet {
+        ctx.terminal.print(&list(ctx, &erased.findings, ""))?;
+    }
+    match erased.failure {
+        Some(exit) => {
+            let cause = "some of it was not removed";
+            Err(fail_with_hint(exit, cause, "the same command again, once the causes are gone"))
+        }
+        None => Ok(Exit::Answered),
+    }
+}
+
+fn subject(arguments: &ForgetArgs) -> Result<Subject> {
+    let usage_error = |cause: String, hint: &str| Err(fail_with_hint(Exit::Usage, cause, hint));
+    let ForgetArgs { text, session, sender, dry_run, yes, .. } = arguments;
+    if let Some(key) = session {
+        return Ok(Subject::Session(key.clone()));
+    }
+    if let Some(sender) = sender {
+        return match sender.split_once(':') {
+            Some((channel, id)) if !channel.is_empty() && !id.is_empty() => {
+                Ok(Subject::Sender { channel: channel.into(), id: id.into() })
+            }
+            _ => usage_error(
+                format!("`{sender}` is not a sender"),
+                "the channel and the sender's id, such as `telegram:123456`",
+            ),
+        };
+    }
+    let text = text.as_deref().unwrap_or_default().trim();
+    if text.is_empty() || text.contains(char::is_control) {
+        return usage_error("the text is one line".into(), "a part of it that is on one line");
+    }
+    if text.chars().count() < MIN_TEXT_CHARS && !(*yes || *dry_run) {
+        return usage_error(
+            format!("`{text}` is so short that it may occur in other words"),
+            "a longer text, `--dry-run` to list where it occurs, or `--yes`",
+        );
+    }
+    Ok(Subject::Text(text.to_owned()))
+}
+
+/// One line for each place: those that change, then those that are kept.
+fn list(ctx: &Context, findings: &[Finding], would: &str) -> String {
+    let line = |finding: &Finding| {
+        let verb = match (&finding.action, would) {
+            (FindingAction::Keep(_), "") => "kept",
+            (FindingAction::Keep(_), _) => "keep",
+            (FindingAction::Overwrite, "") => "overwritten",
+            (FindingAction::Overwrite, _) => "overwrite",
+            (_, "") => "removed",
+            _ => "remove",
+        };
+        let path = ctx.paths.display(&finding.path);
+        let mut line = format!("{would}{verb} {path}");
+        match finding.count {
+            0 => {}
+            1 => line += ": once",
+            count => line += &format!(": {count} times"),
+        }
+        if !finding.excerpt.is_empty() {
+            line += &format!(", \"{}\"", finding.excerpt);
+        }
+        if let FindingAction::Keep(reason) = &finding.action {
+            line += &format!(": {reason}");
+        }
+        // A line break in a name must not start a new line.
+        sanitize(&line).replace('\n', "?") + "\n"
+    };
+    let is_kept = |finding: &&Finding| matches!(finding.action, FindingAction::Keep(_));
+    let changed = findings.iter().filter(|finding| !is_kept(finding));
+    changed.chain(findings.iter().filter(is_kept)).map(line).collect()
+}
