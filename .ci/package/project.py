@@ -26,6 +26,8 @@ IS_PLACEHOLDER = REPOSITORY.split("/")[2].endswith(".invalid")
 # No person: the address of the project at the repository's host.
 MAINTAINER = f"The {NAME} project <{NAME}@{REPOSITORY.split('/')[2]}>"
 OUT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "package"
+# How much a Debian package is compressed: the default of `dpkg-deb`.
+XZ_LEVEL = 6
 
 DESCRIPTION = """\
 One invocation is one turn: nanobot reads its input, asks a model, runs the
