@@ -262,7 +262,7 @@ fn a_closed_pipe_ends_the_run_quietly() {
 
 #[test]
 fn large_answers_are_printed_and_endless_ones_are_cut_off() {
-    let text = "0123456789abcde\n".repeat((20 << 20) / 16);
+    let text = "0123456789abcde\n".repeat((4 << 20) / 16);
     let whole = json!({ "choices": [{ "message": { "content": text }, "finish_reason": "stop" }] });
     let story = Story::new().script([sends(Response::json(200, &whole))]);
     assert_eq!(story.run(["agent", "-m", "x"]).bytes(), text.as_bytes());
