@@ -28,7 +28,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Context lines around a difference.
-const DIFF_CONTEXT_LINES: u32 = 3;
+const DIFF_CONTEXT_LINES: usize = 3;
 
 /// Runs `nanobot memory`.
 pub fn run(ctx: &Context, command: &MemoryCommand) -> Result<Exit> {

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 /// Unchanged lines around each change in a diff.
-const DIFF_CONTEXT_LINES: u32 = 3;
+const DIFF_CONTEXT_LINES: usize = 3;
 
 /// The turn to undo or redo.
 pub(crate) struct UndoRequest<'a> {

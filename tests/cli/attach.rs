@@ -6,7 +6,6 @@ use crate::server::{Response, says, sends};
 use crate::story::Story;
 use crate::story::write_program;
 use base64::Engine;
-use image::{DynamicImage, GenericImageView, ImageFormat, RgbImage, RgbaImage};
 use serde_json::{Value, json};
 use std::io::{Cursor, Write};
 use std::os::unix::fs::symlink;
@@ -38,14 +37,40 @@ fn first_image(story: &Story) -> (String, Vec<u8>) {
     (kind.replace("data:", ""), bytes.unwrap())
 }
 
-pub(crate) fn encode_image(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
-    let mut bytes = Cursor::new(Vec::new());
-    image.into().write_to(&mut bytes, format).unwrap();
-    bytes.into_inner()
+/// A black PNG.
+pub(crate) fn png_image(width_px: u32, height_px: u32) -> Vec<u8> {
+    encode_png(width_px, height_px, png::ColorType::Rgb)
+}
+
+/// A PNG that is black, or transparent.
+fn encode_png(width_px: u32, height_px: u32, colors: png::ColorType) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width_px, height_px);
+    encoder.set_color(colors);
+    let mut writer = encoder.write_header().unwrap();
+    let pixels = vec![0; width_px as usize * height_px as usize * colors.samples()];
+    writer.write_image_data(&pixels).unwrap();
+    writer.finish().unwrap();
+    bytes
+}
+
+/// A black JPEG.
+fn jpeg_image(width_px: u16, height_px: u16) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let pixels = vec![0; 3 * usize::from(width_px) * usize::from(height_px)];
+    let encoder = jpeg_encoder::Encoder::new(&mut bytes, 85);
+    encoder.encode(&pixels, width_px, height_px, jpeg_encoder::ColorType::Rgb).unwrap();
+    bytes
+}
+
+/// The width and the height of an image in pixels.
+fn dimensions(image: &[u8]) -> (usize, usize) {
+    let size = imagesize::blob_size(image).unwrap();
+    (size.width, size.height)
 }
 
 /// The start of a PNG that declares these dimensions but contains no pixels.
-fn png_header(width_px: u32, height_px: u32, depth: u8) -> Vec<u8> {
+fn png_header(width_px: u32, height_px: u32) -> Vec<u8> {
     let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
     let mut chunk = |kind: &[u8], data: &[u8]| {
         let mut crc = flate2::Crc::new();
@@ -56,31 +81,39 @@ fn png_header(width_px: u32, height_px: u32, depth: u8) -> Vec<u8> {
         bytes.extend(crc.sum().to_be_bytes());
     };
     let size = [width_px.to_be_bytes(), height_px.to_be_bytes()].concat();
-    chunk(b"IHDR", &[&size[..], &[depth, 6, 0, 0, 0]].concat());
+    chunk(b"IHDR", &[&size[..], &[8, 6, 0, 0, 0]].concat());
     chunk(b"IDAT", &[]);
     bytes
 }
 
 #[test]
 fn an_attachment_within_the_limit_is_sent_byte_for_byte() {
-    let formats = [
-        (ImageFormat::Png, "image/png"),
-        (ImageFormat::Jpeg, "image/jpeg"),
-        (ImageFormat::Gif, "image/gif"),
-        (ImageFormat::WebP, "image/webp"),
+    let gif = b"GIF89a\x1e\0\x14\0\0\0\0;".to_vec();
+    let webp = b"RIFF\x12\0\0\0WEBPVP8L\x06\0\0\0/\x1d\xc0\x04\0\0".to_vec();
+    let images = [
+        (png_image(30, 20), "image/png"),
+        (jpeg_image(30, 20), "image/jpeg"),
+        (gif.clone(), "image/gif"),
+        (webp, "image/webp"),
     ];
-    for (format, kind) in formats {
+    for (bytes, kind) in images {
         // The file name has no useful extension.
-        let bytes = encode_image(RgbImage::new(30, 20), format);
         let story = Story::new().file("a.txt", &bytes).script([says("ok")]);
         story.run(["agent", "-m", "x", "-a", "a.txt"]).stdout("ok\n");
         assert_eq!(first_image(&story), (kind.to_owned(), bytes));
     }
+    // Only PNG and JPEG are scaled down.
+    let large = [gif, vec![0; 6 << 20]].concat();
+    let story = Story::new().file("a.gif", large);
+    story
+        .run(["agent", "-m", "x", "-a", "a.gif"])
+        .status(65)
+        .stderr_has("`a.gif` is an image that is too large, and only PNG and JPEG are scaled down");
 }
 
 #[test]
 fn a_large_image_is_scaled_down() {
-    let wide = encode_image(RgbImage::new(9000, 90), ImageFormat::Png);
+    let wide = png_image(9000, 90);
     let story = Story::new().file("a.png", wide).script([says("ok")]);
     story
         .run(["agent", "-m", "x", "-a", "a.png"])
@@ -88,11 +121,10 @@ fn a_large_image_is_scaled_down() {
         .stderr_has("`a.png` was scaled down from 9000×90 pixels");
     let (kind, bytes) = first_image(&story);
     assert_eq!(kind, "image/jpeg");
-    let small = image::load_from_memory(&bytes).unwrap();
-    assert_eq!(small.dimensions(), (1568, 16));
+    assert_eq!(dimensions(&bytes), (1568, 16));
 
     // An image with transparency stays a PNG; only its byte size exceeds the limit.
-    let mut heavy = encode_image(RgbaImage::new(40, 30), ImageFormat::Png);
+    let mut heavy = encode_png(40, 30, png::ColorType::Rgba);
     heavy.resize(6 << 20, 0);
     let story = Story::new().stdin(heavy).script([says("ok")]);
     story
@@ -101,12 +133,13 @@ fn a_large_image_is_scaled_down() {
         .stderr_has("standard input was scaled down from 40×30 pixels (6.0 MB) to 40×30 (");
     let (kind, bytes) = first_image(&story);
     assert_eq!(kind, "image/png");
-    assert!(image::load_from_memory(&bytes).unwrap().color().has_alpha());
+    let decoder = png::Decoder::new(Cursor::new(bytes)).read_info().unwrap();
+    assert_eq!(decoder.info().color_type, png::ColorType::Rgba);
 }
 
 #[test]
 fn a_photograph_is_rotated_by_its_exif_orientation() {
-    let plain = encode_image(RgbImage::new(9000, 90), ImageFormat::Jpeg);
+    let plain = jpeg_image(9000, 90);
     let exif =
         b"\xff\xe1\0\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
     let turned = [&plain[..2], exif, &plain[2..]].concat();
@@ -114,7 +147,7 @@ fn a_photograph_is_rotated_by_its_exif_orientation() {
     let ran = story.run(["agent", "-m", "x", "-a", "a.jpg"]).stdout("ok\n");
     ran.stderr_has("to 16×1568");
     let (_, bytes) = first_image(&story);
-    assert_eq!(image::load_from_memory(&bytes).unwrap().dimensions(), (16, 1568));
+    assert_eq!(dimensions(&bytes), (16, 1568));
 }
 
 /// The types of the parts of each user message of a request.
@@ -133,7 +166,7 @@ fn part_types(story: &Story, number: usize) -> Vec<Vec<String>> {
 
 #[test]
 fn the_image_in_the_clipboard_is_attached() {
-    let image = encode_image(RgbImage::new(30, 20), ImageFormat::Png);
+    let image = png_image(30, 20);
     let story = Story::new().file("shot.png", &image).script([says("A picture.")]);
     let shot = story.dir().join("shot.png");
     let program = format!(
@@ -168,8 +201,8 @@ fn the_image_in_the_clipboard_is_attached() {
 
 #[test]
 fn an_image_is_sent_again_while_its_file_is_unchanged() {
-    let image = encode_image(RgbImage::new(30, 20), ImageFormat::Png);
-    let other = encode_image(RgbImage::new(20, 30), ImageFormat::Png);
+    let image = png_image(30, 20);
+    let other = png_image(20, 30);
     let story = Story::new().file("a.png", &image).file("b.png", &image);
     story.server().script((0..5).map(|_| says("ok")));
     let run = |words: &[&str]| drop(story.run([&["agent"], words].concat()).stdout("ok\n"));
@@ -209,12 +242,10 @@ fn unusable_images_are_rejected() {
         assert!(story.requests().is_empty());
     };
     check(b"\x89PNG\r\n\x1a\n".to_vec(), "`a.png` is an image that cannot be read");
-    check(png_header(9000, 10, 8), "`a.png` is an image that cannot be read");
-    check(png_header(60_000, 60_000, 8), "60000×60000 pixels, above the limit of 100 million");
-    check(png_header(u32::MAX, u32::MAX, 8), "above the limit of 100 million");
-    // The pixel count is within the limit, but each pixel has eight bytes.
-    check(png_header(9999, 9999, 16), "`a.png` is an image that cannot be read");
-    let mut large = encode_image(RgbImage::new(9, 9), ImageFormat::Png);
+    check(png_header(9000, 10), "`a.png` is an image that cannot be read");
+    check(png_header(60_000, 60_000), "60000×60000 pixels, above the limit of 100 million");
+    check(png_header(u32::MAX, u32::MAX), "above the limit of 100 million");
+    let mut large = png_image(9, 9);
     large.resize(33 << 20, 0);
     check(large, "longer than 32.0 MB");
 }
@@ -409,7 +440,7 @@ fn a_page_is_attached_as_its_text() {
 #[test]
 fn images_and_pdfs_can_be_attached_by_url() {
     let (story, base) = story_with_pages();
-    let bytes = encode_image(RgbImage::new(3, 2), ImageFormat::Png);
+    let bytes = png_image(3, 2);
     let mut answer = Response::text(200, "text/html", "");
     answer.chunks = vec![bytes.clone()];
     story.server().script([sends(answer), says("ok")]);

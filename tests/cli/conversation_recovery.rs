@@ -1,6 +1,6 @@
 //! A conversation after a failure: the next request, `--resume`, and the messages to the user.
 
-use crate::attach::encode_image;
+use crate::attach::png_image;
 use crate::formats::Format;
 use crate::server::{Ending, Responder, Response, calls, fails, replies, says, sends};
 use crate::signals::send_signal;
@@ -34,7 +34,7 @@ const FORMATS: [Format; 3] = [Format::Chat, Format::Anthropic, Format::Responses
 
 /// A conversation with one answer, and an image in the directory.
 fn begun(format: Format) -> Story {
-    let png = encode_image(image::RgbImage::new(2, 2), image::ImageFormat::Png);
+    let png = png_image(2, 2);
     let story = Story::in_format(format, "scripted").file("a.png", png).script([says("Noted.")]);
     story.run(["agent", "-m", "My cat is Mia."]).stdout("Noted.\n");
     story

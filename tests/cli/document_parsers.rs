@@ -1,13 +1,12 @@
 //! Parsers of untrusted documents: one that crashes, loops or needs too much memory is an error of one document.
 
-use crate::attach::encode_image;
+use crate::attach::png_image;
 use crate::files::write_zip;
 use crate::mail::mail_story;
 use crate::requirements::require;
 use crate::server::says;
 use crate::story::Story;
 use crate::web::{self, PageServer, fetch, page_response};
-use image::{ImageFormat, RgbImage};
 use serde_json::json;
 
 /// The documents of this name ask the parser, in a test build, to do this.
@@ -36,7 +35,7 @@ fn a_document_whose_parser_fails_cannot_be_read() {
     // This parser fails unless it can neither open a file nor make a socket.
     assert!(read("files.docx").text().starts_with("1| Dear all,\n"));
 
-    let mut image = encode_image(RgbImage::new(3, 2), ImageFormat::Png);
+    let mut image = png_image(3, 2);
     image.extend(marker("crash").bytes());
     let story = Story::new().file("a.png", image);
     story

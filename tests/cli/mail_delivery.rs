@@ -1,6 +1,6 @@
 //! `channel`: attachments of mail, mail that answers none, waiting for mail, and connections that are not secure.
 
-use crate::attach::encode_image;
+use crate::attach::png_image;
 use crate::channel::send_signal;
 use crate::mail::mail_story;
 use crate::mail_server::{BOT, MailServer, TOKEN, verified};
@@ -9,7 +9,6 @@ use crate::server::{calls, says};
 use crate::story::Story;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use image::{ImageFormat, RgbImage};
 use mail_parser::{MessageParser, MimeHeaders};
 use rustix::process::Signal;
 use serde_json::json;
@@ -56,7 +55,7 @@ fn receive_parts(server: &MailServer, parts: &[String]) {
 fn attachments_are_read_by_their_content() {
     let (story, server) = mail_story();
     let story = story.set("channels.email.maxAttachmentSize", json!(4000)).script([says("Seen.")]);
-    let image = encode_image(RgbImage::new(3, 2), ImageFormat::Png);
+    let image = png_image(3, 2);
     let document = zip(
         "word/document.xml",
         "<w:document xmlns:w=\"x\"><w:body><w:p><w:r><w:t>from a document</w:t></w:r></w:p></w:body></w:document>",

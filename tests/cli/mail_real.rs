@@ -1,13 +1,12 @@
 //! `channel`: mail against Dovecot and Postfix, which `tests/real/mail` starts.
 
-use crate::attach::encode_image;
+use crate::attach::png_image;
 use crate::channel::send_signal;
 use crate::fault_injection::run_with_fault;
 use crate::server::{Request, Responder, says};
 use crate::story::Story;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use image::{ImageFormat, RgbImage};
 use mail_parser::MessageParser;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -128,7 +127,7 @@ fn real_dovecot_and_postfix() {
     real.deliver("eve@evil.example", "Subject: forged", "number 77");
     real.deliver("ghost@example.org", "Subject: ghost", "hello");
     // Twenty mails with attachments. Each is there while two polls are killed, and every second one is answered meanwhile.
-    let image = STANDARD.encode(encode_image(RgbImage::new(2, 2), ImageFormat::Png));
+    let image = STANDARD.encode(png_image(2, 2));
     let mut kills = 0;
     let kinds = ["sendto", "write", "fsync", "recvfrom"];
     for (number, kind) in (0..USERS).zip(kinds.into_iter().cycle()) {

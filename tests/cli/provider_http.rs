@@ -1,5 +1,6 @@
 //! Provider responses over HTTP as servers and networks deliver them.
 
+use crate::attach::png_image;
 use crate::formats::{self, ALL_FORMATS, Format};
 use crate::requirements::require;
 use crate::server::{
@@ -664,9 +665,7 @@ fn tools_work_in_every_format() {
 
 #[test]
 fn images_are_sent_in_every_format() {
-    let mut png = std::io::Cursor::new(Vec::new());
-    image::RgbImage::new(3, 2).write_to(&mut png, image::ImageFormat::Png).unwrap();
-    let png = png.into_inner();
+    let png = png_image(3, 2);
     let data = base64::engine::general_purpose::STANDARD.encode(&png);
     for (format, words) in formats_and_modes() {
         let story = Story::in_format(format, "scripted").file("a.png", &png).script([

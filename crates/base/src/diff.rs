@@ -1,51 +1,49 @@
 //! Line-by-line unified diffs of two texts. No I/O.
 
-use imara_diff::{Algorithm, InternedInput, Token};
+use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices, group_diff_ops};
 use std::ops::Range;
 use unicode_normalization::char::is_combining_mark;
 
 /// The differences between two texts.
 pub struct Diff<'a> {
-    input: InternedInput<&'a str>,
-    diff: imara_diff::Diff,
+    old: Vec<&'a str>,
+    new: Vec<&'a str>,
+    operations: Vec<DiffOp>,
 }
 
 impl<'a> Diff<'a> {
     /// Compares two texts line by line.
     pub fn new(old: &'a str, new: &'a str) -> Self {
-        let input = InternedInput::new(old, new);
-        let mut diff = imara_diff::Diff::compute(Algorithm::Histogram, &input);
-        diff.postprocess_lines(&input);
-        Self { input, diff }
+        let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
+        let operations = capture_diff_slices(Algorithm::Histogram, &old, &new);
+        Self { old, new, operations }
     }
 
     /// Similarity from 0 to 1; 1 if the texts are equal.
     pub fn similarity(&self) -> f64 {
-        let lines = self.input.before.len() + self.input.after.len();
-        let changed = self.diff.count_removals() + self.diff.count_additions();
+        let lines = self.old.len() + self.new.len();
+        let unchanged: usize = common_ranges(&self.operations).map(|(old, _)| old.len()).sum();
         match lines {
             0 => 1.0,
-            lines => 1.0 - f64::from(changed) / lines as f64,
+            lines => (2 * unchanged) as f64 / lines as f64,
         }
     }
 
     /// Formats a unified diff with `context_lines` lines of context; empty if the texts are equal. Adds a missing final
     /// newline.
-    pub fn unified(&self, context_lines: u32) -> String {
+    pub fn unified(&self, context_lines: usize) -> String {
         self.format_hunks(context_lines, "\n")
     }
 
     /// Formats the hunks of a patch, from which both texts can be restored byte for byte: a marker stands for a missing final newline.
-    pub fn patch_hunks(&self, context_lines: u32) -> String {
+    pub fn patch_hunks(&self, context_lines: usize) -> String {
         self.format_hunks(context_lines, "\n\\ No newline at end of file\n")
     }
 
     /// Formats the hunks. `line_end` is added to a line without a newline.
-    fn format_hunks(&self, context_lines: u32, line_end: &str) -> String {
-        let (old, new) = (&self.input.before, &self.input.after);
-        let push_lines = |text: &mut String, mark: char, lines: &[Token]| {
+    fn format_hunks(&self, context_lines: usize, line_end: &str) -> String {
+        let push_lines = |text: &mut String, mark: char, lines: &[&str]| {
             for line in lines {
-                let line = self.input.interner[*line];
                 text.push(mark);
                 text.push_str(line);
                 if !line.ends_with('\n') {
@@ -54,50 +52,39 @@ impl<'a> Diff<'a> {
             }
         };
         let mut text = String::new();
-        let mut hunks = self.diff.hunks().peekable();
-        while let Some(first) = hunks.next() {
-            let mut group = vec![first];
-            while let Some(next) = hunks.next_if(|next| {
-                let last = &group[group.len() - 1];
-                next.before.start - last.before.end <= 2 * context_lines
-            }) {
-                group.push(next);
-            }
-            let (first, last) = (&group[0], &group[group.len() - 1]);
-            let leading = first.before.start.min(context_lines);
-            let end = (last.before.end + context_lines).min(old.len() as u32);
-            let trailing = end - last.before.end;
-            let range = |start: u32, end: u32| {
-                // By convention an empty range names the line before it.
-                let line = start - leading + u32::from(end + trailing > start - leading);
-                match end + trailing - (start - leading) {
-                    1 => line.to_string(),
-                    lines => format!("{line},{lines}"),
-                }
-            };
+        for hunk in group_diff_ops(self.operations.clone(), context_lines) {
+            let (first, last) = (&hunk[0], &hunk[hunk.len() - 1]);
             text.push_str(&format!(
                 "@@ -{} +{} @@\n",
-                range(first.before.start, last.before.end),
-                range(first.after.start, last.after.end),
+                format_range(first.old_range().start..last.old_range().end),
+                format_range(first.new_range().start..last.new_range().end),
             ));
-            let mut at = first.before.start - leading;
-            for hunk in &group {
-                push_lines(&mut text, ' ', &old[at as usize..hunk.before.start as usize]);
-                let removed = hunk.before.start as usize..hunk.before.end as usize;
-                push_lines(&mut text, '-', &old[removed]);
-                let added = hunk.after.start as usize..hunk.after.end as usize;
-                push_lines(&mut text, '+', &new[added]);
-                at = hunk.before.end;
+            for operation in hunk {
+                let (tag, old, new) = operation.as_tag_tuple();
+                if tag == DiffTag::Equal {
+                    push_lines(&mut text, ' ', &self.old[old]);
+                } else {
+                    push_lines(&mut text, '-', &self.old[old]);
+                    push_lines(&mut text, '+', &self.new[new]);
+                }
             }
-            push_lines(&mut text, ' ', &old[at as usize..end as usize]);
         }
         text
     }
 
     /// Formats the same diff below `---` and `+++` header lines.
-    pub fn unified_with_header(&self, context_lines: u32, old: &str, new: &str) -> String {
+    pub fn unified_with_header(&self, context_lines: usize, old: &str, new: &str) -> String {
         let text = self.unified(context_lines);
         if text.is_empty() { text } else { format!("--- {old}\n+++ {new}\n{text}") }
+    }
+}
+
+fn format_range(lines: Range<usize>) -> String {
+    match lines.len() {
+        // By convention an empty range names the line before it.
+        0 => format!("{},0", lines.start),
+        1 => format!("{}", lines.start + 1),
+        count => format!("{},{count}", lines.start + 1),
     }
 }
 
@@ -119,22 +106,12 @@ pub(crate) fn common_words(old: &str, new: &str) -> Vec<(Range<usize>, Range<usi
 
 /// The runs of tokens that `old` and `new` have in common: ranges of the indices in both, in order.
 pub fn common_tokens(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usize>)> {
-    let mut input = InternedInput::default();
-    input.update_before(old.iter().copied());
-    input.update_after(new.iter().copied());
-    let mut diff = imara_diff::Diff::compute(Algorithm::Myers, &input);
-    diff.postprocess_no_heuristic(&input);
-    let mut common = Vec::new();
-    let (mut old_start, mut new_start) = (0, 0);
-    let changes = diff.hunks().map(|hunk| (hunk.before, hunk.after));
-    let end = (old.len() as u32..old.len() as u32, new.len() as u32..new.len() as u32);
-    for (before, after) in changes.chain([end]) {
-        if before.start as usize > old_start {
-            common.push((old_start..before.start as usize, new_start..after.start as usize));
-        }
-        (old_start, new_start) = (before.end as usize, after.end as usize);
-    }
-    common
+    common_ranges(&capture_diff_slices(Algorithm::Myers, old, new)).collect()
+}
+
+fn common_ranges(operations: &[DiffOp]) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let unchanged = operations.iter().filter(|operation| operation.tag() == DiffTag::Equal);
+    unchanged.map(|operation| (operation.old_range(), operation.new_range()))
 }
 
 /// The words of `text`, and each other character alone.

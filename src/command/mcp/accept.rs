@@ -13,9 +13,9 @@ use nanobot_os::hidden_chars::strip;
 use nanobot_os::terminal::{StdoutWriter, Terminal};
 
 /// Context lines around a difference.
-const CONTEXT_LINES: u32 = 3;
+const CONTEXT_LINES: usize = 3;
 /// Context lines if the rest of the tool was never accepted either: all of it is shown.
-const ALL_LINES: u32 = 1 << 24;
+const ALL_LINES: usize = 1 << 24;
 
 /// Runs `mcp accept`.
 pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: bool) -> Result<Exit> {
@@ -71,7 +71,7 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
     Ok(Exit::Answered)
 }
 
-fn show_change(mcp: &McpContext<'_>, change: &ToolChange, context_lines: u32) -> Result<()> {
+fn show_change(mcp: &McpContext<'_>, change: &ToolChange, context_lines: usize) -> Result<()> {
     let old = change.old.as_ref().map(pin::format_tool).unwrap_or_default();
     let new = pin::format_tool(&change.new);
     let mut writer = StdoutWriter::new(mcp.ctx.terminal);

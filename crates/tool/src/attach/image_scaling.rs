@@ -2,20 +2,16 @@
 //! larger one is scaled down.
 
 use super::origin::AttachmentOrigin;
+use super::picture::{Picture, damaged};
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use image::codecs::jpeg::JpegEncoder;
-use image::codecs::png::PngEncoder;
-use image::{DynamicImage, ImageDecoder, ImageReader, ImageResult, Limits};
 use nanobot_base::error::{Exit, fail};
 use nanobot_base::message::Image;
 use nanobot_os::durable_file::format_size;
 use nanobot_os::input;
 use nanobot_sandbox::process::isolated_parser::{self, IsolatedParser, ParserError};
 use serde::{Deserialize, Serialize};
-use std::fmt::Display;
-use std::io::Cursor;
 use std::time::Duration;
 
 /// A provider's limits for images.
@@ -39,9 +35,6 @@ const TARGET_SIDE_PIXELS: u32 = 1568;
 const MIN_SIDE_PIXELS: u32 = 64;
 /// Maximum pixels to decode: the largest cameras produce this many, and a small file can claim any number.
 const MAX_PIXELS: u64 = 100_000_000;
-/// Maximum memory for decoding, in bytes.
-const MAX_DECODE_BYTES: u64 = 512 << 20;
-const JPEG_QUALITY: u8 = 85;
 
 /// The parser of images, in a process of its own.
 pub struct ImageParser;
@@ -94,21 +87,13 @@ pub(super) fn fit_image(
     let FittedImage::ScaledDown { file, old_size, new_size } = fitted_image else {
         return Ok(image(media_type, bytes.to_vec()));
     };
-    let scaled_bytes = STANDARD.decode(file).map_err(|error| unusable(damaged(&error)))?;
-    let animation_note = match media_type {
-        "image/gif" | "image/webp" => "; only the first frame of an animation is sent",
-        _ => "",
-    };
+    let scaled_bytes = STANDARD.decode(file).map_err(|error| unusable(damaged(error)))?;
     on_notice(&format!(
-        "{origin} was scaled down from {old_size} pixels ({}) to {new_size} ({}){animation_note}",
+        "{origin} was scaled down from {old_size} pixels ({}) to {new_size} ({})",
         format_size(bytes.len() as u64),
         format_size(scaled_bytes.len() as u64)
     ));
     Ok(image(input::image_type(&scaled_bytes).unwrap_or(media_type), scaled_bytes))
-}
-
-fn damaged(error: &dyn Display) -> String {
-    format!("that cannot be read: {error}")
 }
 
 /// Fits an image to `limits`. It is only decoded if it does not fit already.
@@ -116,7 +101,7 @@ fn damaged(error: &dyn Display) -> String {
 /// # Errors
 /// The image cannot be used. The error is the rest of a sentence that begins with "is an image".
 fn fit(bytes: &[u8], limits: ImageLimits) -> Result<FittedImage, String> {
-    let size = imagesize::blob_size(bytes).map_err(|error| damaged(&error))?;
+    let size = imagesize::blob_size(bytes).map_err(damaged)?;
     let (width, height) = (size.width as u64, size.height as u64);
     let longer_side = width.max(height);
     if bytes.len() <= limits.max_bytes && longer_side <= limits.max_side.into() {
@@ -126,14 +111,18 @@ fn fit(bytes: &[u8], limits: ImageLimits) -> Result<FittedImage, String> {
         let millions = MAX_PIXELS / 1_000_000;
         return Err(format!("of {width}×{height} pixels, above the limit of {millions} million"));
     }
-    let image = decode(bytes).map_err(|error| damaged(&error))?;
+    let picture = Picture::decode(bytes)?;
     let longer_side = u32::try_from(longer_side).unwrap_or(u32::MAX);
     let mut target_side = longer_side.min(TARGET_SIDE_PIXELS).min(limits.max_side);
     loop {
-        let (file, new_size) = shrink(&image, target_side).map_err(|error| damaged(&error))?;
+        let scaled = picture.shrink(target_side as usize);
+        let file = scaled.encode()?;
         if file.len() <= limits.max_bytes {
-            let old_size = format!("{width}×{height}");
-            return Ok(FittedImage::ScaledDown { file: STANDARD.encode(file), old_size, new_size });
+            return Ok(FittedImage::ScaledDown {
+                file: STANDARD.encode(file),
+                old_size: format!("{width}×{height}"),
+                new_size: scaled.size(),
+            });
         }
         target_side /= 2;
         if target_side < MIN_SIDE_PIXELS {
@@ -141,41 +130,4 @@ fn fit(bytes: &[u8], limits: ImageLimits) -> Result<FittedImage, String> {
             return Err(format!("that cannot be scaled down below {limit}"));
         }
     }
-}
-
-/// Decodes the picture and applies its EXIF orientation.
-fn decode(bytes: &[u8]) -> ImageResult<DynamicImage> {
-    let mut limits = Limits::default();
-    limits.max_alloc = Some(MAX_DECODE_BYTES);
-    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
-    reader.limits(limits.clone());
-    let mut decoder = reader.into_decoder()?;
-    limits.reserve(decoder.total_bytes())?;
-    let orientation = decoder.orientation()?;
-    let mut image = DynamicImage::from_decoder(decoder)?;
-    image.apply_orientation(orientation);
-    Ok(image)
-}
-
-/// Scales `image` to a longer side of `side` pixels; returns the file, and its width and height as text. The result is a
-/// JPEG, unless the image has transparency.
-fn shrink(image: &DynamicImage, side: u32) -> ImageResult<(Vec<u8>, String)> {
-    let (width, height) = (image.width(), image.height());
-    // If only the byte size is too large, `thumbnail` would blur the image needlessly.
-    let scaled = if width.max(height) > side {
-        image.thumbnail(side, side).to_rgba8()
-    } else {
-        image.to_rgba8()
-    };
-    let size = format!("{}×{}", scaled.width(), scaled.height());
-    let is_transparent = scaled.pixels().any(|pixel| pixel.0[3] < u8::MAX);
-    let scaled = DynamicImage::from(scaled);
-    let mut file = Vec::new();
-    if is_transparent {
-        scaled.write_with_encoder(PngEncoder::new(&mut file))?;
-        return Ok((file, size));
-    }
-    let scaled = scaled.to_rgb8();
-    scaled.write_with_encoder(JpegEncoder::new_with_quality(&mut file, JPEG_QUALITY))?;
-    Ok((file, size))
 }

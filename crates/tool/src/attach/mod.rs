@@ -20,6 +20,7 @@ mod options;
 mod origin;
 mod page;
 pub mod pdf;
+mod picture;
 
 pub(crate) use content::is_document;
 pub use content::{document_text, media_part, part_from_bytes};

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Lines of context around a change, as in git.
-const CONTEXT_LINES: u32 = 3;
+const CONTEXT_LINES: usize = 3;
 /// The largest file whose lines are compared, in bytes.
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
