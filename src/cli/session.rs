@@ -177,6 +177,9 @@ pub struct SessionShowArgs {
     /// Only the last N messages
     #[arg(short = 'n', long, value_name = "N")]
     pub last: Option<usize>,
+    /// Only the messages of this turn, as `cron logs --run` names it
+    #[arg(long, value_name = "ID", conflicts_with_all = ["last", "raw"])]
+    pub turn: Option<String>,
     /// Print tool calls and results in full
     #[arg(long, conflicts_with_all = ["json", "raw"])]
     pub full: bool,

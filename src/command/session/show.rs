@@ -5,7 +5,9 @@ use crate::cli::session::SessionShowArgs;
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
 use console::Style;
+use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::format::format_dollars;
+use nanobot_base::shell_quote::quote;
 use nanobot_os::durable_file::format_size;
 use nanobot_os::terminal::StdoutWriter;
 use nanobot_store::session::{self, SessionEntry, SessionStats, SessionStore, SessionSummary};
@@ -13,7 +15,7 @@ use std::io::{BufRead, BufReader, Read};
 
 /// Runs `session show`.
 pub(super) fn run(ctx: &Context, store: &SessionStore, arguments: &SessionShowArgs) -> Result<()> {
-    let SessionShowArgs { key, last, full, json, raw } = arguments;
+    let SessionShowArgs { key, last, turn, full, json, raw } = arguments;
     if *raw {
         return print_raw(ctx, store, key);
     }
@@ -28,19 +30,34 @@ pub(super) fn run(ctx: &Context, store: &SessionStore, arguments: &SessionShowAr
         None => Box::new(session::read_entries(store, key)?),
         Some(count) => Box::new(session::read_last_entries(store, key, *count)?),
     };
+    let mut has_messages = false;
     for entry in entries {
         match entry? {
+            SessionEntry::Message(logged)
+                if turn.as_ref().is_some_and(|turn| logged.turn != *turn) => {}
             SessionEntry::Message(logged) if *json => {
+                has_messages = true;
                 writer.write_json(&message_json(&ctx.clock, &logged))?;
             }
-            SessionEntry::Message(logged) => transcript.push(*logged, &mut writer)?,
+            SessionEntry::Message(logged) => {
+                has_messages = true;
+                transcript.push(*logged, &mut writer)?;
+            }
             SessionEntry::Invalid(offset) => {
                 ctx.terminal.eprint(&format!("nanobot: the line at byte {offset} cannot be read"));
             }
         }
     }
     transcript.end(&mut writer)?;
-    writer.finish()
+    writer.finish()?;
+    match turn {
+        Some(turn) if !has_messages => Err(fail_with_hint(
+            Exit::NoInput,
+            format!("session `{key}` has no turn `{turn}`"),
+            format!("`nanobot session show {} --json` for its turns", quote(key)),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The header before the messages, in lines that begin with `#`.
