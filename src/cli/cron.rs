@@ -74,15 +74,19 @@ pub enum CronCommand {
     #[command(alias = "log")]
     Logs {
         /// Job id or name [default: all]
+        #[arg(group = "runs")]
         job: Option<String>,
+        /// Print one run, with its tool calls and the command that prints its conversation
+        #[arg(long, value_name = "RUN", group = "runs", conflicts_with_all = ["follow", "lines", "failed", "since"])]
+        run: Option<String>,
         /// Wait for further runs and print them too
         #[arg(short, long)]
         follow: bool,
         /// Print the last N runs
         #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
         lines: usize,
-        /// Print the output of the last run
-        #[arg(long, requires = "job", conflicts_with_all = ["follow", "lines", "failed", "since", "json"])]
+        /// Print the output of the last run, or of that of `--run`
+        #[arg(long, requires = "runs", conflicts_with_all = ["follow", "lines", "failed", "since", "json"])]
         output: bool,
         /// Only runs that failed
         #[arg(long)]
@@ -93,6 +97,17 @@ pub enum CronCommand {
         #[arg(long, value_name = "WHEN", value_parser = since)]
         since: Option<Since>,
         /// One JSON object per run
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a job again with the input of an earlier run
+    ///
+    /// The input is the output of `--when`, which does not run again, and the answer of the job of `--after`. Message, permissions and
+    /// limits are those that the job has now.
+    Rerun {
+        /// Run id, from `cron logs`
+        run: String,
+        /// Print the new run as one JSON object, instead of the answer
         #[arg(long)]
         json: bool,
     },
@@ -216,6 +231,9 @@ pub struct CronRunArgs {
     /// Start it without the delay of `--jitter`, for schedulers that delay it themselves
     #[arg(long, requires = "scheduled", hide_short_help = true)]
     pub no_jitter: bool,
+    /// Do not start the jobs of `--after` this one, for schedulers that start them themselves
+    #[arg(long, requires = "scheduled", hide_short_help = true)]
+    pub no_after: bool,
     /// Run all jobs that are due, one after the other
     ///
     /// For schedulers other than cron, which call this once a minute.

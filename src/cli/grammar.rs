@@ -11,7 +11,7 @@ pub const VERBS: &[(&[&str], &str)] = &[
     (&["set", "unset", "use", "edit", "rename", "title", "enable", "disable", "accept", "approve"], "change something that exists"),
     (&["remove", "prune"], "remove something"),
     (&["restore", "undo", "repair"], "bring back what was"),
-    (&["run", "sync", "compact", "consolidate", "poll", "send", "retry"], "do the work now"),
+    (&["run", "rerun", "sync", "compact", "consolidate", "poll", "send", "retry"], "do the work now"),
     (&["export"], "write a document"),
     (&["login", "logout"], "begin and end the use of an account"),
 ];

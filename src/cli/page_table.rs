@@ -302,6 +302,7 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "cron add", statuses: &[DONE, (1, "the job was created, but the crontab could not be changed"), NO_PATH, FILE_BUSY, CONFIG], variables: &["OPENAI_API_KEY"], files: &["cron/jobs.json", "cron/ID/", "crontab.lock"], examples: &[
         ("nanobot cron add -n digest --cron '0 8 * * 1-5' --read ~/inbox -m 'summarise what is new in ~/inbox'", "At eight, Monday to Friday"),
         ("nanobot cron add --in 2h -m 'remind me of the cake'", "Once, in two hours"),
+        ("nanobot cron add -n mail --after digest -m 'make a letter of this' --channel command --to 'mail -s digest me'", "After each run of another job that gives an answer"),
         ("nanobot cron add --every 30m --when 'test -s /var/mail/me' -m 'is any of this mail urgent?' --channel file --to ~/urgent.txt", "Only if a command succeeds, with answers appended to a file"),
     ] },
     HelpPage { command: "cron apply", statuses: &[DONE, (1, "a job was saved, but the crontab could not be changed"), (65, "the file is not a list of jobs"), (66, "there is no such file"), FILE_BUSY, CONFIG], variables: &[], files: &["cron/jobs.json", "cron/ID/", "crontab.lock"], examples: &[
@@ -343,7 +344,11 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "cron logs", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
         ("nanobot cron logs -n 5", "The last five runs of all jobs"),
         ("nanobot cron logs digest --output", "The output of the last run"),
+        ("nanobot cron logs --run 1a2b3c4d", "One run, with its tool calls"),
         ("nanobot cron logs --follow", "New runs as they end, until Ctrl-C"),
+    ] },
+    HelpPage { command: "cron rerun", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: JOB_FILES, examples: &[
+        ("nanobot cron rerun 1a2b3c4d", "Run the job again with the input of that run"),
     ] },
     HelpPage { command: "cron export", statuses: &[DONE, (1, "something was not exported"), NO_JOB, CONFIG], variables: &[], files: JOB_FILES, examples: &[
         ("nanobot cron export --format systemd -o ~/.config/systemd/user", "systemd timers instead of a crontab"),

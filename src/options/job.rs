@@ -30,7 +30,7 @@ pub struct ScheduleFlags {
     /// Cron expression
     ///
     /// Minute, hour, day of the month, month, day of the week: `0 8 * * 1-5`.
-    #[arg(short, long, value_name = "EXPR", conflicts_with_all = ["every", "at", "in"])]
+    #[arg(short, long, value_name = "EXPR", conflicts_with_all = ["every", "at", "in", "after"])]
     pub cron: Option<String>,
     /// Time zone of `--cron`, such as `Europe/Paris`
     ///
@@ -40,20 +40,25 @@ pub struct ScheduleFlags {
     /// Interval: `90m`, `2h`, `1d`
     ///
     /// A bare number is seconds.
-    #[arg(short, long, value_name = "TIME", conflicts_with_all = ["at", "in"])]
+    #[arg(short, long, value_name = "TIME", conflicts_with_all = ["at", "in", "after"])]
     pub every: Option<String>,
     /// Once, at this time: `2026-12-24T18:00`
     ///
     /// In the time zone of the config, else the system's, unless it has `Z` or an offset.
-    #[arg(long, value_name = "TIME", conflicts_with = "in")]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["in", "after"])]
     pub at: Option<String>,
     /// Once, after this time: `2h`
-    #[arg(id = "in", long = "in", value_name = "TIME")]
+    #[arg(id = "in", long = "in", value_name = "TIME", conflicts_with = "after")]
+    pub delay: Option<String>,
+    /// After each run of this job that gives an answer
+    ///
+    /// The answer is the input of this job, like piped text. If that job fails or has nothing to report, this one does not run.
+    #[arg(long, value_name = "JOB", hide_short_help = true)]
     pub after: Option<String>,
     /// Action after a missed run
     ///
     /// A run is missed while the machine is off or asleep: run the job once later, or not at all. Default: `once` for
-    /// `--at` and `--in`, else `none`.
+    /// `--at`, `--in` and `--after`, else `none`.
     #[arg(long, value_name = "WHAT", hide_short_help = true)]
     pub catch_up: Option<CatchUpPolicy>,
     /// Delay each start by less than this time
@@ -67,7 +72,9 @@ pub struct ScheduleFlags {
 impl ScheduleFlags {
     /// True if any flag sets a time.
     pub(crate) fn has_times(&self) -> bool {
-        [&self.cron, &self.every, &self.at, &self.after].iter().any(|flag| flag.is_some())
+        [&self.cron, &self.every, &self.at, &self.delay, &self.after]
+            .iter()
+            .any(|flag| flag.is_some())
     }
 }
 

@@ -248,7 +248,7 @@ fn mistakes_are_reported_with_the_correct_form_and_add_nothing() {
     check(
         &m(&[]),
         2,
-        "`--cron '0 8 * * 1-5'`, `--every 90m`, `--at 2026-12-24T18:00`, or `--in 2h`",
+        "`--cron '0 8 * * 1-5'`, `--every 90m`, `--at 2026-12-24T18:00`, `--in 2h`, or `--after JOB`",
     );
     check(&m(&["-c", "0 0 8 * * 1-5"]), 2, "six fields");
     check(&m(&["-c", "61 * * * *"]), 2, "`--cron`: `61 * * * *`");

@@ -908,3 +908,82 @@ fn the_end_of_a_job_is_reported_although_it_is_consolidated() {
     story.run(["cron", "run", &id]).stdout("Here.\n").stderr_has("hook `h`");
     assert_eq!(story.requests().len(), 2);
 }
+
+/// A run can be looked at and repeated later: its calls, its conversation, its output and its input.
+#[test]
+fn a_run_is_shown_with_its_calls_and_repeated_with_its_input() {
+    let story = Story::new().env("NANOBOT_TEST_ZONE", "UTC").file("in.txt", "three new\n");
+    let input = story.dir().join("in.txt");
+    let command = format!("grep . {}", input.display());
+    let id = add_job(&story, &["-n", "count", "--every", "1h", "--when", &command]);
+    let at = |time: &str, arguments: &[&str]| {
+        let mut command = story.command(["cron"].iter().chain(arguments));
+        command.env("NANOBOT_TEST_TIME", format!("2026-01-02T{time}:00Z"));
+        story.wait(command.spawn().unwrap())
+    };
+    story.server().script([
+        calls("list_dir", json!({ "path": "." })),
+        calls("read_file", json!({ "path": "nosuch" })),
+        says("Two files."),
+        fails(401, "no"),
+    ]);
+    at("08:00", &["run", "count"]).stdout("Two files.\n");
+    at("09:00", &["run", "count"]).status(77).stderr_has("no");
+    write(&input, b"");
+    at("10:00", &["run", "count"]).stdout("");
+    let runs = at("10:01", &["logs", "count", "--json"]).json_lines();
+    let [first, failed, unneeded] =
+        [0, 1, 2].map(|index: usize| runs[index]["run"].as_str().unwrap());
+    at("10:01", &["logs"]).stdout_has(&format!("{first}  Fri 2 Jan 08:00  count ({id})  ok"));
+
+    let turn = runs[0]["turn"].as_str().unwrap();
+    let show = format!("nanobot session show cron:{id} --turn {turn}");
+    let shown = at("10:01", &["logs", "--run", first]);
+    for row in [
+        &format!("run          {first}\njob          count ({id})\noutcome      ok\n"),
+        &format!("turn         {show}\n"),
+        "call         list_dir {\"path\":\".\"}\ncall         read_file {\"path\":\"nosuch\"} ✗\n",
+        "output       ~/.nanobot/cron/",
+    ] {
+        assert!(shown.text().contains(row), "{row}: {}", shown.text());
+    }
+    drop(shown);
+    let conversation = story.run(show.split(' ').skip(1)).text();
+    assert!(conversation.contains("Two files."), "{conversation}");
+    assert_eq!(conversation.matches(" user, ").count(), 1, "{conversation}");
+    story
+        .run(["session", "show", &format!("cron:{id}"), "--turn", "nosuch"])
+        .status(66)
+        .stdout_has("# cron:")
+        .stderr_has("has no turn `nosuch`");
+    let line = at("10:01", &["logs", "--run", first, "--json"]).json();
+    let failed_call =
+        json!({ "name": "read_file", "arguments": { "path": "nosuch" }, "failed": true });
+    assert_eq!(line["tool_calls"][1], failed_call);
+    // Any output, not only the last one.
+    at("10:01", &["logs", "--run", first, "--output"]).stdout("Two files.\n");
+    at("10:01", &["logs", "--run", failed, "--output"]).status(66).stderr_has("had no output");
+    at("10:01", &["logs", "--output"]).status(2).stderr_has("<JOB|--run <RUN>>");
+    at("10:01", &["logs", "--run", "nosuch"]).status(66).stderr_has("there is no run `nosuch`");
+
+    at("10:02", &["rerun", unneeded]).status(2).stderr_has("had no input: not needed");
+    story.server().script([says("Three."), says("Again.")]);
+    at("10:03", &["rerun", failed]).stdout("Three.\n").stderr("");
+    let content = story.requests().last().unwrap().last_content();
+    assert!(content.contains("do it\n\n<stdin>\nthree new\n</stdin>"), "{content}");
+    let message = ["edit", "count", "-m", "count them"];
+    let mut edit = story.command(["cron"].iter().chain(&message));
+    edit.env("NANOBOT_TEST_TIME", "2026-01-02T10:04:00Z");
+    drop(story.wait(edit.spawn().unwrap()).stdout_has("count").stderr_has("NANOBOT_MEMORY"));
+    let ran = at("10:05", &["rerun", failed, "--json"]);
+    assert_eq!(ran.json()["trigger"], "hand");
+    ran.stderr_has("`count` was changed after that run: it runs as it is now");
+    let content = story.requests().last().unwrap().last_content();
+    assert!(content.contains("count them\n\n<stdin>\nthree new\n"), "{content}");
+
+    drop(story.run(["session", "rm", &format!("cron:{id}")]).stderr_has("to the trash"));
+    at("10:06", &["logs", "--run", first])
+        .stdout_has("turn         no longer in the session cron:");
+    at("10:06", &["remove", "count"]).stdout_has("Removed").error_text();
+    at("10:06", &["rerun", failed]).status(66).stderr_has("there is no run");
+}

@@ -44,7 +44,7 @@ fn an_edit_preserves_the_time_zone() {
 /// Writes a record of a run of the job `id`.
 fn write_record(story: &Story, id: &str, name: &str, more: &Value) {
     let mut record = json!({
-        "version": 1, "job": id, "name": name, "trigger": "schedule", "slot": "2026-01-01T09:00:00Z",
+        "version": 1, "id": "1a2b3c4d", "job": id, "name": name, "trigger": "schedule", "slot": "2026-01-01T09:00:00Z",
         "start": "2026-01-01T09:00:01.250Z", "end": "2026-01-01T09:00:31.5Z", "outcome": "ok", "status": 0,
         "cause": "answered", "session": "s", "turn": "t", "model": "m", "iterations": 2, "inputTokens": 1000,
         "outputTokens": 10, "costUsd": null,
@@ -99,8 +99,8 @@ fn machine_readable_times_and_names_have_one_format() {
     assert_eq!(job["last"], run);
     assert_eq!(job["created"], "2026-01-02T03:04:05Z");
     run_cron(&story, &["logs"]).stdout(&format!(
-        "STARTED          JOB                OUTCOME   TOOK  TOKENS     COST  CAUSE OR DELIVERY\n\
-         Thu 1 Jan 09:00  digest ({id})  ok       30.2s    1010  $0.5000\n"
+        "RUN       STARTED          JOB                OUTCOME   TOOK  TOKENS     COST  CAUSE OR DELIVERY\n\
+         1a2b3c4d  Thu 1 Jan 09:00  digest ({id})  ok       30.2s    1010  $0.5000\n"
     ));
     run_cron(&story, &["logs", "-n", "0"]).stdout("");
 }

@@ -154,6 +154,32 @@ fn units_are_accepted_by_systemd() {
     verify_units(&directory);
 }
 
+/// With systemd the unit of a job starts the jobs after it. A CronJob cannot.
+#[test]
+fn the_unit_of_a_job_starts_those_after_it() {
+    let story = Story::new().env("NANOBOT_TEST_ZONE", "UTC");
+    let first = crate::cron::add_job(&story, &["-n", "first", "--every", "1h"]);
+    let second = crate::cron::add_job(&story, &["-n", "second", "--after", "first"]);
+    let third =
+        crate::cron::add_job(&story, &["-n", "third", "--after", "second", "--catch-up", "none"]);
+    let ran = story.run(export_arguments("systemd", &["-o", "units"]));
+    assert!(ran.text().ends_with(&format!(" nanobot-{first}.timer nanobot-{second}.timer\n")));
+    let directory = story.dir().join("units");
+    let read = |name: String| std::fs::read_to_string(directory.join(name)).unwrap();
+    let service = read(format!("nanobot-{first}.service"));
+    assert!(service.contains(&format!(")\nOnSuccess=nanobot-{second}.service\n\n[Service]")));
+    assert!(service.contains(&format!(" cron run {first} --scheduled --no-after\n")), "{service}");
+    let timer = read(format!("nanobot-{second}.timer"));
+    assert!(timer.contains("# after job "), "{timer}");
+    assert!(timer.contains("\nOnCalendar=*-*-* *:04..54/10:00 UTC\n"), "{timer}");
+    let last = read(format!("nanobot-{third}.service"));
+    assert!(last.contains("--scheduled\n") && !last.contains("OnSuccess"), "{last}");
+    verify_units(&directory);
+    story.run(export_arguments("kubernetes", &[])).status(1).stdout_has("--no-after").stderr_has(
+        "job second cannot be exported: it runs after another job, and a CronJob only has times",
+    );
+}
+
 /// The exposure is systemd's rating of what a service could do to the machine, up to 10. Without these settings it is 9.6.
 #[test]
 fn a_hardened_unit_has_a_low_exposure() {
@@ -534,6 +560,7 @@ fn compare_with_systemd(schedule: &Schedule, zone: &TimeZone, base: Timestamp, i
         created: "2026-01-01T10:07:08Z".parse().unwrap(),
         state: JobState::default(),
         delete_after_run: false,
+        predecessor: None,
         options: None,
     };
     let root = Path::new("/");
@@ -550,7 +577,8 @@ fn compare_with_systemd(schedule: &Schedule, zone: &TimeZone, base: Timestamp, i
         system_zone_name: Some("UTC"),
         now: base,
     };
-    let planned = ScheduledJob { job: &job, schedule, zone, config: None, workspace: None };
+    let planned =
+        ScheduledJob { job: &job, schedule, zone, config: None, workspace: None, followers: &[] };
     let what = || format!("{schedule:?} after {base}");
     let CalendarLines { regular: lines, clock_changes: more } =
         systemd::calendar_lines(&planned, &site).unwrap();

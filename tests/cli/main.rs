@@ -48,6 +48,7 @@ mod context;
 mod conversation_recovery;
 pub(crate) mod crash;
 mod cron;
+mod cron_after;
 mod cron_apply;
 mod cron_check;
 mod cron_kills;

@@ -364,6 +364,7 @@ fn simulate(
         let (job, (schedule, zone)) = (&cases.jobs[at], &schedules[at]);
         let created = cases.created();
         let timetable = Timetable {
+            predecessor_end: None,
             schedule,
             catch_up: job.catch_up,
             created,

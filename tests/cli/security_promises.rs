@@ -249,6 +249,13 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "An answer that goes to another job",
+        &[
+            "the_origin_of_an_answer_goes_on_with_it",
+            "a_chain_of_jobs_runs_with_the_answer_of_the_one_before",
+        ],
+    ),
+    (
         "The arguments of an MCP tool that is declared read-only",
         &[
             "a_url_composed_by_the_model_is_not_sent_to_a_server",

@@ -188,6 +188,7 @@ fn commands_of_the_topic_jobs() {
     let story = Story::new().env("NANOBOT_TEST_TIME", "2026-11-21T20:00:00Z");
     std::fs::create_dir(story.home().join("inbox")).unwrap();
     let rows = vec![
+        prints("--after digest", "after `digest`"),
         prints("cron add", "✓ Added job"),
         prints("cron list", "digest"),
         prints("cron logs", "No runs yet."),

@@ -41,6 +41,36 @@ pub struct Job {
     pub delete_after_run: bool,
     /// `None` for a job created by another program.
     pub options: Option<JobOptions>,
+    /// The job that it runs after.
+    pub predecessor: Option<Predecessor>,
+}
+
+/// The job that another one runs after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Predecessor {
+    pub id: String,
+    /// The name; `None` if the job was removed.
+    pub name: Option<String>,
+    pub enabled: bool,
+    /// The end of its last run that gave an answer.
+    pub last_end: Option<Timestamp>,
+}
+
+impl Predecessor {
+    /// Describes the job as a predecessor, without its runs.
+    pub fn new(job: &Job) -> Self {
+        Self {
+            id: job.id.clone(),
+            name: Some(job.name.clone()),
+            enabled: job.enabled,
+            last_end: None,
+        }
+    }
+
+    /// Returns its name, or else its id.
+    pub fn label(&self) -> &str {
+        self.name.as_ref().unwrap_or(&self.id)
+    }
 }
 
 /// The delivery of an answer.
@@ -135,6 +165,17 @@ pub struct JobOptions {
     pub every_ms: Option<i64>,
     /// The earliest time of a slot, in milliseconds since 1970; 0 for the job's creation.
     pub since_ms: i64,
+    /// The time at which a person or a list of jobs last changed the job, in milliseconds since 1970; 0 if none did.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub changed_ms: i64,
+    /// The id of the job that it runs after. The answer of that job becomes its input, so the id is not in the job file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 impl JobOptions {
@@ -171,6 +212,7 @@ impl Job {
             state: JobState::default(),
             delete_after_run: false,
             options: Some(JobOptions { kind: JobKind::Heartbeat, ..JobOptions::default() }),
+            predecessor: None,
         }
     }
 
@@ -196,9 +238,11 @@ impl Job {
         self.session.as_ref().is_none_or(|key| key == HEARTBEAT_ID)
     }
 
-    /// Binds the options to the job's current message and session.
+    /// Binds the options to the job's current message, session and predecessor.
     pub fn bind_options(&mut self) {
+        let after = self.follows().map(str::to_owned);
         if let Some(options) = &mut self.options {
+            options.after = after;
             options.message = Some(self.message.clone());
             options.session.clone_from(&self.session);
         }
@@ -217,6 +261,30 @@ impl Job {
     /// True if the job runs only once.
     pub fn is_once(&self) -> bool {
         matches!(self.schedule, Ok(Schedule::At(_)))
+    }
+
+    /// Returns the id of the job that this one runs after.
+    pub fn follows(&self) -> Option<&str> {
+        match &self.schedule {
+            Ok(Schedule::After(id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// True if nothing starts the job again after its run: it runs once, or after a job that was removed.
+    pub fn is_over_after_run(&self) -> bool {
+        self.is_once() || self.predecessor.as_ref().is_some_and(|job| job.name.is_none())
+    }
+
+    /// Returns the reason why the job that this one runs after does not run; `None` if it does.
+    pub fn predecessor_problem(&self) -> Option<String> {
+        let predecessor = self.predecessor.as_ref()?;
+        let state = match (&predecessor.name, predecessor.enabled) {
+            (None, _) => "was removed",
+            (Some(_), false) => "is disabled",
+            (Some(_), true) => return None,
+        };
+        Some(format!("`{}`, which it runs after, {state}", predecessor.label()))
     }
 
     /// Maximum duration of a run in seconds; 0 for no limit.
@@ -266,6 +334,7 @@ impl Job {
             schedule,
             delay,
             max_delay: self.jitter(),
+            predecessor_end: self.predecessor.as_ref().and_then(|job| job.last_end),
             catch_up: self.catch_up(),
             created: self.created,
             earliest_slot: self.earliest_slot(),

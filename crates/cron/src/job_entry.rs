@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
+/// The kind of the schedule of a job that runs after another one.
+const AFTER_KIND: &str = "after";
 /// Maximum characters of a name.
 const MAX_NAME_CHARS: usize = 200;
 
@@ -47,6 +49,7 @@ pub(super) fn to_job(value: &Value) -> Job {
             .as_bool()
             .unwrap_or(false),
         options: None,
+        predecessor: None,
         id,
     }
 }
@@ -119,6 +122,8 @@ fn parse_schedule(value: &Value) -> Result<Schedule, String> {
                 Expression::parse(&text).map_err(|error| format!("invalid expression: {error}"))?;
             Ok(Schedule::Cron { expression, zone: get_text(value, "tz") })
         }
+        // The store sets the id.
+        Some(AFTER_KIND) => Ok(Schedule::After(String::new())),
         Some(kind) => Err(format!("unknown schedule kind `{kind}`")),
         None => Err("it has no schedule".into()),
     }
@@ -144,6 +149,8 @@ pub(super) fn update_entry(value: &mut Value, job: &Job, now: Timestamp) {
             Schedule::Cron { expression, zone } => {
                 ("cron", Value::Null, Value::Null, json!(expression.text()), json!(zone))
             }
+            // The Python program never runs a job of a kind that it does not know. The id is in our own options.
+            Schedule::After(_) => (AFTER_KIND, Value::Null, Value::Null, Value::Null, Value::Null),
         };
         let object = ensure_object(&mut value["schedule"]);
         set_key(object, "kind", json!(kind));

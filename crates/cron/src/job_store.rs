@@ -4,11 +4,13 @@
 //! Releases up to 0.1.4.post5 keep the file in the data directory, later ones in the workspace. Each job is changed
 //! in the file that contains it.
 
-use super::job::{HEARTBEAT_ID, Job, JobKind, JobOptions};
+use super::job::{HEARTBEAT_ID, Job, JobKind, JobOptions, Predecessor};
 use super::job_entry::{self, get_text, has_id, parse_period, update_entry};
 use super::job_file::{
     READ_LIMIT_BYTES, damaged_error, entries, entries_mut, find_entry, has_job, load, update,
 };
+use super::run_record::JobDir;
+use super::schedule::Schedule;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
@@ -440,10 +442,39 @@ impl JobStore {
     /// Adds the options that only this program stores.
     fn with_options(&self, mut job: Job) -> Result<Job> {
         job.options = self.read_options(&job.id)?;
+        if job.follows().is_some() {
+            let after = job.options.as_ref().and_then(|options| options.after.clone());
+            job.predecessor = after.as_deref().map(|id| self.predecessor(id)).transpose()?;
+            job.schedule =
+                after.map(Schedule::After).ok_or("the job that it runs after is unknown".into());
+        }
         if !is_valid_id(&job.id) {
             job.schedule = Err(format!("its id `{}` is invalid", job.id));
         }
         Ok(job)
+    }
+
+    /// Reads the job `id` as one that another job runs after.
+    fn predecessor(&self, id: &str) -> Result<Predecessor> {
+        let job = if id == HEARTBEAT_ID {
+            self.heartbeat()?
+        } else {
+            let values = self.job_files.iter().map(|path| find_entry(path, id));
+            values
+                .collect::<Result<Vec<_>>>()?
+                .into_iter()
+                .flatten()
+                .next()
+                .as_ref()
+                .map(job_entry::to_job)
+        };
+        let record = JobDir::new(self.job_dir(id)?).last_answered(Timestamp::MAX)?;
+        Ok(Predecessor {
+            id: id.to_owned(),
+            enabled: job.as_ref().is_some_and(|job| job.enabled),
+            name: job.map(|job| job.name),
+            last_end: record.and_then(|record| record.slot_of_followers()),
+        })
     }
 }
 

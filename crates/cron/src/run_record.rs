@@ -9,6 +9,7 @@
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::message::Origin;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::{self, FileLock, LockAttempt};
 use serde::{Deserialize, Serialize};
@@ -133,6 +134,11 @@ pub enum RunOutcome {
 }
 
 impl RunOutcome {
+    /// True if a model was to be asked in the run.
+    pub fn has_input(self) -> bool {
+        self.was_attempted() && self != Self::NotNeeded
+    }
+
     /// Describes the outcome in one or two words.
     pub fn describe(self) -> &'static str {
         match self {
@@ -165,6 +171,9 @@ impl RunOutcome {
 pub struct RunRecord {
     /// The version of this format.
     pub version: u32,
+    /// Eight hexadecimal digits that name the run; empty in records of earlier releases.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
     #[serde(rename = "job")]
     pub job_id: String,
     /// The job's name at the time of the run.
@@ -197,6 +206,9 @@ pub struct RunRecord {
     /// The destination of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<String>,
+    /// The origin of what the run has read, and so of its answer; `None` if that is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// The session and the turn of a run, its usage, and the tool calls it was denied.
@@ -255,6 +267,12 @@ fn is_zero(number: &u32) -> bool {
 
 impl RunRecord {
     pub const FORMAT_VERSION: u32 = 1;
+
+    /// Returns the slot that the run is for the jobs that run after this one: its end, in the precision of the run state.
+    pub fn slot_of_followers(&self) -> Option<Timestamp> {
+        let end: Timestamp = self.end.parse().ok()?;
+        Timestamp::from_millisecond(end.as_millisecond()).ok()
+    }
 }
 
 impl RunUsage {
@@ -389,6 +407,12 @@ impl JobDir {
         self.path.join("runs.1.jsonl")
     }
 
+    /// Returns the path of an output of the run that began at `start`, as [`Self::store_output`] stores it.
+    pub fn output_path(&self, start: Timestamp, suffix: &str) -> PathBuf {
+        let name = format!("{}{suffix}.txt", start.strftime("%Y%m%dT%H%M%S%.3fZ"));
+        self.path.join("output").join(name)
+    }
+
     /// Returns the last `count` records, oldest first. Invalid lines are skipped.
     pub fn last_records(&self, count: usize) -> Result<Vec<RunRecord>> {
         let mut records = Vec::new();
@@ -399,23 +423,44 @@ impl JobDir {
         Ok(records.split_off(excess_count))
     }
 
+    /// Returns the last run that gave an answer and ended at `until` or before.
+    pub fn last_answered(&self, until: Timestamp) -> Result<Option<RunRecord>> {
+        for path in [self.record_path(), self.rotated_path()] {
+            let bytes = durable_file::read(&path)?.unwrap_or_default();
+            // Starts of crontab lines do this, so only the last lines are parsed.
+            let records = bytes.rsplit(|byte| *byte == b'\n').map(serde_json::from_slice);
+            let mut records = records
+                .filter_map(Result::<RunRecord, _>::ok)
+                .filter(|record| record.outcome == RunOutcome::Ok);
+            let is_in_time =
+                |record: &RunRecord| record.slot_of_followers().is_some_and(|end| end <= until);
+            if let Some(record) = records.find(is_in_time) {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
     /// Returns the last run, and if the runs succeed.
     pub fn history(&self) -> Result<RunHistory> {
         Ok(RunHistory::new(&self.last_records(usize::MAX)?))
     }
 
-    /// Stores an output of the run that began at `start`, and removes the oldest ones. `suffix` tells it from the answer,
-    /// which has none.
-    pub fn store_output(&self, start: Timestamp, suffix: &str, text: &str) -> Result<PathBuf> {
+    /// Stores an output of the run that began at `start`, and removes the oldest ones of its kind. `suffix` tells it from the
+    /// answer, which has none.
+    pub fn store_output(&self, start: Timestamp, suffix: &str, bytes: &[u8]) -> Result<PathBuf> {
         let directory = self.path.join("output");
         durable_file::create_dir(&directory)?;
-        let name = format!("{}{suffix}.txt", start.strftime("%Y%m%dT%H%M%S%.3fZ"));
-        let path = directory.join(name);
-        durable_file::replace(&path, text.as_bytes())?;
+        let path = self.output_path(start, suffix);
+        durable_file::replace(&path, bytes)?;
+        let ending = format!("Z{suffix}.txt");
         let mut outputs: Vec<PathBuf> = std::fs::read_dir(&directory)
             .with_context(|| format!("read `{}`", directory.display()))?
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-            .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
+            .filter(|path| {
+                let name = path.file_name().and_then(|name| name.to_str());
+                name.is_some_and(|name| name.ends_with(&ending))
+            })
             .collect();
         outputs.sort();
         let excess_count = outputs.len().saturating_sub(MAX_STORED_OUTPUTS);

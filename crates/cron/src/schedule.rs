@@ -1,7 +1,7 @@
 //! The schedule of a job, and the decision whether it is due.
 //!
-//! A schedule yields slots, which are whole minutes as in cron. Everything else follows from the slot that was
-//! handled last.
+//! A schedule yields slots, which are whole minutes as in cron. The slots of a job that runs after another one are the ends of
+//! that job's runs. Everything else follows from the slot that was handled last.
 
 use super::expression::{Expression, to_instant};
 use jiff::civil::{Date, DateTime};
@@ -19,6 +19,8 @@ pub enum Schedule {
     Every(Duration),
     /// A single time.
     At(Timestamp),
+    /// The end of each run of the job with this id that gave an answer.
+    After(String),
 }
 
 /// The policy for slots missed while the machine was off or asleep: the job runs once, later, regardless of their number, or
@@ -85,6 +87,8 @@ pub struct Timetable<'a> {
     pub earliest_slot: Timestamp,
     /// The schedule's time zone.
     pub zone: &'a TimeZone,
+    /// The end of the last run with an answer of the job that this one runs after.
+    pub predecessor_end: Option<Timestamp>,
     /// The time from a slot to its start.
     pub delay: Duration,
     /// Maximum delay that any machine has. A start within this delay after its slot is not late.
@@ -94,7 +98,7 @@ pub struct Timetable<'a> {
 impl Timetable<'_> {
     /// Returns what is due at `now`. `last_slot` is the last slot that was run, skipped or recorded as missed.
     pub fn due_state(&self, last_slot: Option<Timestamp>, now: Timestamp) -> DueState {
-        let Self { schedule, catch_up, created, earliest_slot, zone, delay, max_delay } = *self;
+        let Self { catch_up, earliest_slot, delay, max_delay, .. } = *self;
         // Starts come `delay` after their slots, so the slot that is due is the one that was due without a delay at this earlier time.
         let undelayed_now = now.checked_sub(delay).unwrap_or(now);
         let is_plausible = |time: &Timestamp| time.duration_since(now) <= MAX_CLOCK_AHEAD;
@@ -104,7 +108,7 @@ impl Timetable<'_> {
         let Some(baseline) = baseline else {
             return DueState::ClockWasWrong { last_slot: previous_minute(now) };
         };
-        match schedule.latest(undelayed_now, created, zone) {
+        match self.latest(undelayed_now) {
             Some(slot) if slot > baseline => {
                 let max_delay = SignedDuration::try_from(max_delay).unwrap_or(SignedDuration::MAX);
                 let lateness = now.duration_since(slot).saturating_sub(max_delay);
@@ -115,7 +119,7 @@ impl Timetable<'_> {
                     DueState::Due { slot }
                 }
             }
-            _ => match schedule.next(baseline.max(undelayed_now), created, zone) {
+            _ => match self.next(baseline.max(undelayed_now)) {
                 Some(slot) if slot <= now => DueState::Delayed { slot },
                 next => DueState::NotYet { next },
             },
@@ -133,20 +137,38 @@ impl Timetable<'_> {
         let is_plausible = |time: &Timestamp| time.duration_since(now) <= MAX_CLOCK_AHEAD;
         let times = [last_run, Some(self.earliest_slot)].into_iter().flatten();
         let last = times.filter(is_plausible).max()?;
-        let slot = self.schedule.next(last, self.created, self.zone)?;
+        let slot = self.next(last)?;
         let start = slot.checked_add(self.max_delay).ok()?;
         (now.duration_since(start) > grace).then_some(slot)
+    }
+
+    /// Returns the first slot after `after` that is known.
+    fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        match self.schedule {
+            Schedule::After(_) => self.predecessor_end.filter(|slot| *slot > after),
+            schedule => schedule.next(after, self.created, self.zone),
+        }
+    }
+
+    /// Returns the last slot at or before `at`.
+    fn latest(&self, at: Timestamp) -> Option<Timestamp> {
+        match self.schedule {
+            Schedule::After(_) => self.predecessor_end.filter(|slot| *slot <= at),
+            schedule => schedule.latest(at, self.created, self.zone),
+        }
     }
 }
 
 impl Schedule {
-    /// Returns the first slot after `after` for a job created at `created`. `zone` is the schedule's.
+    /// Returns the first slot after `after` for a job created at `created`. `zone` is the schedule's. The slots of a job that
+    /// runs after another one do not follow from its schedule.
     pub fn next(&self, after: Timestamp, created: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match self {
             Self::Cron { expression, .. } => expression.next(after, zone),
             // Start from the first whole minute after `after`.
             Self::Every(period) => first_period_slot(*period, created, next_minute(after)?),
             Self::At(time) => ceil_minute(*time).filter(|slot| *slot > after),
+            Self::After(_) => None,
         }
     }
 
@@ -156,6 +178,7 @@ impl Schedule {
             Self::Cron { expression, .. } => expression.latest(at, zone),
             Self::Every(period) => last_period_slot(*period, created, at),
             Self::At(time) => ceil_minute(*time).filter(|slot| *slot <= at),
+            Self::After(_) => None,
         }
     }
 
@@ -171,6 +194,7 @@ impl Schedule {
                 let local = zone.to_datetime(*time);
                 format!("once, on {} at {}", local.date(), local.strftime("%H:%M"))
             }
+            Self::After(id) => format!("after job {id}"),
         }
     }
 }
@@ -392,6 +416,7 @@ mod tests {
             created,
             earliest_slot: created,
             zone: &TimeZone::UTC,
+            predecessor_end: None,
             delay: Duration::ZERO,
             max_delay: Duration::ZERO,
         };
@@ -408,6 +433,7 @@ mod tests {
                 created,
                 earliest_slot: created,
                 zone: &TimeZone::UTC,
+                predecessor_end: None,
                 delay: Duration::from_secs(1205),
                 max_delay: Duration::from_mins(30),
             };
@@ -426,6 +452,40 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_the_run_before_is_a_slot() {
+        let created = time(CREATED);
+        let schedule = Schedule::After("a".into());
+        let check = |catch_up, end: &str, handled: &str, now: &str, expect: DueState| {
+            let timetable = Timetable {
+                schedule: &schedule,
+                catch_up,
+                created,
+                earliest_slot: created,
+                zone: &TimeZone::UTC,
+                predecessor_end: (!end.is_empty()).then(|| time(end)),
+                delay: Duration::ZERO,
+                max_delay: Duration::ZERO,
+            };
+            let handled = (!handled.is_empty()).then(|| time(handled));
+            assert_eq!(timetable.due_state(handled, time(now)), expect, "{end} {handled:?} {now}");
+        };
+        let (once, none) = (CatchUpPolicy::Once, CatchUpPolicy::None);
+        let not_yet = DueState::NotYet { next: None };
+        let (end, later) = ("2026-01-05T08:03:07.250Z", "2026-01-05T12:00:00Z");
+        let slot = time(end);
+        check(once, "", "", later, not_yet.clone());
+        check(once, "2025-12-31T08:00:00Z", "", later, not_yet.clone());
+        check(once, end, "", end, DueState::Due { slot });
+        check(once, end, "", later, DueState::Due { slot });
+        check(none, end, "", later, DueState::Missed { slot });
+        check(once, end, end, later, not_yet.clone());
+        check(once, end, "2026-01-04T08:00:00.5Z", later, DueState::Due { slot });
+        // The clock was set back after the run before.
+        let future = DueState::NotYet { next: Some(slot) };
+        check(once, end, "", "2026-01-05T08:00:00Z", future);
+    }
+
+    #[test]
     fn a_slot_is_overdue_if_nothing_has_run_since() {
         let schedule = |text: &str| Schedule::Cron {
             expression: Expression::parse(text).unwrap(),
@@ -439,6 +499,7 @@ mod tests {
                 created,
                 earliest_slot: created,
                 zone: &TimeZone::UTC,
+                predecessor_end: None,
                 delay: Duration::ZERO,
                 max_delay: Duration::from_mins(2),
             };

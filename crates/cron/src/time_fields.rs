@@ -26,6 +26,7 @@ pub(crate) const MAX_CLOCK_CHANGES: usize = 40;
 /// | expression, other zone | every hour, at its minutes and those 15, 30 and 45 later |
 /// | every | every hour, at the minutes that it can fall on |
 /// | at | its date, each year |
+/// | after | none |
 ///
 /// A job that is caught up is also checked every ten minutes, on the same line if that covers every hour anyway.
 pub fn crontab_fields(
@@ -46,6 +47,7 @@ pub fn crontab_fields(
             (period_minutes(period.as_secs(), period.subsec_nanos(), created, system), None)
         }
         Schedule::At(time) => (0, date_fields(*time, system)),
+        Schedule::After(_) => (0, None),
     };
     if catch_up == CatchUpPolicy::Once {
         let own_minutes = match schedule {
@@ -53,7 +55,7 @@ pub fn crontab_fields(
             Schedule::At(time) => {
                 ceil_minute(*time).map_or(0, |time| 1 << minute_of_hour(time, system))
             }
-            Schedule::Every(_) => 0,
+            Schedule::Every(_) | Schedule::After(_) => 0,
         };
         let is_hourly = line.as_ref().is_some_and(|line| line.ends_with(" * * * *"));
         if !(is_hourly && is_every_ten_minutes(own_minutes)) {

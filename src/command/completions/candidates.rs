@@ -32,7 +32,7 @@ fn argument_kind(path: &[String], arg: &Arg) -> Option<ArgumentKind> {
         ("session", _, "key" | "keys" | "pattern") if command != "search" => NameKind::Sessions,
         ("config", _, "key") => NameKind::Keys,
         ("config", _, "value") => NameKind::KeyValues,
-        ("cron", _, "job" | "jobs") => NameKind::Jobs,
+        ("cron", _, "job" | "jobs" | "after") => NameKind::Jobs,
         ("model", _, "name") => NameKind::Models,
         ("tool", "run", "name") => NameKind::ToolsAndServers,
         ("tool", "run", "tool") => NameKind::ServerTools,

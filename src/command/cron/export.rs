@@ -62,10 +62,13 @@ fn activation_command(
         ExportFormat::Systemd => {
             let names = written.iter().filter_map(|path| path.file_name()?.to_str());
             let timers: Vec<&str> = names.filter(|name| name.ends_with(".timer")).collect();
-            format!(
-                "systemctl --user daemon-reload && systemctl --user enable --now {}",
-                timers.join(" ")
-            )
+            let reload = "systemctl --user daemon-reload".to_owned();
+            match timers.as_slice() {
+                [] => reload,
+                timers => {
+                    format!("{reload} && systemctl --user enable --now {}", timers.join(" "))
+                }
+            }
         }
         ExportFormat::Kubernetes => format!("kubectl apply -f {}", quote_path(directory)),
         ExportFormat::Crontab => {

@@ -41,6 +41,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
         let next = status.due_slot.or(status.next_runs.first().copied());
         next.unwrap_or(Timestamp::MAX)
     });
+    let jobs = order_chains(jobs);
     if *json {
         let lines = jobs.iter().map(|status| job_json(ctx, status, now.time_zone()));
         ctx.terminal.print_json_lines(lines)?;
@@ -63,6 +64,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
     for JobStatus { job, .. } in &jobs {
         let notices = [
             job_status::tampered_notice(job),
+            job_status::predecessor_notice(job),
             unsupported_channel_notice(ctx, job),
             job_status::web_only_hosts_notice(job),
         ];
@@ -71,6 +73,20 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
         }
     }
     Ok(Exit::Answered)
+}
+
+/// Moves each job behind the one that it runs after, if that is before it.
+fn order_chains(jobs: Vec<JobStatus>) -> Vec<JobStatus> {
+    let mut ordered: Vec<JobStatus> = Vec::new();
+    for status in jobs {
+        let id = status.job.follows();
+        let is_before = |other: &JobStatus| {
+            id.is_some() && (Some(other.job.id.as_str()) == id || other.job.follows() == id)
+        };
+        let index = ordered.iter().rposition(is_before).map_or(ordered.len(), |index| index + 1);
+        ordered.insert(index, status);
+    }
+    ordered
 }
 
 fn table(ctx: &Context, jobs: &[JobStatus], now: &Zoned) -> String {
@@ -119,6 +135,7 @@ pub(super) fn describe_next_run(status: &JobStatus, now: &Zoned) -> String {
         (Some(time), Some(retry), _) => format!("{time}, {}", describe_retry(job, retry)),
         (Some(time), None, _) => time,
         (None, _, Ok(Schedule::At(_))) => "past".into(),
+        (None, _, Ok(Schedule::After(_))) if job.predecessor_problem().is_none() => String::new(),
         (None, ..) => "never".into(),
     }
 }
@@ -184,7 +201,7 @@ pub(super) fn describe_unfinished(started: StartedRun, is_running: bool) -> &'st
 pub(super) fn run_json(record: &RunRecord) -> Value {
     let usage = &record.usage;
     json!({
-        "job": record.job_id, "name": record.name, "host": record.host, "release": record.release, "trigger": record.trigger,
+        "run": record.id, "job": record.job_id, "name": record.name, "host": record.host, "release": record.release, "trigger": record.trigger,
         "slot": record.slot.as_deref().map(truncate_to_seconds), "retry": record.retry,
         "start": truncate_to_seconds(&record.start), "end": truncate_to_seconds(&record.end), "outcome": record.outcome,
         "status": record.status, "cause": record.cause, "error": record.error, "session": usage.session, "turn": usage.turn,
@@ -215,6 +232,10 @@ pub(super) fn job_json(ctx: &Context, status: &JobStatus, local: &TimeZone) -> V
         }
         Ok(Schedule::Every(period)) => json!({ "kind": "every", "seconds": period.as_secs() }),
         Ok(Schedule::At(time)) => json!({ "kind": "at", "time": format_utc(*time) }),
+        Ok(Schedule::After(id)) => {
+            let name = job.predecessor.as_ref().and_then(|predecessor| predecessor.name.as_ref());
+            json!({ "kind": "after", "job": id, "name": name })
+        }
         Err(error) => json!({ "kind": null, "error": error }),
     };
     let times: Vec<String> = status.next_runs.iter().copied().map(format_utc).collect();

@@ -16,6 +16,7 @@ use nanobot_config::settings::Settings;
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{JobDir, RunOutcome, RunRecord};
 use nanobot_os::signal;
+use std::path::Path;
 use std::time::Duration;
 
 /// Interval between checks for new records.
@@ -106,6 +107,7 @@ pub(super) fn run(ctx: &Context, settings: &Settings, filter: &RunLogFilter<'_>)
 }
 
 const COLUMNS: &[(&str, Side)] = &[
+    ("RUN", Side::Left),
     ("STARTED", Side::Left),
     ("JOB", Side::Left),
     ("OUTCOME", Side::Left),
@@ -120,9 +122,9 @@ fn unfinished_rows(store: &JobStore, ids: &[String], now: &Zoned) -> Result<Vec<
     let runs = run_log::unfinished_runs(store, ids)?.into_iter();
     let rows = runs.map(|run| {
         let mut row = vec![String::new(); COLUMNS.len()];
-        row[0] = time_format::format_time(run.start, now);
-        row[1] = name_and_id(&run.job_name, &run.job_id);
-        row[2] = list::describe_unfinished(run.started, run.is_running).into();
+        row[1] = time_format::format_time(run.start, now);
+        row[2] = name_and_id(&run.job_name, &run.job_id);
+        row[3] = list::describe_unfinished(run.started, run.is_running).into();
         row
     });
     Ok(rows.collect())
@@ -146,6 +148,7 @@ fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
     };
     let remark = record.delivered.as_ref().or(record.error.as_ref());
     vec![
+        list::cell(&record.id),
         parse_time(&record.start)
             .map_or_else(|| single_line(&record.start), |time| time_format::format_time(time, now)),
         name_and_id(name, job_id),
@@ -214,6 +217,11 @@ fn print_last_output(ctx: &Context, store: &JobStore, id: &str, now: &Zoned) -> 
     if let Some(cause) = no_output {
         ctx.notice(&format!("{cause}; this is from an earlier run"));
     }
+    print_output(ctx, path)
+}
+
+/// Prints a stored output.
+pub(super) fn print_output(ctx: &Context, path: &Path) -> Result<Exit> {
     let text = std::fs::read(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => fail_with_hint(
             Exit::NoInput,

@@ -19,6 +19,7 @@ mod heartbeat;
 mod list;
 mod logs;
 mod run;
+mod run_details;
 pub(super) mod saved_job;
 mod show;
 mod sync;
@@ -37,7 +38,11 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
         CronCommand::Disable { jobs, all } => set_enabled(ctx, jobs, *all, false),
         CronCommand::Remove { jobs } => remove(ctx, jobs),
         CronCommand::Sync { dry_run } => sync::run(ctx, *dry_run),
-        CronCommand::Logs { job, follow, lines, output, failed, since, json } => {
+        CronCommand::Logs { run: Some(run), output, json, .. } => {
+            run_details::run(ctx, run, *output, *json)
+        }
+        CronCommand::Rerun { run, json } => run::rerun(ctx, run, *json),
+        CronCommand::Logs { job, run: None, follow, lines, output, failed, since, json } => {
             let settings = ctx.settings()?;
             let now = time_zone::now(ctx, &settings);
             let filter = logs::RunLogFilter {

@@ -1,17 +1,19 @@
-//! `cron run`: runs a job now, or all jobs that are due.
+//! `cron run` and `cron rerun`: run a job now, all jobs that are due, or a run again.
 
 use super::logs;
 use crate::cli::cron::CronRunArgs;
 use crate::ops::context::Context;
 use crate::ops::job_runs::probe;
 use crate::ops::job_runs::trigger::{self, StartMode};
+use crate::ops::jobs::run_log;
 use crate::ops::jobs::workspace_jobs;
 use anyhow::Result;
 use nanobot_base::error::Exit;
 
 /// Runs `cron run`.
 pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
-    let CronRunArgs { job, as_cron, scheduled, no_jitter, due, json, probe, force: _ } = arguments;
+    let CronRunArgs { job, as_cron, scheduled, no_jitter, no_after, due, json, probe, force: _ } =
+        arguments;
     if *due {
         return trigger::run_due(ctx);
     }
@@ -21,7 +23,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     let mode = match (scheduled, as_cron) {
-        (true, _) => StartMode::Scheduled { no_jitter: *no_jitter },
+        (true, _) => StartMode::Scheduled { no_jitter: *no_jitter, no_after: *no_after },
         (false, true) => StartMode::AsCron,
         (false, false) => StartMode::Now,
     };
@@ -32,5 +34,15 @@ pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
     let id = workspace_jobs::find_usable(&store, job)?.id;
     let exit = trigger::run(ctx, &id, mode, false)?;
     logs::print_last_run(ctx, &id)?;
+    Ok(exit)
+}
+
+/// Runs `cron rerun`.
+pub(super) fn rerun(ctx: &Context, run_id: &str, as_json: bool) -> Result<Exit> {
+    let store = workspace_jobs::open(ctx, &ctx.settings()?);
+    let exit = trigger::rerun(ctx, run_id, !as_json)?;
+    if as_json {
+        logs::print_last_run(ctx, &run_log::find_run(&store, run_id)?.job_id)?;
+    }
     Ok(exit)
 }

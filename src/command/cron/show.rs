@@ -38,18 +38,25 @@ const PERMISSION_ROWS: &[&str] = &[
 /// Runs `cron show` for the job with the id or name `job`.
 pub(super) fn run(ctx: &Context, job: &str, as_json: bool) -> Result<Exit> {
     let details = JobDetails::find(ctx, job)?;
-    let JobDetails { status, lines, .. } = &details;
+    let JobDetails { status, lines, followers, .. } = &details;
     let permissions = permission_rows(ctx, &status.job);
     if as_json {
         let mut line = job_json(ctx, status, details.now.time_zone());
         let permissions =
             permissions.iter().map(|(name, value)| json!({ "what": name, "value": value }));
         line["lines"] = json!(lines);
+        line["followers"] =
+            followers.iter().map(|job| json!({ "id": job.id, "name": job.name })).collect();
         line["may"] = permissions.collect();
         ctx.terminal.print_json(&line)?;
         return Ok(Exit::Answered);
     }
     let mut rows = job_rows(ctx, status, &details.now);
+    rows.extend(
+        followers
+            .iter()
+            .map(|job| ("then", format!("{} ({})", time_format::to_one_line(&job.name), job.id))),
+    );
     rows.extend(permissions);
     match lines.as_slice() {
         [] => rows.push(("crontab", "no line".into())),
@@ -58,17 +65,22 @@ pub(super) fn run(ctx: &Context, job: &str, as_json: bool) -> Result<Exit> {
     if let Some(records) = details.records()? {
         rows.extend(run_rows(ctx, status, &records, &details.now));
     }
-    let lines = rows.iter().map(|(name, value)| {
-        let value = sanitize(value).replace('\n', &format!("\n{:13}", ""));
-        format!("{name:<11}  {value}\n")
-    });
-    ctx.terminal.print(&lines.collect::<String>())?;
+    print_rows(ctx, &rows)?;
     let notices =
         [job_status::tampered_notice(&status.job), unsupported_channel_notice(ctx, &status.job)];
     for notice in notices.into_iter().flatten() {
         ctx.notice(&notice);
     }
     Ok(Exit::Answered)
+}
+
+/// Prints names, each with its value, which may have several lines.
+pub(super) fn print_rows(ctx: &Context, rows: &[(&str, String)]) -> Result<()> {
+    let lines = rows.iter().map(|(name, value)| {
+        let value = sanitize(value).replace('\n', &format!("\n{:13}", ""));
+        format!("{name:<11}  {value}\n")
+    });
+    ctx.terminal.print(&lines.collect::<String>())
 }
 
 /// The rows about the job and how it runs.
@@ -196,6 +208,8 @@ fn describe_state(status: &JobStatus) -> String {
     if job.delete_after_run {
         states.push("removed after its run");
     }
+    let problem = job.predecessor_problem();
+    states.extend(problem.as_deref());
     states.join(", ")
 }
 

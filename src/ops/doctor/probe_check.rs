@@ -102,6 +102,7 @@ fn probe_job(ctx: &Context) -> Job {
         created: ctx.clock.timestamp(),
         state: JobState::default(),
         delete_after_run: false,
+        predecessor: None,
         options: Some(JobOptions {
             config: ctx.config.as_deref().map(permissions::absolute),
             ..JobOptions::default()

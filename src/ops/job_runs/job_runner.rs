@@ -28,6 +28,7 @@ use crate::options::turn::{
 use crate::options::value::ModelNames;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use nanobot_agent::prompt;
 use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
 use nanobot_base::message::Origin;
 use nanobot_base::message::user_text::{OthersContent, UserText};
@@ -40,8 +41,10 @@ use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{
     JobDir, PendingRetry, RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger,
 };
+use nanobot_os::durable_file;
 use nanobot_os::host;
-use nanobot_os::secret;
+use nanobot_os::input;
+use nanobot_os::secret::{self, random_hex};
 use nanobot_os::semaphore::Permit;
 use nanobot_os::signal;
 use nanobot_sandbox::process::{self, CommandSpec};
@@ -65,6 +68,10 @@ const MAX_ERROR_CHARS: usize = 500;
 const MAX_NAME_CHARS: usize = 80;
 /// Bytes of the output of `--when` that are kept, from its beginning and from its end.
 const CONDITION_OUTPUT_LIMIT_BYTES: usize = 256 << 10;
+/// Maximum size of the answer of the job before, as of piped text.
+const MAX_ANSWER_BYTES: u64 = input::MAX_STDIN_BYTES as u64;
+/// The suffix of the stored output of `--when`, which is the input of the run.
+const INPUT_SUFFIX: &str = "-input";
 /// Exit statuses of a shell for a program that it cannot execute, or cannot find (POSIX, `sh`).
 const NOT_EXECUTABLE_STATUS: i32 = 126;
 const NOT_FOUND_STATUS: i32 = 127;
@@ -82,6 +89,8 @@ pub(crate) struct JobRunner<'a> {
     pub(crate) prints_answer: bool,
     /// A replay file used instead of the model.
     pub(crate) replay: Option<&'a Path>,
+    /// An earlier run, whose input this one gets.
+    pub(crate) rerun: Option<&'a RunRecord>,
 }
 
 /// The result of a `--when` condition.
@@ -89,6 +98,13 @@ enum ConditionResult {
     /// Run the job, with this output as its input.
     Met(Vec<u8>),
     NotMet,
+}
+
+/// The answer of the job that another one runs after.
+struct PredecessorAnswer {
+    text: String,
+    /// The origin of what that job has read, but at least that of piped text.
+    origin: Origin,
 }
 
 /// The result of a run's work.
@@ -162,7 +178,7 @@ impl JobRunner<'_> {
             .context("wait for signals")?;
         let started = StartedRun {
             at_ms: start.as_millisecond(),
-            slot_ms: slot.map(Timestamp::as_millisecond),
+            slot_ms: slot.filter(|_| trigger == Trigger::Schedule).map(Timestamp::as_millisecond),
             pid: std::process::id(),
             is_waiting: false,
         };
@@ -179,7 +195,7 @@ impl JobRunner<'_> {
         }
         // The permit is given back before the answer is delivered.
         let mut result = permit
-            .and_then(|_permit| self.execute(job, &options, slot))
+            .and_then(|_permit| self.execute(job, &options, slot, start))
             .unwrap_or_else(|error| RunResult { error: Some(error), ..RunResult::default() });
         if result.error.is_some() {
             signal::begin_shutdown_if_stopped();
@@ -188,6 +204,7 @@ impl JobRunner<'_> {
         let is_retry_of = |retry: &PendingRetry| Some(retry.slot()) == slot;
         record.retry = earlier_retry.filter(is_retry_of).map_or(0, |retry| retry.number);
         record.usage = std::mem::take(&mut result.usage);
+        record.origin = result.origin;
         let turn_exit = result.exit();
         let mut errors = Vec::new();
         errors.extend(self.deliver_answer(job, &options, &result, &mut record));
@@ -387,7 +404,8 @@ impl JobRunner<'_> {
         if text.is_empty() {
             return Ok(None);
         }
-        self.job_dir.store_output(start, "", text).map(Some).context("the answer was not stored")
+        let stored = self.job_dir.store_output(start, "", text.as_bytes());
+        stored.map(Some).context("the answer was not stored")
     }
 
     /// Notifies a user who started the run by hand of the reason why there is no answer. Under cron nothing is printed,
@@ -409,14 +427,19 @@ impl JobRunner<'_> {
         job: &Job,
         options: &JobOptions,
         slot: Option<Timestamp>,
+        start: Timestamp,
     ) -> Result<RunResult> {
         check_runnable(job, options)?;
         let mut ctx = self.ctx.clone();
         // Without a terminal, cron would mail every notice, so only failures are printed.
         ctx.quiet |= !ctx.terminal.stderr_is_tty;
-        let extra_input = match &options.when {
-            None => None,
-            Some(command) => match self.check_condition(job, command, slot)? {
+        let extra_input = match (self.rerun, &options.when) {
+            (Some(record), _) => {
+                let path = self.job_dir.output_path(record.start.parse()?, INPUT_SUFFIX);
+                durable_file::read_limited(&path, MAX_ANSWER_BYTES)?
+            }
+            (None, None) => None,
+            (None, Some(command)) => match self.check_condition(job, command, slot)? {
                 ConditionResult::Met(output) => (!output.trim_ascii().is_empty()).then_some(output),
                 ConditionResult::NotMet => {
                     return Ok(RunResult {
@@ -426,7 +449,19 @@ impl JobRunner<'_> {
                 }
             },
         };
+        if let Some(input) = &extra_input {
+            let stored = self.job_dir.store_output(start, INPUT_SUFFIX, input);
+            stored.context("the output of `--when` was not stored")?;
+        }
         let mut turn_options = self.turn_options(job, options)?;
+        if let Some(answer) = self.predecessor_answer(job, slot)? {
+            turn_options.input.message = turn_options.input.message.map(|message| {
+                let mut message = prompt::with_piped(Some(message), Some(&answer.text));
+                let content = OthersContent::new(answer.origin, "the answer of another job");
+                message.push(&UserText::of_model("", content));
+                message
+            });
+        }
         let mut check_usage = None;
         if options.kind == JobKind::Heartbeat {
             let check = heartbeat::check(&ctx, self.settings, job, &turn_options)?;
@@ -483,6 +518,41 @@ impl JobRunner<'_> {
             result.usage.add(&check_usage);
         }
         Ok(result)
+    }
+
+    /// Reads the answer of the job that `job` runs after: of the run that ended at `slot`, or of the last one.
+    ///
+    /// # Errors
+    /// Status 66 if the answer of the slot is no longer stored.
+    fn predecessor_answer(
+        &self,
+        job: &Job,
+        slot: Option<Timestamp>,
+    ) -> Result<Option<PredecessorAnswer>> {
+        let Some(predecessor) = &job.predecessor else {
+            return Ok(None);
+        };
+        let job_dir = JobDir::new(self.store.job_dir(&predecessor.id)?);
+        let until = self.rerun.and_then(|run| run.start.parse().ok()).unwrap_or(Timestamp::MAX);
+        let record = job_dir.last_answered(slot.unwrap_or(until))?;
+        let Some(end) = slot.or_else(|| record.as_ref()?.slot_of_followers()) else {
+            return Ok(None);
+        };
+        let record = record.filter(|record| record.slot_of_followers() == Some(end));
+        let path = record.as_ref().and_then(|record| record.output.as_ref());
+        let bytes =
+            path.map(|path| durable_file::read_limited(path, MAX_ANSWER_BYTES)).transpose()?;
+        let Some((bytes, record)) = bytes.flatten().zip(record.as_ref()) else {
+            return Err(fail_with_hint(
+                Exit::NoInput,
+                format!("the answer of `{}` at {end} is no longer stored", predecessor.label()),
+                format!("`nanobot cron run {}`", predecessor.id),
+            ));
+        };
+        Ok(Some(PredecessorAnswer {
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+            origin: record.origin.unwrap_or(Origin::External).max(Origin::Project),
+        }))
     }
 
     /// Runs the command of the condition.
@@ -573,7 +643,7 @@ impl JobRunner<'_> {
     /// The section of the system prompt about the job. It is the same in each run.
     fn job_prompt(&self, job: &Job, options: &JobOptions) -> String {
         let local = time_zone::local_zone(self.ctx, self.settings);
-        let schedule = timing::describe_schedule(self.ctx, job, &local);
+        let schedule = timing::describe_schedule_for_model(self.ctx, job, &local);
         let destination = delivery::describe_destination(options);
         format!(
             "This run is the scheduled job `{}` (id {}): {schedule}. It is unattended, and you cannot ask questions. Your answer \
@@ -595,6 +665,7 @@ impl JobRunner<'_> {
     ) -> RunRecord {
         RunRecord {
             version: RunRecord::FORMAT_VERSION,
+            id: random_hex(4),
             job_id: job.id.clone(),
             name: job.name.clone(),
             host: host::name(),
@@ -611,6 +682,7 @@ impl JobRunner<'_> {
             usage: RunUsage::default(),
             output: None,
             delivered: None,
+            origin: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use nanobot_cron::job::Job;
 use nanobot_cron::run_record::{RunOutcome, RunRecord, Trigger};
 
 impl JobRunner<'_> {
-    /// Updates the job file with the result, as the Python program does. Retires a one-time job that is not retried.
+    /// Updates the job file with the result, as the Python program does. Retires a job that is not started again.
     pub(super) fn update_job_file(
         &self,
         job: &Job,
@@ -48,7 +48,7 @@ impl JobRunner<'_> {
         };
         let is_same_schedule = current_job.schedule == job.schedule;
         let is_scheduled = record.trigger == Trigger::Schedule;
-        if is_same_schedule && current_job.is_once() && is_scheduled && !is_retried {
+        if is_same_schedule && current_job.is_over_after_run() && is_scheduled && !is_retried {
             self.retire(&current_job, Some(record.outcome))
         } else {
             Ok(())

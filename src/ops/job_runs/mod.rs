@@ -1,5 +1,7 @@
-//! The runs of jobs. `trigger` starts them, `scheduled_run` decides which slot is due, and `job_runner` runs the job.
+//! The runs of jobs. `trigger` starts them, `scheduled_run` decides which slot is due, `job_runner` runs the job, and `job_process`
+//! starts those that run after it.
 
+mod job_process;
 pub(crate) mod job_runner;
 mod job_update;
 mod notification;

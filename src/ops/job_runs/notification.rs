@@ -117,7 +117,8 @@ impl JobRunner<'_> {
         }
         self.ctx.terminal.eprint(&output);
         let start = record.start.parse().context("read the start of the run")?;
-        self.job_dir.store_output(start, &format!("-{flag}"), &format!("{output}\n")).map(drop)
+        let output = format!("{output}\n");
+        self.job_dir.store_output(start, &format!("-{flag}"), output.as_bytes()).map(drop)
     }
 }
 

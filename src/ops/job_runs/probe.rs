@@ -99,6 +99,7 @@ fn probe_run(ctx: &Context, name: &str) -> Result<Value> {
         created: created_at,
         state: JobState::default(),
         delete_after_run: false,
+        predecessor: None,
         options: Some(JobOptions {
             v: JobOptions::FORMAT_VERSION,
             policy: Some(resolve(&ctx, &JobOptions::default())?.policy.snapshot()),
@@ -114,7 +115,11 @@ fn probe_run(ctx: &Context, name: &str) -> Result<Value> {
         settings,
         &jobs,
         &job,
-        ScheduledStart { replay: Some(Path::new(demo::UNSHADOWED_PATH)), no_jitter: true },
+        ScheduledStart {
+            replay: Some(Path::new(demo::UNSHADOWED_PATH)),
+            no_jitter: true,
+            no_after: true,
+        },
     )?;
     let last: RunRecord =
         job_dir.last_records(1)?.pop().ok_or_else(|| fail(exit, "the due job was not run"))?;

@@ -2,6 +2,7 @@
 //! names, and records slots that were skipped or whose run was interrupted by a crash.
 
 use crate::ops::context::Context;
+use crate::ops::job_runs::job_process::{start_followers, was_stopped};
 use crate::ops::job_runs::job_runner::JobRunner;
 use crate::ops::jobs::job_context::job_context;
 use crate::ops::jobs::retry;
@@ -35,6 +36,8 @@ pub(crate) struct ScheduledStart<'a> {
     pub(crate) replay: Option<&'a Path>,
     /// The scheduler delays starts by itself.
     pub(crate) no_jitter: bool,
+    /// The scheduler starts the jobs that run after this one by itself.
+    pub(crate) no_after: bool,
 }
 
 /// Runs a job if it is due, and prints nothing otherwise.
@@ -68,12 +71,16 @@ pub(crate) fn run_if_due(
         is_stored: true,
         prints_answer: true,
         replay: start.replay,
+        rerun: None,
     };
     let mut exit = Exit::Answered;
     if is_due {
         exit = run_locked(&runner, job, start_time, None)?;
-        if matches!(exit, Exit::Timeout | Exit::HangUp | Exit::Interrupted | Exit::Terminated) {
+        if was_stopped(exit) {
             return Ok(exit);
+        }
+        if !start.no_after {
+            start_followers(&runner, job, exit);
         }
         start_time.now = ctx.clock.timestamp().max(start_time.now);
     }
@@ -89,6 +96,9 @@ pub(crate) fn run_if_due(
         return Ok(exit);
     };
     let delayed_exit = run_locked(&runner, &job, start_time, Some(delay_lock))?;
+    if !start.no_after {
+        start_followers(&runner, &job, delayed_exit);
+    }
     Ok(if exit == Exit::Answered { delayed_exit } else { exit })
 }
 

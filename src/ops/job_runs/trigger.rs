@@ -1,34 +1,33 @@
-//! `nanobot cron run`: starts a run by hand, from a crontab line, or for another scheduler.
+//! `nanobot cron run` and `rerun`: starts a run by hand, from a crontab line, or for another scheduler.
 
 use crate::ops::context::{Context, report_error};
+use crate::ops::job_runs::job_process::{start_followers, start_processes};
 use crate::ops::job_runs::job_runner::JobRunner;
 use crate::ops::job_runs::scheduled_run::{ScheduledStart, has_other_work, run_if_due};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::heartbeat;
 use crate::ops::jobs::job_context::job_context;
+use crate::ops::jobs::run_log;
 use crate::ops::jobs::timing::{self, StartTime};
 use crate::ops::jobs::workspace_jobs;
 use anyhow::{Context as _, Result};
+use jiff::Timestamp;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_config::settings::{JobStarter, Settings};
 use nanobot_cron::job::{HEARTBEAT_ID, Job};
 use nanobot_cron::job_store::{JobStore, is_valid_id};
-use nanobot_cron::run_record::{JobDir, Trigger};
+use nanobot_cron::run_record::{JobDir, RunRecord, Trigger};
 use nanobot_sandbox::process;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-
-/// Maximum number of jobs that [`run_due`] runs at the same time.
-const MAX_PARALLEL_JOBS: usize = 8;
 
 /// The way in which a job is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartMode {
     /// Starts the job now.
     Now,
-    /// Starts the job only if it is due, like a crontab line. With `no_jitter`, the job's delay is left out.
-    Scheduled { no_jitter: bool },
+    /// Starts the job only if it is due, like a crontab line. With `no_jitter`, the job's delay is left out. With `no_after`, the
+    /// jobs that run after it are not started.
+    Scheduled { no_jitter: bool, no_after: bool },
     /// Starts the job now, with the small environment of cron.
     AsCron,
 }
@@ -46,7 +45,7 @@ pub(crate) fn run(
         StartMode::Now => {
             let job = workspace_jobs::find_usable(&store, name_or_id)?;
             let (ctx, settings) = job_context(ctx, settings, &job)?;
-            let run = ManualRun { is_stored: true, prints_answer };
+            let run = ManualRun { is_stored: true, prints_answer, rerun: None };
             run_manually(&ctx, &settings, &store, &job, run)
         }
         StartMode::AsCron => {
@@ -55,7 +54,7 @@ pub(crate) fn run(
             let error = process::become_shell(&command, &env, &ctx.paths.home);
             Err(error).context("start a shell with cron's environment")
         }
-        StartMode::Scheduled { no_jitter } => {
+        StartMode::Scheduled { no_jitter, no_after } => {
             let job = match store.job(name_or_id)? {
                 Some(job) => job,
                 // Lines of cron have the id; other schedulers may be given the name.
@@ -66,7 +65,7 @@ pub(crate) fn run(
                     }
                 },
             };
-            let start = ScheduledStart { no_jitter, replay: None };
+            let start = ScheduledStart { no_jitter, no_after, replay: None };
             run_if_due(ctx, settings, &store, &job, start)
         }
     }
@@ -106,16 +105,44 @@ pub(crate) fn run_heartbeat(ctx: &Context, prints_answer: bool) -> Result<Exit> 
     let stored_job = store.job(HEARTBEAT_ID)?;
     let is_stored = stored_job.is_some();
     let job = stored_job.unwrap_or_else(|| Job::heartbeat(ctx.clock.timestamp()));
-    let run = ManualRun { is_stored, prints_answer };
+    let run = ManualRun { is_stored, prints_answer, rerun: None };
     run_manually(ctx, &settings, &store, &job, run)
+}
+
+/// Runs the job of the run `run_id` again now, with the input of that run: the output of `--when`, and the answer of the job before.
+///
+/// # Errors
+/// Status 66 if there is no such run or job; status 2 if that run asked no model.
+pub(crate) fn rerun(ctx: &Context, run_id: &str, prints_answer: bool) -> Result<Exit> {
+    let settings = ctx.settings()?;
+    let store = workspace_jobs::open(ctx, &settings);
+    let record = run_log::find_run(&store, run_id)?;
+    let id = &record.job_id;
+    let job = store.job(id)?.ok_or_else(|| workspace_jobs::unknown_job_error(&[], id))?;
+    if !record.outcome.has_input() {
+        return Err(fail_with_hint(
+            Exit::Usage,
+            format!("the run `{run_id}` had no input: {}", record.outcome.describe()),
+            format!("`nanobot cron run {id}`"),
+        ));
+    }
+    let changed_ms = job.options.as_ref().map_or(0, |options| options.changed_ms);
+    if record.start.parse::<Timestamp>().is_ok_and(|start| start.as_millisecond() < changed_ms) {
+        ctx.notice(&format!("`{}` was changed after that run: it runs as it is now", job.name));
+    }
+    let (ctx, settings) = job_context(ctx, settings, &job)?;
+    let run = ManualRun { is_stored: true, prints_answer, rerun: Some(&record) };
+    run_manually(&ctx, &settings, &store, &job, run)
 }
 
 /// The properties of a run by hand.
 #[derive(Clone, Copy)]
-struct ManualRun {
+struct ManualRun<'a> {
     /// True if the job is in the store.
     is_stored: bool,
     prints_answer: bool,
+    /// An earlier run, whose input it gets.
+    rerun: Option<&'a RunRecord>,
 }
 
 /// Runs a job by hand.
@@ -124,7 +151,7 @@ fn run_manually(
     settings: &Settings,
     store: &JobStore,
     job: &Job,
-    run: ManualRun,
+    run: ManualRun<'_>,
 ) -> Result<Exit> {
     let job_dir = JobDir::new(store.job_dir(&job.id)?);
     let lock = job_dir.lock(&job.name, &ctx.clock.local_timestamp())?;
@@ -137,11 +164,14 @@ fn run_manually(
         is_stored: run.is_stored,
         prints_answer: run.prints_answer,
         replay: None,
+        rerun: run.rerun,
     };
     runner.recover_interrupted_run(job, &mut state)?;
-    let exit = runner.run(job, Trigger::Manual, None, state);
+    let slot = run.rerun.and_then(|record| record.slot.as_deref()?.parse().ok());
+    let exit = runner.run(job, Trigger::Manual, slot, state)?;
     drop(lock);
-    exit
+    start_followers(&runner, job, exit);
+    Ok(exit)
 }
 
 /// Removes the obsolete crontab line of a job that no longer exists. Returns true on success; after a failure, the caller
@@ -176,25 +206,7 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
             }
         }
     }
-    let count = starts.len();
-    let (queue, exits) = (Mutex::new(starts.into_iter()), Mutex::new(exits));
-    let next = || queue.lock().next();
-    let work = || {
-        while let Some((index, job)) = next() {
-            let exit = start_process(ctx, &job).unwrap_or_else(|error| {
-                let error = error.context(format!("job `{}` ({})", job.name, job.id));
-                report_error(&error, ctx.terminal)
-            });
-            let mut exits = exits.lock();
-            exits.insert(index, exit);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..count.min(MAX_PARALLEL_JOBS) {
-            scope.spawn(work);
-        }
-    });
-    let exits = exits.into_inner();
+    exits.extend(start_processes(ctx, starts, true));
     let first_failure = exits.into_values().find(|exit| *exit != Exit::Answered);
     Ok(first_failure.unwrap_or(Exit::Answered))
 }
@@ -207,19 +219,4 @@ fn needs_start(ctx: &Context, store: &JobStore, job: &Job) -> Result<bool> {
     let start_time = StartTime::new(ctx, job);
     Ok(has_other_work(job, &state, start_time.now)
         || timing::due_state(ctx, job, &state, start_time)?.needs_start())
-}
-
-/// Starts a job like a crontab line does, and waits for its end.
-fn start_process(ctx: &Context, job: &Job) -> Result<Exit> {
-    let mut arguments: Vec<OsString> = Vec::new();
-    for (flag, path) in [("--config", &ctx.config), ("--workspace", &ctx.workspace)] {
-        arguments.extend(path.iter().flat_map(|path| [flag.into(), path.into()]));
-    }
-    if ctx.quiet {
-        arguments.push("--quiet".into());
-    }
-    arguments.extend(["cron", "run", job.id.as_str(), "--scheduled"].map(OsString::from));
-    let mut child = process::spawn_self(&arguments).context("start the process")?;
-    let status = child.wait().context("wait for the process")?;
-    Ok(status.code().map_or(Exit::Failed, Exit::from_code))
 }

@@ -40,6 +40,7 @@ pub(crate) fn export(
     image: &str,
 ) -> Result<ExportedJobs> {
     let settings = ctx.settings()?;
+    let all_jobs = workspace_jobs::open(ctx, &settings).jobs()?;
     let jobs = select_jobs(ctx, &settings, names)?;
     let mut has_failed = false;
     let mut fail = |cause: &str| {
@@ -66,7 +67,9 @@ pub(crate) fn export(
     let mut lines = Vec::new();
     let mut omitted_dirs = Vec::new();
     for job in &jobs {
-        let result = with_planned_job(ctx, &line_context, job, |planned| {
+        let followers = workspace_jobs::followers(&all_jobs, &job.id);
+        let followers: Vec<String> = followers.map(|job| job.id.clone()).collect();
+        let result = with_planned_job(ctx, &line_context, job, &followers, |planned| {
             match format {
                 ExportFormat::Systemd => output_files.extend(systemd::unit_files(&site, planned)?),
                 ExportFormat::Kubernetes => {
@@ -151,7 +154,7 @@ fn key_variables(settings: &Settings) -> (Vec<&'static str>, bool) {
     (variables, has_key_command)
 }
 
-/// Calls `action` with the schedule and command of a job.
+/// Calls `action` with the schedule and command of a job. `followers` are the ids of the jobs that run after it.
 ///
 /// # Errors
 /// A message that says why the job has no schedule, or why `action` failed.
@@ -159,6 +162,7 @@ fn with_planned_job(
     ctx: &Context,
     line_context: &CronLineContext,
     job: &Job,
+    followers: &[String],
     action: impl FnOnce(&ScheduledJob) -> Result<(), String>,
 ) -> Result<(), String> {
     if !is_valid_id(&job.id) {
@@ -172,6 +176,7 @@ fn with_planned_job(
         zone: &zone,
         config: config.as_deref(),
         workspace: line_context.workspace_for(&config),
+        followers,
     })
 }
 

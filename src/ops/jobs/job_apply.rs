@@ -7,7 +7,7 @@ use super::{lifecycle, time_zone, workspace_jobs};
 use crate::ops::context::{Context, report_error};
 use anyhow::Result;
 use jiff::Zoned;
-use nanobot_base::error::{Exit, outside_turn};
+use nanobot_base::error::{Exit, fail_with_hint, outside_turn};
 use nanobot_cron::job::Job;
 use nanobot_cron::job_store::JobUpdate;
 
@@ -51,8 +51,9 @@ pub(crate) fn apply(ctx: &Context, list: &[JobListItem<'_>], prune: bool) -> Res
     for JobListItem { draft, position } in list {
         let plan = job_edit::plan(ctx, &settings, &store, &jobs, draft, true)
             .map_err(|error| outside_turn(error, position))?;
-        if plan.change == JobChange::Added {
-            jobs.push(plan.job.clone());
+        match jobs.iter_mut().find(|job| job.id == plan.job.id) {
+            Some(job) => job.clone_from(&plan.job),
+            None => jobs.push(plan.job.clone()),
         }
         plans.push(plan);
     }
@@ -60,6 +61,17 @@ pub(crate) fn apply(ctx: &Context, list: &[JobListItem<'_>], prune: bool) -> Res
     let is_applied = |job: &&Job| job.options.as_ref().is_some_and(|options| options.applied);
     let removed: Vec<Job> =
         jobs.iter().filter(|job| prune && is_applied(job) && !is_listed(job)).cloned().collect();
+    for (PlannedJob { job, .. }, JobListItem { position, .. }) in plans.iter().zip(list) {
+        workspace_jobs::check_chain(&jobs, job).map_err(|error| outside_turn(error, position))?;
+        if let Some(removed) =
+            removed.iter().find(|removed| job.follows() == Some(removed.id.as_str()))
+        {
+            let cause =
+                format!("`{}` runs after `{}`, which would be removed", job.name, removed.name);
+            let error = fail_with_hint(Exit::BadInput, cause, "both jobs in the list");
+            return Err(outside_turn(error, position));
+        }
+    }
     let updates: Vec<JobUpdate<'_>> = plans
         .iter()
         .filter(|plan| plan.change != JobChange::Unchanged)

@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result};
 use jiff::{Timestamp, Zoned};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_config::settings::Settings;
-use nanobot_cron::job::{Delivery, Job, JobOptions, JobState};
+use nanobot_cron::job::{Delivery, Job, JobOptions, JobState, Predecessor};
 use nanobot_cron::job_store::{JobStore, JobUpdate};
 use nanobot_cron::schedule::{CatchUpPolicy, Schedule};
 use nanobot_os::input::{self, StdinMode};
@@ -99,7 +99,9 @@ impl PlannedJob {
 pub(crate) fn add(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Result<SavedJob> {
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
-    let planned = plan(ctx, &settings, &store, &store.jobs()?, draft, replace)?;
+    let jobs = store.jobs()?;
+    let planned = plan(ctx, &settings, &store, &jobs, draft, replace)?;
+    workspace_jobs::check_chain(&jobs, &planned.job)?;
     if planned.change != JobChange::Unchanged {
         require_known_file(ctx, &settings, &store)?;
         store.save(&[planned.to_update()], &[], ctx.clock.timestamp())?;
@@ -117,6 +119,7 @@ pub(crate) fn preview(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Res
     let store = workspace_jobs::open(ctx, &settings);
     let jobs = store.jobs()?;
     let planned = plan(ctx, &settings, &store, &jobs, draft, replace)?;
+    workspace_jobs::check_chain(&jobs, &planned.job)?;
     let PlannedJob { job, change, notices, .. } = planned;
     let other_jobs = jobs.into_iter().filter(|old| old.id != job.id);
     let crontab = crontab_sync::preview(
@@ -142,20 +145,23 @@ pub(super) fn plan(
     let JobSettings { schedule, grants, .. } = draft.settings;
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
-    let new_schedule = schedule_flags::resolve(ctx, schedule, settings, None, now, &mut notices)?
-        .ok_or_else(missing_schedule_error)?;
+    let new_schedule =
+        schedule_flags::resolve(ctx, schedule, settings, jobs, None, now, &mut notices)?
+            .ok_or_else(missing_schedule_error)?;
     let message = read_message(draft.message)?;
     let name = draft.name.map(time_format::to_one_line).filter(|name| !name.is_empty());
     let is_named = name.is_some();
     let name = name.unwrap_or_else(|| {
         time_format::to_one_line(&message).chars().take(MAX_DEFAULT_NAME_CHARS).collect()
     });
-    let is_once = matches!(new_schedule, Schedule::At(_));
+    let predecessor = find_predecessor(jobs, &new_schedule);
+    let is_caught_up = is_caught_up_by_default(&new_schedule);
     let mut job = Job {
         id: workspace_jobs::unused_id(store, jobs)?,
         name,
         enabled: draft.enabled.unwrap_or(true),
-        delete_after_run: is_once,
+        delete_after_run: is_removed_after_run(&new_schedule, predecessor),
+        predecessor: predecessor.map(Predecessor::new),
         schedule: Ok(new_schedule),
         message,
         delivery: Delivery::default(),
@@ -164,8 +170,7 @@ pub(super) fn plan(
         state: JobState::default(),
         options: Some(JobOptions::default()),
     };
-    // A one-time job is caught up if missed, unless the flags say otherwise.
-    let catch_up = schedule.catch_up.or(is_once.then_some(CatchUpPolicy::Once));
+    let catch_up = schedule.catch_up.or(is_caught_up.then_some(CatchUpPolicy::Once));
     let resolved = apply_flags(ctx, &mut job, draft.settings, catch_up)?;
     // A name that was taken from the message need not be unique.
     let old = if replace || is_named {
@@ -222,6 +227,7 @@ fn inherit(old: &Job, job: &mut Job, enabled: Option<bool>, now: Timestamp) -> R
             Some(old_options) if has_same_schedule && !is_enabled_again => old_options.since_ms,
             _ => now.as_millisecond(),
         };
+        options.changed_ms = now.as_millisecond();
     }
     job.bind_options();
     let is_same = old.enabled == job.enabled && comparable_text(old)? == comparable_text(job)?;
@@ -255,10 +261,13 @@ pub(crate) fn edit(
     }
     let mut catch_up = schedule.catch_up;
     let old_schedule = job.schedule.as_ref().ok();
+    let jobs = store.jobs()?;
     if let Some(new_schedule) =
-        schedule_flags::resolve(ctx, schedule, &settings, old_schedule, now, &mut notices)?
+        schedule_flags::resolve(ctx, schedule, &settings, &jobs, old_schedule, now, &mut notices)?
     {
-        catch_up = catch_up.or(set_schedule(&mut job, new_schedule, now));
+        let predecessor = find_predecessor(&jobs, &new_schedule);
+        catch_up = catch_up.or(set_schedule(&mut job, new_schedule, predecessor, now));
+        workspace_jobs::check_chain(&jobs, &job)?;
     }
     if let Some(name) = name.map(time_format::to_one_line) {
         if name.is_empty() {
@@ -280,6 +289,9 @@ pub(crate) fn edit(
                 .into(),
         );
     }
+    if let Some(options) = &mut job.options {
+        options.changed_ms = now.as_millisecond();
+    }
     timing::update_next_run(ctx, &mut job, now);
     if !store.update(&job.id, now, |stored| {
         apply_changes(stored, &job);
@@ -294,13 +306,40 @@ pub(crate) fn edit(
     Ok(SavedJob::new(ctx, &settings, &store, job, JobChange::Changed, notices))
 }
 
-/// Sets the schedule of `job`. Returns the new default for missed slots if it changes.
-fn set_schedule(job: &mut Job, schedule: Schedule, now: Timestamp) -> Option<CatchUpPolicy> {
-    let is_once = matches!(schedule, Schedule::At(_));
-    let catch_up = (job.is_once() != is_once).then(|| {
-        job.delete_after_run = is_once;
-        if is_once { CatchUpPolicy::Once } else { CatchUpPolicy::None }
-    });
+/// The job of `jobs` after which a job with this schedule runs.
+fn find_predecessor<'a>(jobs: &'a [Job], schedule: &Schedule) -> Option<&'a Job> {
+    let Schedule::After(id) = schedule else {
+        return None;
+    };
+    jobs.iter().find(|job| job.id == *id)
+}
+
+/// True if missed slots of a new job with this schedule are caught up, unless flags say otherwise: there may be no later slot, or it
+/// is known when the job before ended.
+fn is_caught_up_by_default(schedule: &Schedule) -> bool {
+    matches!(schedule, Schedule::At(_) | Schedule::After(_))
+}
+
+/// True if a job with this schedule is removed after its last run: it runs once, or after a job that does.
+fn is_removed_after_run(schedule: &Schedule, predecessor_job: Option<&Job>) -> bool {
+    matches!(schedule, Schedule::At(_)) || predecessor_job.is_some_and(|job| job.delete_after_run)
+}
+
+/// Sets the schedule of `job`, which may be after `predecessor_job`. Returns the new default for missed slots if it changes.
+fn set_schedule(
+    job: &mut Job,
+    schedule: Schedule,
+    predecessor_job: Option<&Job>,
+    now: Timestamp,
+) -> Option<CatchUpPolicy> {
+    let is_caught_up = is_caught_up_by_default(&schedule);
+    let catch_up = (job.schedule.as_ref().is_ok_and(is_caught_up_by_default) != is_caught_up)
+        .then_some(if is_caught_up { CatchUpPolicy::Once } else { CatchUpPolicy::None });
+    // The Python program has one-time jobs that are not removed.
+    if !(job.is_once() && matches!(schedule, Schedule::At(_))) {
+        job.delete_after_run = is_removed_after_run(&schedule, predecessor_job);
+    }
+    job.predecessor = predecessor_job.map(Predecessor::new);
     match schedule {
         Schedule::Every(period) if workspace_jobs::is_heartbeat(job) => {
             timing::start_period(job, period, now);
@@ -340,6 +379,7 @@ fn comparable_text(job: &Job) -> Result<String> {
     let mut options = serde_json::to_value(&job.options).context("serialize the job")?;
     if let Some(options) = options.as_object_mut() {
         options.remove("policy");
+        options.remove("changedMs");
     }
     let Job { name, schedule, message, delivery, session, .. } = job;
     Ok(format!("{name:?} {schedule:?} {message:?} {delivery:?} {session:?} {options}"))
@@ -349,7 +389,7 @@ fn missing_schedule_error() -> anyhow::Error {
     fail_with_hint(
         Exit::Usage,
         "the job has no schedule",
-        "`--cron '0 8 * * 1-5'`, `--every 90m`, `--at 2026-12-24T18:00`, or `--in 2h`",
+        "`--cron '0 8 * * 1-5'`, `--every 90m`, `--at 2026-12-24T18:00`, `--in 2h`, or `--after JOB`",
     )
 }
 

@@ -57,6 +57,7 @@ pub(crate) fn consequence_notices(
             "`--write` applies to `{directory}`, the working directory of jobs; `-C DIR` sets another"
         ));
     }
+    notices.extend(job.predecessor_problem());
     notices.extend(unsupported_channel_notice(ctx, job));
     notices.extend(relative_program_notices(ctx, job));
     notices.extend(cron_environment::missing_in_cron(ctx, job, resolved));

@@ -136,6 +136,10 @@ pub(crate) fn apply_flags(
         options.skills = skill_values(ctx, &options, skills)?;
     }
     job.options = Some(options);
+    if job.follows().is_some() && !job.jitter().is_zero() {
+        let cause = "a job that runs after another one starts at its end, without `--jitter`";
+        return Err(fail_with_hint(Exit::Usage, cause, "`--jitter 0`"));
+    }
     if retry_on.as_deref().is_some_and(|statuses| !statuses.trim().is_empty())
         && job.retry_policy().limit == 0
     {

@@ -17,7 +17,7 @@ use nanobot_config::settings::Settings;
 use nanobot_cron::job::Job;
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{JobDir, PendingRetry, RunHistory, RunRecord, RunState};
-use nanobot_cron::schedule::{DueState, Schedule};
+use nanobot_cron::schedule::DueState;
 
 /// The reason why a job does not run after another program changed its message.
 pub(crate) const JOB_TAMPERED: &str = "another program changed the job's message";
@@ -114,11 +114,11 @@ impl JobStatus {
         })
     }
 
-    /// True if this is a one-time job that failed: it will never run again.
+    /// True if this is a one-time job that failed, or a job after such a job: it will never run again.
     pub(crate) fn has_failed_for_good(&self) -> bool {
         let failed = |last: &RunRecord| last.outcome.is_failure();
-        let is_once = matches!(self.job.schedule, Ok(Schedule::At(_)));
-        is_once && !self.job.enabled && self.history.last.as_ref().is_some_and(failed)
+        let is_over = self.job.is_over_after_run() && !self.job.enabled;
+        is_over && self.history.last.as_ref().is_some_and(failed)
     }
 
     /// The problem of the job; `None` if it has none, or is disabled.
@@ -137,6 +137,9 @@ impl JobStatus {
         }
         if self.is_running {
             return None;
+        }
+        if let Some(reason) = self.job.predecessor_problem().filter(|_| self.due_slot.is_none()) {
+            return Some(JobProblem::Unusable(reason));
         }
         self.overdue_slot.map(JobProblem::Overdue)
     }
@@ -209,6 +212,8 @@ pub(crate) struct JobDetails {
     pub(crate) status: JobStatus,
     /// The job's lines in the crontab.
     pub(crate) lines: Vec<String>,
+    /// The enabled jobs that run after it.
+    pub(crate) followers: Vec<Job>,
     /// The current time in the user's zone.
     pub(crate) now: Zoned,
     store: JobStore,
@@ -222,8 +227,10 @@ impl JobDetails {
         let job = workspace_jobs::find(&store, name_or_id)?;
         let crontab = CrontabStatus::new(ctx, &settings, &store);
         let status = JobStatus::new(ctx, &store, &crontab, job)?;
+        let jobs = store.jobs()?;
         Ok(Self {
             lines: crontab.lines(&status.job).to_vec(),
+            followers: workspace_jobs::followers(&jobs, &status.job.id).cloned().collect(),
             now: time_zone::now(ctx, &settings),
             status,
             store,
@@ -247,6 +254,13 @@ pub(crate) fn tampered_notice(job: &Job) -> Option<String> {
             job.id
         )
     })
+}
+
+/// The notice about a job that does not run because the one before it does not.
+pub(crate) fn predecessor_notice(job: &Job) -> Option<String> {
+    let reason = job.predecessor_problem().filter(|_| job.enabled)?;
+    let name = time_format::to_one_line(&job.name);
+    Some(format!("`{name}` does not run: {reason}; `nanobot cron edit {} --after …`", job.id))
 }
 
 /// The notice for a job whose permissions were stored when the hosts of `--net=HOSTS` were not for commands.

@@ -2,6 +2,7 @@
 
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
+use crate::ops::jobs::job_status;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs::{self, is_heartbeat};
@@ -179,12 +180,12 @@ fn for_each_job(
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let mut exit = Exit::Answered;
-    let mut has_changed = false;
+    let mut changed_ids = Vec::new();
     for name in names {
         let result = match find_job(ctx, &store, name) {
             Ok(job) => {
                 // Set even if `action` fails: it may have changed something before it failed.
-                has_changed = true;
+                changed_ids.push(job.id.clone());
                 action(&settings, &store, &job)
             }
             Err(error) => Err(error),
@@ -196,12 +197,15 @@ fn for_each_job(
             }
         }
     }
-    if has_changed {
+    if !changed_ids.is_empty() {
         let change = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Managed);
         let crontab_exit = crontab_sync::report_change(ctx, change, saved_message);
         if exit == Exit::Answered {
             exit = crontab_exit;
         }
+        let jobs = store.jobs()?;
+        let followers = changed_ids.iter().flat_map(|id| workspace_jobs::followers(&jobs, id));
+        followers.filter_map(job_status::predecessor_notice).for_each(|notice| ctx.notice(&notice));
     }
     Ok(exit)
 }

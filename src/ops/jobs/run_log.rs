@@ -4,10 +4,13 @@ use crate::ops::jobs::job_status;
 use crate::ops::jobs::workspace_jobs;
 use anyhow::Result;
 use jiff::Timestamp;
+use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::message::{Message, ToolCall};
 use nanobot_cron::job::Job;
 use nanobot_cron::job_store::{JobStore, is_valid_id};
-use nanobot_cron::run_record::{JobDir, RunRecord, StartedRun};
+use nanobot_cron::run_record::{JobDir, RunRecord, RunUsage, StartedRun};
 use nanobot_os::durable_file;
+use nanobot_store::session::{self, SessionEntry, SessionStore};
 
 /// A run that has begun and has no record yet.
 pub(crate) struct UnfinishedRun {
@@ -60,6 +63,63 @@ pub(crate) fn find_id(store: &JobStore, name_or_id: &str) -> Result<String> {
         }
     }
     workspace_jobs::find(store, name_or_id).map(|job| job.id)
+}
+
+/// The record of the run `run_id`, of any job.
+///
+/// # Errors
+/// Status 66 if there is none.
+pub(crate) fn find_run(store: &JobStore, run_id: &str) -> Result<RunRecord> {
+    for id in all_ids(store)? {
+        let records = JobDir::new(store.job_dir(&id)?).last_records(usize::MAX)?;
+        if let Some(record) = records.into_iter().find(|record| record.id == run_id) {
+            return Ok(record);
+        }
+    }
+    let cause = format!("there is no run `{run_id}`");
+    Err(fail_with_hint(Exit::NoInput, cause, "`nanobot cron logs` for the runs"))
+}
+
+/// A tool call of a run.
+pub(crate) struct RunToolCall {
+    pub(crate) call: ToolCall,
+    /// True if it failed or was denied; `None` if it has no result.
+    pub(crate) failed: Option<bool>,
+}
+
+/// The tool calls of the run in `record`; `None` if its conversation is no longer stored.
+pub(crate) fn tool_calls(
+    store: &SessionStore,
+    record: &RunRecord,
+) -> Result<Option<Vec<RunToolCall>>> {
+    let RunUsage { session, turn, .. } = &record.usage;
+    let entries = match session::read_entries(store, session) {
+        Err(error) if exit_for(&error) == Exit::NoInput => return Ok(None),
+        entries => entries?,
+    };
+    let mut calls: Option<Vec<RunToolCall>> = None;
+    for entry in entries {
+        let SessionEntry::Message(logged) = entry? else {
+            continue;
+        };
+        if turn.is_empty() || logged.turn != *turn {
+            continue;
+        }
+        let calls = calls.get_or_insert_default();
+        match logged.message {
+            Message::Assistant(reply) => calls.extend(
+                reply.tool_calls.into_iter().map(|call| RunToolCall { call, failed: None }),
+            ),
+            Message::Tool(result) => {
+                let mut open_calls = calls.iter_mut().filter(|call| call.failed.is_none());
+                if let Some(call) = open_calls.find(|call| call.call.id == result.call_id) {
+                    call.failed = Some(result.failed);
+                }
+            }
+            Message::User(_) => {}
+        }
+    }
+    Ok(calls)
 }
 
 /// The ids of all jobs that have data.

@@ -3,27 +3,31 @@
 use crate::ops::context::Context;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::workspace_jobs;
 use crate::options::job::ScheduleFlags;
 use anyhow::Result;
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_config::settings::Settings;
 use nanobot_cron::expression::Expression;
+use nanobot_cron::job::Job;
 use nanobot_cron::schedule::{self, Schedule};
 
-/// The schedule that the flags describe; `None` if they describe none. Unset parts are taken from `before`.
+/// The schedule that the flags describe; `None` if they describe none. Unset parts are taken from `before`, and `--after` names one
+/// of `jobs`.
 ///
 /// # Errors
-/// Status 2 for a text that is not a valid time.
+/// Status 2 for a text that is not a valid time; status 66 if there is no such job.
 pub(crate) fn resolve(
     ctx: &Context,
     flags: &ScheduleFlags,
     settings: &Settings,
+    jobs: &[Job],
     before: Option<&Schedule>,
     now: Timestamp,
     notices: &mut Vec<String>,
 ) -> Result<Option<Schedule>> {
-    let ScheduleFlags { cron, tz, every, at, after, catch_up: _, jitter: _ } = flags;
+    let ScheduleFlags { cron, tz, every, at, delay, after, catch_up: _, jitter: _ } = flags;
     let flag_error = |flag: &str, error: String| fail(Exit::Usage, format!("`{flag}`: {error}"));
     // An empty `--tz` means the system's zone.
     let flag_zone = match tz.as_deref() {
@@ -59,7 +63,10 @@ pub(crate) fn resolve(
         let period = schedule::parse_period(text).map_err(|error| flag_error("--every", error))?;
         return Ok(Some(Schedule::Every(period)));
     }
-    let time = match (at, after) {
+    if let Some(name_or_id) = after {
+        return Ok(Some(Schedule::After(workspace_jobs::find_among(jobs, name_or_id)?.id)));
+    }
+    let time = match (at, delay) {
         (Some(text), _) => schedule::parse_time(text, &time_zone::local_zone(ctx, settings), now)
             .map_err(|error| flag_error("--at", error))?,
         (_, Some(text)) => {

@@ -124,6 +124,7 @@ impl JobScheduler for StoreScheduler {
             created: timing::truncate_to_millis(now),
             state: JobState::default(),
             delete_after_run: is_once,
+            predecessor: None,
             options: Some(JobOptions {
                 v: JobOptions::FORMAT_VERSION,
                 policy: Some(request.policy.clone()),
@@ -165,7 +166,7 @@ impl JobScheduler for StoreScheduler {
         let now_here = time_zone::now(&self.ctx, &self.settings);
         let listed = jobs.into_iter().map(|(next, job)| ListedJob {
             schedule: match &job.schedule {
-                Ok(_) => timing::describe_schedule(&self.ctx, &job, now_here.time_zone()),
+                Ok(_) => timing::describe_schedule_for_model(&self.ctx, &job, now_here.time_zone()),
                 // The reason would quote the job file.
                 Err(_) => "never".into(),
             },

@@ -105,8 +105,19 @@ pub(crate) fn describe_schedule(ctx: &Context, job: &Job, local: &TimeZone) -> S
                 format!("{description}, {} time", clock::zone_name(&time.to_zoned(local.clone())))
             }
         }
-        Ok((schedule, zone)) => schedule.describe(&zone),
+        Ok((schedule, zone)) => match &job.predecessor {
+            Some(predecessor) => format!("after `{}`", predecessor.label()),
+            None => schedule.describe(&zone),
+        },
         Err(error) => format!("never: {error}"),
+    }
+}
+
+/// Like [`describe_schedule`], but without the name of another job: other programs write the job file too.
+pub(crate) fn describe_schedule_for_model(ctx: &Context, job: &Job, local: &TimeZone) -> String {
+    match &job.schedule {
+        Ok(schedule @ Schedule::After(_)) => schedule.describe(local),
+        _ => describe_schedule(ctx, job, local),
     }
 }
 

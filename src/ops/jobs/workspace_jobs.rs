@@ -34,16 +34,47 @@ pub(crate) fn open(ctx: &Context, settings: &Settings) -> JobStore {
     JobStore::new(&settings.workspace, &ctx.paths.root, has_legacy_jobs)
 }
 
+/// The enabled jobs that run after the job `id`.
+pub(crate) fn followers<'a>(jobs: &'a [Job], id: &str) -> impl Iterator<Item = &'a Job> {
+    jobs.iter().filter(move |job| job.enabled && job.follows() == Some(id))
+}
+
+/// Checks that `job` does not run after itself, directly or after others of `jobs`.
+///
+/// # Errors
+/// Status 2 if it would; the message names the jobs.
+pub(crate) fn check_chain(jobs: &[Job], job: &Job) -> Result<()> {
+    let mut names = vec![format!("`{}`", job.name)];
+    let mut next = job.follows();
+    while let Some(id) = next {
+        if id == job.id || names.len() > jobs.len() + 1 {
+            return Err(fail_with_hint(
+                Exit::Usage,
+                format!("{} would run after itself", names.join(" runs after ")),
+                "`--after` with a job that does not run after this one",
+            ));
+        }
+        let predecessor = jobs.iter().find(|job| job.id == id);
+        names.extend(predecessor.map(|job| format!("`{}`", job.name)));
+        next = predecessor.and_then(Job::follows);
+    }
+    Ok(())
+}
+
 /// The job that `name_or_id` names: by its id, or by its name if the name is unique.
 pub(crate) fn find(store: &JobStore, name_or_id: &str) -> Result<Job> {
-    let jobs = store.jobs()?;
+    find_among(&store.jobs()?, name_or_id)
+}
+
+/// The job of `jobs` that `name_or_id` names, as [`find`].
+pub(crate) fn find_among(jobs: &[Job], name_or_id: &str) -> Result<Job> {
     if let Some(job) = jobs.iter().find(|job| job.id == name_or_id) {
         return Ok(job.clone());
     }
     let matches: Vec<&Job> = jobs.iter().filter(|job| job.name == name_or_id).collect();
     match matches[..] {
         [job] => Ok(job.clone()),
-        [] => Err(unknown_job_error(&jobs, name_or_id)),
+        [] => Err(unknown_job_error(jobs, name_or_id)),
         _ => Err(ambiguous_name_error(&matches, name_or_id)),
     }
 }

@@ -166,6 +166,9 @@ fn container_command(
     }
     let run = ["cron", "run", scheduled_job.job.id.as_str(), "--scheduled"];
     command.extend(run.map(String::from));
+    if !scheduled_job.followers.is_empty() {
+        command.push("--no-after".into());
+    }
     Ok(command)
 }
 
@@ -263,6 +266,10 @@ fn cron_job_schedules(
             expression_schedules(settings, scheduled_job, expression, zone.as_ref())
         }
         Schedule::Every(period) => Ok(vec![period_schedule(*period, job.created)?]),
+        Schedule::After(_) => Err(format!(
+            "it runs after another job, and a CronJob only has times; `nanobot cron edit {} --cron …` sets some",
+            job.id
+        )),
         Schedule::At(time) => {
             let time = single_slot(scheduled_job, *time, settings.now)?;
             let time = TimeZone::UTC.to_datetime(time);

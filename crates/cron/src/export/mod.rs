@@ -78,6 +78,8 @@ pub struct ScheduledJob<'a> {
     pub config: Option<&'a Path>,
     /// The directory given with `-w`.
     pub workspace: Option<&'a Path>,
+    /// The ids of the enabled jobs that run after it.
+    pub followers: &'a [String],
 }
 
 impl<'a> ScheduledJob<'a> {

@@ -14,23 +14,30 @@ use jiff::tz::TimeZone;
 use nanobot_base::error::Exit;
 use std::fmt::Write;
 use std::path::Path;
+use std::time::Duration;
 
-/// Returns the units of a job: the service, then its timer.
+/// The period at which it is checked whether a job that runs after another one was started, as in the crontab.
+const CATCH_UP_PERIOD: Duration = Duration::from_mins(10);
+
+/// Returns the units of a job: the service, then its timer. A job without a schedule of its own, which is not caught up either, has
+/// none: the unit of the job before it starts it.
 ///
 /// # Errors
 /// A message that says why the job cannot be exported.
 pub fn unit_files(
     settings: &ExportSettings,
     scheduled_job: &ScheduledJob,
-) -> Result<[ExportFile; 2], String> {
+) -> Result<Vec<ExportFile>, String> {
     let id = &scheduled_job.job.id;
-    Ok([
-        ExportFile {
-            name: format!("nanobot-{id}.service"),
-            text: service(settings, scheduled_job)?,
-        },
-        ExportFile { name: format!("nanobot-{id}.timer"), text: timer(settings, scheduled_job)? },
-    ])
+    let mut files = vec![ExportFile {
+        name: format!("nanobot-{id}.service"),
+        text: service(settings, scheduled_job)?,
+    }];
+    if scheduled_job.job.follows().is_none() || scheduled_job.is_caught_up() {
+        let text = timer(settings, scheduled_job)?;
+        files.push(ExportFile { name: format!("nanobot-{id}.timer"), text });
+    }
+    Ok(files)
 }
 
 fn timer(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
@@ -119,6 +126,10 @@ pub fn calendar_lines(
             let time = TimeZone::UTC.to_datetime(time);
             vec![time.strftime("%Y-%m-%d %H:%M:00 UTC").to_string()]
         }
+        Schedule::After(_) => {
+            let times = period_times(CATCH_UP_PERIOD, scheduled_job.job.created);
+            times.iter().map(utc_line).collect()
+        }
     };
     let changes = times_around_changes(scheduled_job, settings.now, ChangeWindow::Hours);
     let clock_changes = changes.iter().map(|times| {
@@ -143,15 +154,20 @@ fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<St
          #After=network-online.target\n\
          #Wants=network-online.target\n\
          [Unit]\n\
-         Description={}\n\
-         \n\
+         Description={}\n",
+        description(scheduled_job)
+    )
+    .expect(INFALLIBLE);
+    for follower in scheduled_job.followers {
+        writeln!(out, "OnSuccess=nanobot-{follower}.service").expect(INFALLIBLE);
+    }
+    out.push_str(
+        "\n\
          [Service]\n\
          # Not oneshot: that type may not be restarted when the job was busy.\n\
          Type=exec\n\
          #User=NAME\n",
-        description(scheduled_job)
-    )
-    .expect(INFALLIBLE);
+    );
     writeln!(out, "ExecStart={}", command_line(settings, scheduled_job)?).expect(INFALLIBLE);
     let path = settings.path.unwrap_or(DEFAULT_PATH);
     if path.contains(char::is_control) {
@@ -264,6 +280,9 @@ fn command_line(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Resu
     arguments.extend(["cron", "run", scheduled_job.job.id.as_str(), "--scheduled"]);
     if !scheduled_job.job.jitter().is_zero() {
         arguments.push("--no-jitter");
+    }
+    if !scheduled_job.followers.is_empty() {
+        arguments.push("--no-after");
     }
     // The prefix `:` turns the expansion of variables off (systemd.service(5)).
     let prefix = if arguments.iter().any(|argument| argument.contains('$')) { ":" } else { "" };

@@ -47,10 +47,14 @@ pub fn spawn_detached(arguments: &[OsString]) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts this program again with `arguments` and our output streams, but without input.
-pub fn spawn_self(arguments: &[OsString]) -> io::Result<Child> {
+/// Starts this program again with `arguments` and our output streams, but without input. Without `has_stdout`, what it prints on
+/// standard output is dropped.
+pub fn spawn_self(arguments: &[OsString], has_stdout: bool) -> io::Result<Child> {
     let mut command = Command::new(own_executable()?);
     command.arg0("nanobot").args(arguments).stdin(Stdio::null());
+    if !has_stdout {
+        command.stdout(Stdio::null());
+    }
     command.spawn()
 }
 
