@@ -6,12 +6,14 @@ use clap::Args;
 ///
 /// Restores the files to their state before the turn, byte for byte and with their modes; removes files that the turn
 /// created and brings back those that it deleted. Without TURN, undoes the last turn that ran in the current directory
-/// or changed files in it and is not undone yet; repeat it to undo the turn before. There is no prompt. If one of the
-/// files was changed since by something else, nothing is changed, and the exit status is 1.
+/// or changed files in it and is not undone yet; repeat it to undo the turn before. There is no prompt. If nothing of
+/// that turn can be taken back, or one of the files was changed since by something else, nothing is changed, and the exit
+/// status is 1.
 ///
 /// Covers changes by the file tools, and by commands that the agent ran with `exec` as far as they could be copied: not in
-/// `.git` and in folders of dependencies and build results, not in a directory with more than 5,000 entries, and no file
-/// beyond 4 MiB; without limits (`--profile full`) only in the working directory. The turn says what it cannot take back.
+/// `.git` and in folders of dependencies and build results (that one was removed is noted), not in a directory with more than
+/// 5,000 entries, no file beyond 4 MiB, and nothing of a run that was killed during the command; without limits (`--profile
+/// full`) only in the working directory. The turn says what it cannot take back, and so does `undo`.
 /// The journal keeps the last 100 turns, for 7 days, and at most 1 GiB.
 #[derive(Args, Clone, Debug, Default)]
 pub struct UndoArgs {

@@ -88,10 +88,11 @@ fn print_turns(ctx: &Context, turns: &[UndoTurn], as_json: bool) -> Result<()> {
         return ctx.terminal.print_json_lines(turns.iter().map(|turn| {
             let paths: Vec<String> =
                 turn.changed_paths.iter().map(|entry| entry.path.display().to_string()).collect();
+            let gaps: Vec<String> = turn.gaps.iter().map(ToString::to_string).collect();
             json!({
                 "id": turn.id, "turn": turn.info.turn, "session": turn.info.session,
                 "time": ctx.clock.to_rfc3339(&turn.info.time), "directory": turn.info.directory.display().to_string(),
-                "paths": paths, "undone": turn.undone_at.as_deref().map(|time| ctx.clock.to_rfc3339(time)),
+                "paths": paths, "gaps": gaps, "undone": turn.undone_at.as_deref().map(|time| ctx.clock.to_rfc3339(time)),
             })
         }));
     }
@@ -102,9 +103,22 @@ fn print_turns(ctx: &Context, turns: &[UndoTurn], as_json: bool) -> Result<()> {
         ("TURN", Side::Right, &|turn| turn.id.to_string()),
         ("TIME", Side::Left, &|turn| turn.info.time.replace('T', " ").chars().take(16).collect()),
         ("FILES", Side::Right, &|turn| turn.changed_paths.len().to_string()),
-        ("", Side::Left, &|turn| turn.undone_at.as_ref().map_or("", |_| "undone").to_owned()),
+        ("", Side::Left, &|turn| state_of(turn).to_owned()),
         ("SESSION", Side::Left, &|turn| sanitize(&turn.info.session)),
         ("DIRECTORY", Side::Left, &|turn| sanitize(&ctx.paths.display(&turn.info.directory))),
     ];
     ctx.terminal.print(&format_table(turns, &columns, None))
+}
+
+/// A note about a turn that is undone, or cannot be.
+fn state_of(turn: &UndoTurn) -> &'static str {
+    if turn.undone_at.is_some() {
+        "undone"
+    } else if turn.gaps.is_empty() {
+        ""
+    } else if turn.has_changes() {
+        "in part"
+    } else {
+        "cannot be undone"
+    }
 }

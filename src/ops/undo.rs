@@ -12,7 +12,7 @@ use nanobot_tool::undo::UndoStore;
 use nanobot_tool::undo::journal::UndoTurn;
 use nanobot_tool::undo::restore::{RestoreDirection, RestorePlan, RestoreStep};
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Unchanged lines around each change in a diff.
 const DIFF_CONTEXT_LINES: usize = 3;
@@ -31,7 +31,7 @@ pub(crate) struct UndoRequest<'a> {
     pub(crate) report: &'a dyn Fn(&str) -> Result<()>,
 }
 
-/// The turns that have changed files, the last one first.
+/// The turns that have changed files, or may have, the last one first.
 ///
 /// # Errors
 /// The journal cannot be read. A turn that cannot be read is reported and left out.
@@ -70,7 +70,11 @@ pub(crate) fn diff(
     begins_with_first: bool,
 ) -> Result<String> {
     let mut turns = list_turns(ctx)?;
-    turns.retain(|turn| conversation_turns.contains(&turn.info.turn) && turn.undone_at.is_none());
+    turns.retain(|turn| {
+        conversation_turns.contains(&turn.info.turn)
+            && turn.undone_at.is_none()
+            && !turn.changed_paths.is_empty()
+    });
     turns.truncate(if begins_with_first { usize::MAX } else { 1 });
     if turns.is_empty() {
         return Err(fail_with_hint(
@@ -117,7 +121,7 @@ fn diff_file(path: &Path, before: &[u8], now: &[u8]) -> String {
 /// execute.
 ///
 /// # Errors
-/// There is no such turn, or files have changed since.
+/// There is no such turn, nothing of it can be taken back, or files have changed since.
 pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<RestoreStep>> {
     let turns = list_turns(ctx)?;
     let turn = choose_turn(ctx, &turns, request.turn, request.direction)?;
@@ -125,6 +129,19 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
         (request.check_chosen)(turn)?;
     }
     let plan = RestorePlan::new(turn, request.direction)?;
+    let gaps: Vec<String> =
+        turn.gaps.iter().map(|gap| sanitize(&gap.to_string()).replace('\n', "?")).collect();
+    if request.direction == RestoreDirection::Undo && !turn.has_changes() {
+        let cause = format!("{} cannot be taken back: {}", name_turn(turn), list_some(&gaps));
+        return Err(match find_older(ctx, &turns, turn) {
+            Some(older) => fail_with_hint(
+                Exit::Failed,
+                cause,
+                format!("`nanobot undo {}` to take back {}", older.id, describe_turn(older)),
+            ),
+            None => fail(Exit::Failed, cause),
+        });
+    }
     let mut conflicts: Vec<String> =
         plan.blocked.iter().map(|(path, problem)| describe_conflict(path, problem)).collect();
     if !request.force {
@@ -145,8 +162,11 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
     }
     let steps = plan.steps();
     if request.turn.is_none() {
-        // The last turn may only have run commands, so say which turn was selected.
+        // The last turn may have changed no files, so say which turn was selected.
         (request.report)(&describe_turn(turn))?;
+    }
+    if request.direction == RestoreDirection::Undo && !gaps.is_empty() {
+        ctx.notice(&format!("not taken back: {}", list_some(&gaps)));
     }
     let during_command: Vec<String> = turn
         .changed_paths
@@ -208,9 +228,7 @@ fn choose_turn<'a>(
             "`nanobot undo --list`, and `nanobot undo TURN`, which work in any directory",
         )
     })?;
-    // The journal contains resolved paths.
-    let home = &ctx.paths.home;
-    let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.clone());
+    let home = real_home(ctx);
     let mut candidates = turns.iter().filter(|turn| concerns(turn, &directory, &home));
     let (turn, verb) = match direction {
         RestoreDirection::Undo => (candidates.find(|turn| turn.undone_at.is_none()), "undo"),
@@ -236,6 +254,24 @@ fn choose_turn<'a>(
     })
 }
 
+/// The last turn of the current directory before `turn` that can be undone.
+fn find_older<'a>(ctx: &Context, turns: &'a [UndoTurn], turn: &UndoTurn) -> Option<&'a UndoTurn> {
+    let directory = std::env::current_dir().ok()?;
+    let home = real_home(ctx);
+    turns.iter().find(|older| {
+        older.id < turn.id
+            && older.undone_at.is_none()
+            && older.has_changes()
+            && concerns(older, &directory, &home)
+    })
+}
+
+/// The home directory as the journal has it, which contains resolved paths.
+fn real_home(ctx: &Context) -> PathBuf {
+    let home = &ctx.paths.home;
+    std::fs::canonicalize(home).unwrap_or_else(|_| home.clone())
+}
+
 /// True if `turn` ran in `directory` or in a parent of it, or changed files beneath it. Parents that contain the home directory are left
 /// out, because they are not a project.
 fn concerns(turn: &UndoTurn, directory: &Path, home: &Path) -> bool {
@@ -244,6 +280,7 @@ fn concerns(turn: &UndoTurn, directory: &Path, home: &Path) -> bool {
         || info.started_in == directory
         || directory.starts_with(&info.directory) && !home.starts_with(&info.directory)
         || turn.changed_paths.iter().any(|entry| entry.path.starts_with(directory))
+        || turn.gaps.iter().any(|gap| gap.path.starts_with(directory))
 }
 
 /// Adds a note to the next message of the conversation that changed the files. Without it, the model would assume that the files are
@@ -288,13 +325,17 @@ fn list_some(items: &[String]) -> String {
 
 /// Describes the turn for a user who gave no number.
 fn describe_turn(turn: &UndoTurn) -> String {
-    let time: String = turn.info.time.replace('T', " ").chars().take(16).collect();
     let files = match turn.changed_paths.len() {
         1 => "1 file".to_owned(),
         count => format!("{count} files"),
     };
+    format!("{}, {files}", name_turn(turn))
+}
+
+fn name_turn(turn: &UndoTurn) -> String {
+    let time: String = turn.info.time.replace('T', " ").chars().take(16).collect();
     let session = sanitize(&turn.info.session).replace('\n', "?");
-    format!("turn {} of {time} in `{session}`, {files}", turn.id)
+    format!("turn {} of {time} in `{session}`", turn.id)
 }
 
 fn describe_conflict(path: &Path, problem: &str) -> String {

@@ -101,6 +101,7 @@ impl ReplSession<'_> {
         let mut turns = undo::list_turns(self.ctx)?;
         turns.retain(|turn| {
             turn.undone_at.is_none()
+                && turn.has_changes()
                 && turn.info.session == key
                 && messages.iter().any(|message| message.turn == turn.info.turn)
         });

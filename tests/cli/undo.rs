@@ -1,6 +1,7 @@
 //! `undo`: restores what a turn changed, byte for byte.
 
 use crate::crash::Random;
+use crate::fault_injection::{can_inject, run_with_fault};
 use crate::server::{Ending, Request, Responder, Response, calls, calls_all, says, sends};
 use crate::story::{Story, write};
 use serde_json::{Value, json};
@@ -683,6 +684,119 @@ fn what_commands_change_beyond_the_limits_is_told() {
     let told = run_command(&story, json!({ "command": fill("many") }));
     assert!(told.contains("it has more than 5000 entries\n"), "{told}");
     story.run(["undo"]).status(66).stderr_has("nothing to undo");
+}
+
+/// Without an argument, an older turn is never taken back in place of one that cannot be.
+#[test]
+fn the_last_turn_is_not_skipped() {
+    let story = Story::new().file("big", vec![b'x'; (4 << 20) + 1]);
+    for name in ["target/x", "sub/vendor/x", ".git/objects/x"] {
+        write(&story.dir().join(name), b"");
+    }
+    let write_keep = calls("write_file", json!({ "path": "keep", "content": "mine" }));
+    story.server().script([write_keep, says("ok")]);
+    story.run(["agent", "-s", "first", "-m", "x", "--write"]).stdout("ok\n");
+    let mut turn = 1;
+    let mut check = |command: &str, told: &[&str], reason: &str| {
+        turn += 1;
+        let errors = run_command(&story, json!({ "command": command }));
+        for told in told {
+            assert!(errors.contains(told), "{command}: {errors}");
+        }
+        let undone = story.run(["undo"]).status(1).stdout("").error_text();
+        let cause = format!(
+            "nanobot: turn {turn} of 2026-01-02 03:04 in `cli:direct` cannot be taken back: "
+        );
+        assert!(undone.starts_with(&cause) && undone.contains(reason), "{command}: {undone}");
+        let hint =
+            "  try: `nanobot undo 1` to take back turn 1 of 2026-01-02 03:04 in `first`, 1 file\n";
+        assert!(undone.ends_with(hint), "{undone}");
+        assert_eq!(file_text(&story, "keep"), "mine");
+    };
+    let warning = "`nanobot undo` cannot take back all that commands changed: `";
+    check("rm -r target", &[warning], "/target`: its content is not copied");
+    check(
+        "rm -r .git/objects",
+        &[warning],
+        "/.git`: `objects` in it was removed, and its content is not copied",
+    );
+    check("rm big", &[warning], "/big`: it is too large to be copied");
+    // Killed: the command ends with the run, and no one has compared the files.
+    let command = calls("exec", json!({ "command": "echo > mark; exec sleep 600" }));
+    story.server().script([command]);
+    let mut child = story.command(["agent", "-m", "x", "--write"]).spawn().unwrap();
+    while !story.dir().join("mark").exists() {
+        std::thread::yield_now();
+    }
+    story.run(["undo"]).status(75).stderr_has("turn 5 is still running");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    story
+        .run(["undo"])
+        .status(1)
+        .stderr_has("the run was killed while a command ran, so its changes are unknown");
+    let list = story.run(["undo", "--list"]).text();
+    assert_eq!(list.matches("  0  cannot be undone  ").count(), 4, "{list}");
+    // What can be taken back is, and the rest is told.
+    run_command(&story, json!({ "command": "rm -r sub; echo > new" }));
+    story
+        .run(["undo"])
+        .stderr_has("not taken back: `$DIR/sub/vendor`: its content is not copied")
+        .stdout("removed new\n");
+    story.run(["undo", "1"]).stdout("removed keep\n");
+    story.run(["undo"]).status(1).stderr_has("turn 5 of");
+    // Builds and dependencies come and go, and so does what git keeps.
+    for command in
+        ["mkdir -p target/x vendor && touch target/x/y .git/y", "rm target/x/y .git/y", "ls"]
+    {
+        assert_eq!(run_command(&story, json!({ "command": command })), "");
+        story.run(["undo"]).status(1).stderr_has("turn 5 of");
+    }
+}
+
+#[test]
+fn modes_and_directories_of_commands_are_undone() {
+    let story = story_with_files();
+    let before = snapshot_tree(&story.dir());
+    for command in [
+        "chmod 755 f/0.txt",
+        "chmod 700 hollow",
+        "mkdir -p made/deeper",
+        "chmod -R a-w f deep; chmod 500 deep/deeper",
+        "echo 1 > new; chmod 444 new; echo 2 > f/0.txt; chmod 400 f/0.txt; mkdir d; echo 3 > d/x; chmod 500 d",
+        "chmod 700 hollow; echo > hollow/x; chmod 500 hollow; rm f/1.txt; chmod 555 f",
+    ] {
+        assert_eq!(run_command(&story, json!({ "command": command })), "");
+        let after = snapshot_tree(&story.dir());
+        assert_ne!(before, after, "{command}");
+        drop(story.run(["undo"]).stderr_has("nanobot: turn ").text());
+        assert_eq!(snapshot_tree(&story.dir()), before, "{command}");
+        drop(story.run(["undo", "--redo"]).stderr_has("nanobot: turn ").text());
+        assert_eq!(snapshot_tree(&story.dir()), after, "{command}");
+        drop(story.run(["undo"]).stderr_has("nanobot: turn ").text());
+    }
+}
+
+#[test]
+fn a_change_that_was_not_made_is_not_undone() {
+    if !can_inject() {
+        return;
+    }
+    let story = Story::new().file("a", "old");
+    let put = |path: &str| calls("write_file", json!({ "path": path, "content": "new" }));
+    let paths = [story.dir().join("a")];
+    let fault = ("rename", "EIO", 1);
+    let arguments = ["agent", "-m", "x", "--write"];
+    story.server().script([put("a"), says("ok")]);
+    let (ran, is_injected) = run_with_fault(&story, &arguments, &paths, fault);
+    assert!(is_injected);
+    ran.stdout("ok\n");
+    assert!(story.requests()[1].last_content().contains("cannot be written"));
+    story.run(["undo", "--list", "--json"]).stdout("");
+    story.server().script([put("a"), put("b"), put("a"), says("ok")]);
+    run_with_fault(&story, &arguments, &paths, fault).0.stdout("ok\n");
+    story.run(["undo"]).stderr_has(", 2 files\n").stdout("removed b\nrestored a\n");
+    assert_eq!(file_text(&story, "a"), "old");
 }
 
 #[test]

@@ -208,14 +208,17 @@ impl Files {
         self.changes.lock().with_recorder(ChangeRecorder::end_command);
     }
 
-    /// Records the changes of commands in the background, which have ended. Returns the changes of commands that cannot be undone: each
-    /// path with its reason.
-    pub fn end_commands(&self) -> Vec<String> {
+    /// Records the changes of commands in the background, which have ended, and ends the recording. Returns the changes of commands that
+    /// cannot be undone: each path with its reason.
+    pub fn end_turn(&self) -> Vec<String> {
         let mut changes = self.changes.lock();
-        changes.with_recorder(ChangeRecorder::end_command);
-        let gaps = changes.recorder.as_mut().map(ChangeRecorder::take_gaps);
-        let failures = std::mem::take(&mut changes.failures);
-        failures.into_iter().chain(gaps.into_iter().flatten()).collect()
+        let mut gaps = BTreeSet::new();
+        changes.with_recorder(|recorder| {
+            gaps = recorder.end_turn()?;
+            Ok(())
+        });
+        let failures = std::mem::take(&mut changes.failures).into_iter();
+        failures.chain(gaps.iter().map(ToString::to_string)).collect()
     }
 
     /// Reads the file at `raw_path`, the path as the model wrote it. Returns its content and its absolute path, and records the

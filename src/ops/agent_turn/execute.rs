@@ -178,7 +178,7 @@ const MAX_NAMED_PATHS: usize = 3;
 
 /// Reports what commands may have changed that `nanobot undo` cannot take back.
 fn report_undo_gaps(setup: &TurnSetup, reporter: &mut Reporter) {
-    let gaps = setup.shared.files.end_commands();
+    let gaps = setup.shared.files.end_turn();
     if gaps.is_empty() {
         return;
     }

@@ -557,7 +557,7 @@ fn read_regular(path: &Path) -> Result<Option<Vec<u8>>> {
 /// # Errors
 /// Status 75 if the turn whose changes are in `directory` is still running.
 fn refuse_running_turn(directory: &Path) -> Result<()> {
-    if undo::is_running(directory) {
+    if undo::journal::is_running(directory) {
         return Err(fail(Exit::TryAgain, "its turn is running"));
     }
     Ok(())

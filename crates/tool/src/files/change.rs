@@ -238,6 +238,7 @@ impl Files {
         };
         let result = self.follow(raw_path, FileAccess::Write, link, |root, path, relative| {
             let mut is_checked = false;
+            let mut is_recorded = false;
             // An error prevents the change, so a check ends with one.
             let mut end_check = || {
                 is_checked = step == ChangeStep::Check;
@@ -268,12 +269,17 @@ impl Files {
                 let record = |recorder: &mut ChangeRecorder| {
                     recorder.record_change(path, &state, new, mode, temp)
                 };
-                recorder.as_mut().map_or(Ok(()), record).map_err(|error| unsaved_error(&error))
+                let recorded = recorder.as_mut().map_or(Ok(false), record);
+                is_recorded = recorded.map_err(|error| unsaved_error(&error))?;
+                Ok(())
             };
             let result = match new {
                 Some(bytes) => root.write(relative, bytes, mode, &mut approve).map(drop),
                 None => root.remove(relative, &mut approve),
             };
+            if let (Err(_), true, Some(recorder)) = (&result, is_recorded, recorder.as_mut()) {
+                recorder.cancel_change(path).map_err(|error| unsaved_error(&error))?;
+            }
             if is_checked { Ok(()) } else { result }
         });
         let verb = if new.is_some() { "written" } else { "removed" };

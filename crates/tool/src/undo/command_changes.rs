@@ -2,14 +2,16 @@
 //!
 //! A command does not announce its changes. So the files of its writable directories are copied before it starts, and
 //! those that differ when it has ended are recorded in the turn's journal. Within the limits below that costs milliseconds; files beyond
-//! them are reported as a gap. `.git`, which has its own history, and the folders of dependencies and build results are not covered.
+//! them are reported as a gap. `.git`, which has its own history, and the folders of dependencies and build results are not covered,
+//! but the removal of such a folder is a gap.
 //! Changes of a command that runs while nanobot itself is killed are lost to undo, unlike those of the file tools.
 
-use super::journal::PreviousState;
+use super::journal::{JournalGap, PreviousState};
 use nanobot_os::digest::digest;
 use nanobot_os::paths::is_generated_dir;
 use nanobot_os::rooted_fs::RootDir;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -28,10 +30,10 @@ const MAX_NEW_FILE_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(super) enum CommandChange {
     CreatedDirectory,
-    /// A file or link that was created or changed.
+    /// A file or link that was created or changed, or a directory with another mode.
     Changed {
         before: PreviousState<'static>,
-        /// The digest of the new content. The content itself may be large.
+        /// The digest of the new content, which may be large; a directory has none.
         digest: String,
     },
     Removed {
@@ -54,8 +56,8 @@ pub(super) struct DirectorySnapshot {
     copied_bytes: u64,
     /// Number of commands that run.
     pub(super) running: usize,
-    /// Paths with changes that cannot be undone, each with its reason.
-    pub(super) gaps: BTreeSet<String>,
+    /// Changes that cannot be undone.
+    pub(super) gaps: BTreeSet<JournalGap>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +89,8 @@ enum EntryKind {
     },
     Link(PathBuf),
     Directory,
+    /// A directory whose content is not covered, with the names of its subdirectories.
+    Generated(BTreeSet<OsString>),
 }
 
 impl DirectorySnapshot {
@@ -134,7 +138,7 @@ impl DirectorySnapshot {
         let mut changes = Vec::new();
         for (path, entry) in &mut entries {
             match self.entries.get(path) {
-                Some(old_entry) if old_entry.kind == entry.kind => entry.copy = old_entry.copy,
+                Some(old_entry) if old_entry.is_unchanged(entry) => entry.copy = old_entry.copy,
                 old_entry => match self.change(path, old_entry, entry) {
                     Ok(Some(change)) => {
                         entry.copy = ContentCopy::Recorded;
@@ -162,7 +166,7 @@ impl DirectorySnapshot {
         changes
     }
 
-    /// The change of `path` from `old_entry` to `entry`; `None` if only its times differ.
+    /// The change of `path` from `old_entry` to `entry`; `None` if only its times differ, or the content of a directory that is not covered.
     ///
     /// # Errors
     /// The change cannot be undone, for this reason.
@@ -172,13 +176,27 @@ impl DirectorySnapshot {
         old_entry: Option<&ScannedEntry>,
         entry: &ScannedEntry,
     ) -> Result<Option<CommandChange>, String> {
+        if let (Some(EntryKind::Generated(old_names)), EntryKind::Generated(names)) =
+            (old_entry.map(|old_entry| &old_entry.kind), &entry.kind)
+        {
+            return match old_names.difference(names).next() {
+                Some(name) => Err(format!(
+                    "`{}` in it was removed, and its content is not copied",
+                    name.display()
+                )),
+                None => Ok(None),
+            };
+        }
         let before = old_entry
             .map_or(Ok(PreviousState::Nothing), |old_entry| self.saved_state(old_entry))?;
         let content = match (&entry.kind, &before) {
+            (EntryKind::Generated(_), PreviousState::Nothing) => return Ok(None),
             (EntryKind::Directory, PreviousState::Nothing) => {
                 return Ok(Some(CommandChange::CreatedDirectory));
             }
-            (EntryKind::Directory, _) | (_, PreviousState::Directory { .. }) => {
+            (EntryKind::Directory, PreviousState::Directory { .. }) => Vec::new(),
+            (EntryKind::Directory | EntryKind::Generated(_), _)
+            | (_, PreviousState::Directory { .. }) => {
                 return Err(
                     "a directory took the place of a file, or a file that of a directory".into()
                 );
@@ -192,7 +210,10 @@ impl DirectorySnapshot {
             }
         };
         let is_same = matches!(&entry.kind, EntryKind::File { .. })
-            && matches!(&before, PreviousState::File { bytes, .. } if **bytes == content);
+            && matches!(
+                &before,
+                PreviousState::File { bytes, mode } if **bytes == content && *mode == entry.mode
+            );
         let digest = digest(&content);
         Ok((!is_same).then_some(CommandChange::Changed { before, digest }))
     }
@@ -204,6 +225,7 @@ impl DirectorySnapshot {
     fn saved_state(&self, entry: &ScannedEntry) -> Result<PreviousState<'static>, String> {
         let mode = entry.mode;
         match &entry.kind {
+            EntryKind::Generated(_) => Err("its content is not copied".into()),
             EntryKind::Directory => Ok(PreviousState::Directory { mode }),
             EntryKind::Link(target) => Ok(PreviousState::Link(target.clone().into())),
             EntryKind::File { size, .. } => {
@@ -280,7 +302,12 @@ impl DirectorySnapshot {
     fn scan_path(&self, root: &Path) -> Option<BTreeMap<PathBuf, ScannedEntry>> {
         let entries = self.list_paths(root)?.into_iter().filter_map(|path| {
             let metadata = std::fs::symlink_metadata(&path).ok()?;
-            ScannedEntry::new(&path, &metadata).map(|entry| (path, entry))
+            let entry = if metadata.is_dir() && is_generated_dir(&path) {
+                Some(ScannedEntry::generated(&path))
+            } else {
+                ScannedEntry::new(&path, &metadata)
+            };
+            entry.map(|entry| (path, entry))
         });
         Some(entries.collect())
     }
@@ -299,10 +326,10 @@ impl DirectorySnapshot {
             for entry in entries.flatten() {
                 let path = entry.path();
                 let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                if self.is_excluded(&path) || (is_directory && is_generated_dir(&path)) {
+                if self.is_excluded(&path) {
                     continue;
                 }
-                if is_directory {
+                if is_directory && !is_generated_dir(&path) {
                     pending.push(path.clone());
                 }
                 paths.push(path);
@@ -344,8 +371,20 @@ impl ScannedEntry {
         };
         Some(Self { kind, mode: metadata.mode() & 0o7777, copy: ContentCopy::None })
     }
+
+    /// The directory at `path`, whose content is not covered.
+    fn generated(path: &Path) -> Self {
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let names = directories.map(|entry| entry.file_name()).collect();
+        Self { kind: EntryKind::Generated(names), mode: 0, copy: ContentCopy::None }
+    }
+
+    fn is_unchanged(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.mode == other.mode
+    }
 }
 
-fn add_gap(gaps: &mut BTreeSet<String>, path: &Path, reason: &str) {
-    gaps.insert(format!("`{}`: {reason}", path.display()));
+fn add_gap(gaps: &mut BTreeSet<JournalGap>, path: &Path, reason: &str) {
+    gaps.insert(JournalGap { path: path.to_owned(), reason: reason.to_owned() });
 }

@@ -2,12 +2,17 @@
 //!
 //! Because each line precedes its change, an interruption at any point leaves no change unrecorded. An incomplete last
 //! line belongs to a change that was not made.
+//!
+//! Commands announce no change. That one runs is recorded, so that a killed run is known to have lost its changes; and so is each
+//! change of a command that cannot be undone, so that no earlier turn is mistaken for the last one.
 
 use anyhow::{Context, Result};
 use nanobot_os::durable_file;
 use nanobot_os::wire_paths;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::fmt::{Display, Formatter};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// The file name of a journal in the folder of its turn.
@@ -16,6 +21,12 @@ pub const JOURNAL_FILE: &str = "journal.jsonl";
 /// The copy of the content that the path `index` had before the turn whose folder is `dir`.
 pub(super) fn copy_path(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("{index}.old"))
+}
+
+/// True if a live run is still writing the journal in `dir`.
+pub fn is_running(dir: &Path) -> bool {
+    let file = File::open(dir.join(JOURNAL_FILE));
+    file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// The turn that a journal belongs to.
@@ -81,6 +92,22 @@ pub enum PreviousState<'a> {
     Directory { mode: u32 },
 }
 
+/// A change of a command that cannot be undone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct JournalGap {
+    /// The path that changed, or the directory whose changes are unknown.
+    #[serde(with = "wire_paths::path")]
+    pub path: PathBuf,
+    /// A clause that says why.
+    pub reason: String,
+}
+
+impl Display for JournalGap {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "`{}`: {}", self.path.display(), self.reason)
+    }
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum JournalLine {
@@ -103,6 +130,13 @@ pub(super) enum JournalLine {
         #[serde(rename = "command", default, skip_serializing_if = "std::ops::Not::not")]
         during_command: bool,
     },
+    /// The last change that was announced, of this path, was not made.
+    Cancelled(#[serde(with = "wire_paths::path")] PathBuf),
+    /// Commands run from here on.
+    CommandsBegun,
+    /// No command runs anymore, and their changes are recorded.
+    CommandsEnded,
+    Gap(JournalGap),
     /// The turn is about to be undone. Holds the current state of each entry that will change.
     Undoing(Vec<(usize, RestorableState)>),
     /// The turn is about to be undone. Holds the existing directories of the turn, by number, with their modes.
@@ -137,7 +171,7 @@ impl ChangedPath {
     }
 }
 
-/// A turn that changed at least one path.
+/// A turn that changed something, or may have.
 #[derive(Clone, Debug)]
 pub struct UndoTurn {
     /// The number of the turn's folder; newer turns have higher numbers.
@@ -152,6 +186,10 @@ pub struct UndoTurn {
     pub(crate) removed_dirs: Vec<(usize, u32)>,
     /// The changed paths, in the order of their first change.
     pub changed_paths: Vec<ChangedPath>,
+    /// The changes that cannot be undone.
+    pub gaps: Vec<JournalGap>,
+    /// True if a command of the turn runs.
+    pub(super) is_running_commands: bool,
     /// Temporary files of the turn's writes. They no longer exist unless the run was killed.
     pub(crate) temp_files: Vec<PathBuf>,
     /// The time at which the turn was undone, if it was.
@@ -181,6 +219,8 @@ impl UndoTurn {
                         created_dirs: Vec::new(),
                         removed_dirs: Vec::new(),
                         changed_paths: Vec::new(),
+                        gaps: Vec::new(),
+                        is_running_commands: false,
                         temp_files: Vec::new(),
                         undone_at: None,
                     });
@@ -189,7 +229,22 @@ impl UndoTurn {
                 (_, None) => return Ok(None),
             }
         }
+        if let Some(turn) = &mut turn
+            && turn.is_running_commands
+            && !is_running(dir)
+        {
+            turn.is_running_commands = false;
+            turn.gaps.push(JournalGap {
+                path: turn.info.directory.clone(),
+                reason: "the run was killed while a command ran, so its changes are unknown".into(),
+            });
+        }
         Ok(turn)
+    }
+
+    /// True if the turn made a change that can be undone.
+    pub fn has_changes(&self) -> bool {
+        !self.changed_paths.is_empty() || !self.created_dirs.is_empty()
     }
 
     /// Reads the content that the changed path with this index had before the turn; nothing if it was no file.
@@ -228,6 +283,20 @@ impl UndoTurn {
                     entry.during_command |= during_command;
                 }
             }
+            JournalLine::Cancelled(path) => {
+                let changed = |entry: &ChangedPath| entry.path == path;
+                if let Some(index) = self.changed_paths.iter().position(changed) {
+                    let entry = &mut self.changed_paths[index];
+                    entry.written_digests.pop();
+                    // The first change of a path is the last entry then, and the next path gets its number.
+                    if entry.written_digests.is_empty() {
+                        self.changed_paths.remove(index);
+                    }
+                }
+            }
+            JournalLine::CommandsBegun => self.is_running_commands = true,
+            JournalLine::CommandsEnded => self.is_running_commands = false,
+            JournalLine::Gap(gap) => self.gaps.push(gap),
             JournalLine::Undoing(states) => {
                 for (number, state) in states {
                     if let Some(entry) = self.changed_paths.get_mut(number) {

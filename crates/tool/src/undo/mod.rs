@@ -9,7 +9,7 @@ use journal::{JournalLine, PreviousState};
 use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
 use nanobot_os::sync::Deferred;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{DirBuilder, DirEntry, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -21,7 +21,7 @@ pub mod journal;
 pub mod restore;
 
 use command_changes::{CommandChange, DirectorySnapshot};
-use journal::{RestorableState, TurnInfo, UndoTurn};
+use journal::{JournalGap, RestorableState, TurnInfo, UndoTurn};
 
 /// Maximum of bytes saved in one turn. A change that would exceed it is refused.
 const MAX_TURN_BYTES: u64 = 256 << 20;
@@ -57,7 +57,7 @@ impl UndoStore {
         self.dir.join(id.to_string())
     }
 
-    /// Reads the turns that changed something, newest first. Unreadable ones are reported to `on_unreadable` and skipped.
+    /// Reads the turns that changed something, or may have, newest first. Unreadable ones are reported to `on_unreadable` and skipped.
     pub fn turns(
         &self,
         on_unreadable: &mut dyn FnMut(u64, &anyhow::Error),
@@ -65,7 +65,9 @@ impl UndoStore {
         let mut turns = Vec::new();
         for id in self.ids()? {
             match UndoTurn::read(&self.turn_dir(id), id) {
-                Ok(turn) => turns.extend(turn.filter(|turn| !turn.changed_paths.is_empty())),
+                Ok(turn) => turns.extend(turn.filter(|turn| {
+                    turn.has_changes() || !turn.gaps.is_empty() || turn.is_running_commands
+                })),
                 Err(error) => on_unreadable(id, &error),
             }
         }
@@ -107,7 +109,7 @@ impl UndoStore {
             let age = modified_at(&folder).map(|time| now.duration_since(time).unwrap_or_default());
             let is_old = age.is_ok_and(|age| age > MAX_AGE);
             if (is_old || number + 1 >= MAX_TURNS || bytes > MAX_TOTAL_BYTES)
-                && !is_running(&folder)
+                && !journal::is_running(&folder)
             {
                 // Another run may be pruning too; the remaining folders are removed next time.
                 drop(std::fs::remove_dir_all(&folder));
@@ -123,12 +125,6 @@ fn dir_bytes(folder: &Path) -> u64 {
     files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// True if a live run is still writing the journal in `folder`, the folder of its turn.
-pub fn is_running(folder: &Path) -> bool {
-    let file = File::open(folder.join(journal::JOURNAL_FILE));
-    file.is_ok_and(|file| matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock)))
-}
-
 /// Saves the state of each path before a turn changes it.
 #[derive(Debug)]
 pub struct ChangeRecorder {
@@ -140,6 +136,8 @@ pub struct ChangeRecorder {
     journal: Option<OpenJournal>,
     /// Present from the first command on that may change files.
     snapshot: Option<DirectorySnapshot>,
+    /// The changes of commands that cannot be undone.
+    gaps: BTreeSet<JournalGap>,
 }
 
 #[derive(Debug)]
@@ -147,8 +145,8 @@ struct OpenJournal {
     dir: PathBuf,
     /// Locked while the turn is running.
     file: File,
-    /// The entry numbers of the changed paths.
-    entry_numbers: HashMap<PathBuf, usize>,
+    /// The number of recorded changes of each path. A path's own number is that of the paths before it.
+    change_counts: HashMap<PathBuf, usize>,
     /// The directories that the turn created.
     created_dirs: HashSet<PathBuf>,
     /// Bytes saved so far.
@@ -163,7 +161,7 @@ impl ChangeRecorder {
         turn_info: Deferred<TurnInfo>,
         own_state: Deferred<Vec<PathBuf>>,
     ) -> Self {
-        Self { undo, turn_info, own_state, journal: None, snapshot: None }
+        Self { undo, turn_info, own_state, journal: None, snapshot: None, gaps: BTreeSet::new() }
     }
 
     /// Prepares for a command that may change the content of `writable`, absolute paths that are free of links.
@@ -173,9 +171,10 @@ impl ChangeRecorder {
     pub(crate) fn begin_command(&mut self, writable: &[PathBuf]) -> Result<()> {
         if self.snapshot.as_ref().is_some_and(|snapshot| snapshot.running > 0) {
             self.record_command_changes()?;
+        } else {
+            self.open_journal()?.append(&JournalLine::CommandsBegun)?;
         }
         if self.snapshot.is_none() {
-            durable_file::create_dir(&self.undo.dir)?;
             let snapshot = DirectorySnapshot::new(&self.undo.dir, self.own_state.to_vec())
                 .context("create a temporary file")?;
             self.snapshot = Some(snapshot);
@@ -191,25 +190,52 @@ impl ChangeRecorder {
     /// # Errors
     /// The changes cannot be saved, so they cannot be undone.
     pub(crate) fn end_command(&mut self) -> Result<()> {
-        let result = self.record_command_changes();
-        if let Some(snapshot) = &mut self.snapshot {
-            snapshot.running = snapshot.running.saturating_sub(1);
-        }
-        result
+        let Some(snapshot) = &mut self.snapshot else {
+            return Ok(());
+        };
+        snapshot.running = snapshot.running.saturating_sub(1);
+        let has_ended = snapshot.running == 0;
+        self.record_command_changes()?;
+        if has_ended { self.open_journal()?.append(&JournalLine::CommandsEnded) } else { Ok(()) }
     }
 
-    /// The changes of commands that cannot be undone: paths, each with its reason.
-    pub(crate) fn take_gaps(&mut self) -> Vec<String> {
-        let snapshot = self.snapshot.as_mut();
-        let gaps = snapshot.map(|snapshot| std::mem::take(&mut snapshot.gaps));
-        gaps.into_iter().flatten().collect()
+    /// Records the changes of all commands, which have ended, and ends the recording of the turn. Returns the changes that cannot be
+    /// undone.
+    ///
+    /// # Errors
+    /// As for [`Self::end_command`].
+    pub(crate) fn end_turn(&mut self) -> Result<BTreeSet<JournalGap>> {
+        if let Some(snapshot) = &mut self.snapshot
+            && snapshot.running > 0
+        {
+            snapshot.running = 1;
+            self.end_command()?;
+        }
+        if let Some(journal) = &self.journal
+            && self.gaps.is_empty()
+            && journal.change_counts.is_empty()
+            && journal.created_dirs.is_empty()
+        {
+            std::fs::remove_dir_all(&journal.dir)
+                .with_context(|| format!("remove `{}`", journal.dir.display()))?;
+            self.journal = None;
+        }
+        Ok(std::mem::take(&mut self.gaps))
     }
 
     fn record_command_changes(&mut self) -> Result<()> {
-        let snapshot = self.snapshot.as_mut();
-        let changes = snapshot.map(DirectorySnapshot::take_changes).unwrap_or_default();
-        if changes.is_empty() {
+        let Some(snapshot) = &mut self.snapshot else {
             return Ok(());
+        };
+        let changes = snapshot.take_changes();
+        let gaps = std::mem::take(&mut snapshot.gaps);
+        if changes.is_empty() && gaps.is_subset(&self.gaps) {
+            return Ok(());
+        }
+        for gap in gaps {
+            if self.gaps.insert(gap.clone()) {
+                self.open_journal()?.append(&JournalLine::Gap(gap))?;
+            }
         }
         for (path, change) in &changes {
             let (before, new) = match change {
@@ -233,8 +259,8 @@ impl ChangeRecorder {
         Ok(())
     }
 
-    /// Records that `path` is about to get the content `new` and `mode`, if it changes, or to be removed if the content is `None`,
-    /// through the temporary file `temp` beside it.
+    /// Records that `path` is about to get the content `new` and `mode`, or to be removed if the content is `None`, through the temporary
+    /// file `temp` beside it. False if the file stays as it is, so that there is nothing to record.
     ///
     /// # Errors
     /// The current state cannot be saved. The caller must not make the change then.
@@ -245,22 +271,42 @@ impl ChangeRecorder {
         new: Option<&[u8]>,
         new_mode: Option<u32>,
         temp: &str,
-    ) -> Result<()> {
-        let is_first_change = |journal: &OpenJournal| !journal.entry_numbers.contains_key(path);
+    ) -> Result<bool> {
+        let is_first_change = |journal: &OpenJournal| !journal.change_counts.contains_key(path);
         if let (PreviousState::File { bytes, mode }, Some(new)) = (before, new)
             && **bytes == *new
             && new_mode.is_none_or(|new_mode| new_mode == *mode)
             && self.journal.as_ref().is_none_or(is_first_change)
         {
-            // The file stays unchanged, so there is nothing to undo.
-            return Ok(());
+            return Ok(false);
         }
         let is_first = self.append_change(path, before, new.map(digest), Some(temp))?;
         if is_first {
-            self.open_journal()?.sync()
-        } else {
-            // Later lines about a path only show who made the last change, so they need not be on disk at once.
-            Ok(())
+            self.open_journal()?.sync()?;
+        }
+        // Later lines about a path only show who made the last change, so they need not be on disk at once.
+        Ok(true)
+    }
+
+    /// Records that the last recorded change, that of `path`, was not made.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub(crate) fn cancel_change(&mut self, path: &Path) -> Result<()> {
+        let journal = self.open_journal()?;
+        journal.append(&JournalLine::Cancelled(path.to_owned()))?;
+        let count = journal.change_counts.remove(path).unwrap_or_default();
+        if count > 1 {
+            journal.change_counts.insert(path.to_owned(), count - 1);
+            return Ok(());
+        }
+        // The next path gets the number of this one.
+        let copy = journal::copy_path(&journal.dir, journal.change_counts.len());
+        match std::fs::remove_file(&copy) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("remove `{}`", copy.display()))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -274,10 +320,10 @@ impl ChangeRecorder {
         temp: Option<&str>,
     ) -> Result<bool> {
         let journal = self.open_journal()?;
-        let is_first = !journal.entry_numbers.contains_key(path);
+        let is_first = !journal.change_counts.contains_key(path);
         let mut state = None;
         if is_first {
-            let number = journal.entry_numbers.len();
+            let number = journal.change_counts.len();
             state = Some(match before {
                 // A directory that this turn created did not exist before it.
                 PreviousState::Directory { .. } if journal.created_dirs.contains(path) => {
@@ -285,8 +331,8 @@ impl ChangeRecorder {
                 }
                 before => journal.save_state(number, before)?,
             });
-            journal.entry_numbers.insert(path.to_owned(), number);
         }
+        *journal.change_counts.entry(path.to_owned()).or_default() += 1;
         journal.append(&JournalLine::Change {
             path: path.to_owned(),
             before: state,
@@ -308,7 +354,7 @@ impl ChangeRecorder {
             let mut journal = OpenJournal {
                 dir,
                 file,
-                entry_numbers: HashMap::new(),
+                change_counts: HashMap::new(),
                 created_dirs: HashSet::new(),
                 saved_bytes: 0,
             };

@@ -19,6 +19,10 @@ use std::path::{Path, PathBuf};
 /// The largest file that is read back, in bytes; no saved file is larger.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
+/// The mode bits by which the owner may write a file, and use a directory.
+const OWNER_WRITE: u32 = 0o200;
+const OWNER_ACCESS: u32 = 0o700;
+
 /// The direction of a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreDirection {
@@ -180,7 +184,18 @@ impl<'a> RestorePlan<'a> {
                 _ => RestoreStep::Restore(path),
             }
         };
-        self.changes.iter().map(step).collect()
+        let steps: Vec<RestoreStep> = self.changes.iter().map(step).collect();
+        if !self.turn.changed_paths.is_empty() || self.direction == RestoreDirection::Redo {
+            return steps;
+        }
+        // With a file in them, the file alone is named.
+        let is_removable = |dir: &&PathBuf| {
+            std::fs::read_dir(dir).is_ok_and(|entries| {
+                entries.flatten().all(|entry| self.turn.created_dirs.contains(&entry.path()))
+            })
+        };
+        let dirs = self.turn.created_dirs.iter().rev().filter(is_removable);
+        dirs.cloned().map(RestoreStep::Remove).collect()
     }
 
     /// Carries out the plan. `time` is recorded in the journal.
@@ -191,6 +206,11 @@ impl<'a> RestorePlan<'a> {
         let path = self.turn.dir.join(journal::JOURNAL_FILE);
         if self.direction == RestoreDirection::Undo {
             self.save_current(&path)?;
+        }
+        for PlannedRestore { index, current_state, .. } in &self.changes {
+            let path = self.relative_path(*index);
+            self.make_writable(path, current_state)
+                .with_context(|| format!("change the mode of `/{}`", path.display()))?;
         }
         for PlannedRestore { index, current_state, target_state } in &self.changes {
             let path = self.relative_path(*index);
@@ -218,6 +238,15 @@ impl<'a> RestorePlan<'a> {
             let path = self.relative_path(*index);
             self.restore_path(*index, path, target_state)
                 .with_context(|| format!("restore `/{}`", path.display()))?;
+        }
+        // A directory that is read-only gets its mode when its content is back.
+        for PlannedRestore { index, target_state, .. } in self.changes.iter().rev() {
+            if let RestorableState::Directory { mode } = target_state {
+                let path = self.relative_path(*index);
+                self.root
+                    .create_dir(path, *mode)
+                    .with_context(|| format!("restore `/{}`", path.display()))?;
+            }
         }
         let line = match self.direction {
             RestoreDirection::Undo => JournalLine::Undone(time.to_owned()),
@@ -291,7 +320,9 @@ impl<'a> RestorePlan<'a> {
         match target_state {
             RestorableState::Nothing => {}
             RestorableState::Link { target } => self.root.create_link(path, target)?,
-            RestorableState::Directory { mode } => self.root.create_dir(path, *mode)?,
+            RestorableState::Directory { mode } => {
+                self.root.create_dir(path, *mode | OWNER_ACCESS)?;
+            }
             RestorableState::File { hash, mode } => {
                 let copy = self.copy_path(index, self.direction);
                 let bytes = durable_file::read(&copy)?.unwrap_or_default();
@@ -305,6 +336,19 @@ impl<'a> RestorePlan<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Lets the owner of an existing file or directory change it.
+    fn make_writable(&self, path: &Path, state: &RestorableState) -> io::Result<()> {
+        match state {
+            RestorableState::File { mode, .. } if mode & 0o222 == 0 => {
+                self.root.set_mode(path, mode | OWNER_WRITE)
+            }
+            RestorableState::Directory { mode } if mode & OWNER_ACCESS != OWNER_ACCESS => {
+                self.root.create_dir(path, mode | OWNER_ACCESS)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The path of the saved content of an entry.
