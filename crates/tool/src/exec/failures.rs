@@ -2,6 +2,7 @@
 
 use super::{CommandEnd, ExecTool, Explanation, git_guard};
 use nanobot_base::shell_quote::quote;
+use nanobot_config::policy::file_scope::FileScope;
 use nanobot_sandbox::SandboxSpec;
 use nanobot_sandbox::process;
 use std::path::{Component, Path, PathBuf};
@@ -162,12 +163,19 @@ impl ExecTool {
         let is_read_only = READ_ONLY_SIGNS.iter().any(|sign| line.contains(sign));
         let roots = self.writable_roots();
         let scope = &self.files.file_scope;
-        let directory = &scope.directory;
+        let FileScope { directory, workspace, .. } = scope;
         let may_write = roots.contains(directory);
         if let Some(path) = self.unwritable_path(line)
             && !scope.is_private_copy
             && (may_write || !path.starts_with(directory))
         {
+            if path.starts_with(workspace) {
+                let message = format!(
+                    "(commands cannot change `{}` in this run: the file tools change the workspace)",
+                    path.display()
+                );
+                return Explanation::new(message);
+            }
             // An entry of a protected directory can be replaced only if the directory is granted. A whole `.git` is never
             // proposed.
             let protected = self.prepare_sandbox().map_or(Vec::new(), |sandbox| sandbox.protected);
