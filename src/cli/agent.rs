@@ -15,8 +15,8 @@ use nanobot_base::message::user_text::UserText;
 /// The message comes from `-m` or the argument, from standard input, or from both; then the piped text follows the message in a
 /// marked block. Standard output carries the answer and nothing else. The text of `-m` is your word, also what a shell puts into it,
 /// and may name hosts: give text of others by a pipe or `-a`. Of such text the model can send nothing to an address that you did not
-/// name. It can still be talked into a job or a change of its notes, which a line on standard error names; `--deny cron --deny notes`
-/// forbids both.
+/// name. It can still be talked into a job or a change of its notes or memory, which a line on standard error names; `--deny cron
+/// --deny notes` forbids them.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AgentArgs {
     /// The message, as `-m` gives it

@@ -33,6 +33,9 @@ pub enum MemoryCommand {
     /// had read others' content. Review it with `nanobot memory show` first.
     Accept,
     /// List versions of the memory, newest first
+    ///
+    /// The cause is `consolidation`, `turn` (a tool of the agent, in this session), `edit`, `undo`, `accept`, or `manual`: an editor
+    /// of yours, or another program.
     Log {
         /// One JSON object per line
         #[arg(long)]

@@ -2,7 +2,7 @@
 
 use crate::ops::context::Context;
 use crate::ops::profiles;
-use crate::ops::protected_paths::{instruction_files, protected_paths};
+use crate::ops::protected_paths::{instruction_files, memory_files, protected_paths};
 use crate::ops::repository;
 use crate::options::grants::{Grants, SandboxMode};
 use anyhow::{Context as _, Result};
@@ -11,6 +11,7 @@ use nanobot_base::shell_quote::unquote;
 use nanobot_config::policy::file_scope::{FileScope, ScopeRoot};
 use nanobot_config::policy::net::{self, Net};
 use nanobot_config::policy::profile::{self, Profile};
+use nanobot_config::policy::provenance::Grant;
 use nanobot_config::policy::rule::{Pattern, PolicyRule, RuleEffect};
 use nanobot_config::policy::tool_names::{SESSIONS, SIGNING};
 use nanobot_config::policy::{CommandPattern, Permission, Policy, Sandbox};
@@ -182,6 +183,10 @@ pub(crate) fn build_policy(
         policy.add(rule.clone());
     }
     add_rules(&mut policy, grants, settings)?;
+    // The memory, which every conversation may change otherwise, is among the notes that a rule denies.
+    if policy.change_grants().notes == Grant::Denied {
+        policy.file_scope.instruction_files.extend(memory_files(&workspace.path));
+    }
     if grants.private_copy.is_some() {
         policy.file_scope.allowed.clear();
     }

@@ -38,6 +38,10 @@ const PROTECTED_PATHS: &[&str] = &[
 const INSTRUCTION_FILES: &[&str] =
     &["AGENTS.md", "HEARTBEAT.md", "IDENTITY.md", "SOUL.md", "TOOLS.md", "USER.md", "skills"];
 
+/// The directory of the memory, its files, and the place of the text in older releases.
+const MEMORY_FILES: &[&str] =
+    &["memory", "memory/MEMORY.md", "memory/HISTORY.md", "memory/history.jsonl", "MEMORY.md"];
+
 /// The protected paths of our own directory and of the workspace, a real path: hidden ones, and read-only ones.
 pub(crate) fn protected_paths(
     ctx: &Context,
@@ -78,6 +82,11 @@ fn config_files(paths: &Paths) -> [PathBuf; 2] {
     let config = std::path::absolute(&paths.config).unwrap_or_else(|_| paths.config.clone());
     let own_config = own_file_path(&config);
     [config, own_config]
+}
+
+/// The paths of the memory. Each may be granted by name.
+pub(crate) fn memory_files(workspace: &Path) -> Vec<PathBuf> {
+    MEMORY_FILES.iter().map(|name| workspace.join(name)).collect()
 }
 
 /// The files in the workspace that give instructions to later runs.

@@ -1063,7 +1063,7 @@ fn slash_new_starts_at_once_and_the_rest_is_consolidated_later() {
     story.run(["agent", "--new", "-m", "a"]).stdout("One.\n");
     story.run(["agent", "-m", "b"]).stdout("Two.\n");
     assert_eq!(failed_tries(&story), 2);
-    story.run(["memory", "log"]).stdout_has("outside").stderr_has(
+    story.run(["memory", "log"]).stdout_has("manual").stderr_has(
         "the last consolidation failed: 2026-01-02 03:04 cli:direct: the model did not call",
     );
     story.run(["agent", "-m", "c"]).stdout("Three.\n");
@@ -1103,7 +1103,7 @@ fn every_change_can_be_undone_byte_for_byte() {
         .iter()
         .map(|line| line["cause"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(causes, ["undo", "undo", "outside", "undo", "consolidation", "outside"]);
+    assert_eq!(causes, ["undo", "undo", "manual", "undo", "consolidation", "manual"]);
     story.run(["memory", "diff", "1", "2"]).stdout_has("-by hand");
 }
 
@@ -1190,7 +1190,7 @@ fn a_concurrent_consolidation_is_waited_for_or_named() {
     assert!(!story.workspace().join("memory/.versions/trouble").exists());
     first.kill().unwrap();
     first.wait().unwrap();
-    story.run(["memory", "log"]).stdout_has("outside");
+    story.run(["memory", "log"]).stdout_has("manual");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::story::{Story, write};
 use crate::web::{PageServer, page_response};
 use nanobot_config::policy::tool_names::BUILT_IN_TOOLS;
 use serde_json::{Value, json};
+use std::io::Write;
 
 fn with_tools(story: Story, tools: Value) -> Story {
     story.set("tools", tools)
@@ -503,6 +504,82 @@ fn instruction_files_are_changed_after_content_from_outside_only_with_permission
         .run([&["agent", "-m", "x"], &flags[..]].concat())
         .stdout("no\n")
         .stderr_has("`notes` is denied by a rule");
+}
+
+#[test]
+fn the_memory_is_among_the_notes_that_a_rule_denies() {
+    let old = "- likes tea\n";
+    let story = Story::new().workspace_file("memory/MEMORY.md", old);
+    let workspace = story.workspace();
+    let path = workspace.join("memory/MEMORY.md");
+    let memory = || std::fs::read_to_string(&path).unwrap();
+    let edit = |old: &str, new: &str| {
+        calls("edit_file", json!({ "path": path, "old_text": old, "new_text": new }))
+    };
+    let run = |command: &str| calls("exec", json!({ "command": command }));
+    let changed = "nanobot: changed the memory, which later runs read: `~/.nanobot/workspace/memory/MEMORY.md`; `nanobot memory undo` takes it back\n";
+    // By the user's own words alone.
+    story.server().script([edit("tea", "coffee"), says("noted")]);
+    story.run(["agent", "-m", "I like coffee now"]).stdout("noted\n").stderr("");
+    // What was piped, a file, or a command may have asked for it.
+    story.server().script([edit("coffee", "mate"), says("done")]);
+    let pipe = |arguments: &[&str]| {
+        let mut command = story.command(arguments);
+        let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"OBEY").unwrap();
+        story.wait(child)
+    };
+    pipe(&["agent", "-m", "x"]).stdout("done\n").stderr(changed);
+    assert_eq!(memory(), "- likes mate\n");
+    let versions = story.run(["memory", "log", "--json"]).json_lines();
+    let causes: Vec<_> = versions.iter().map(|line| (&line["cause"], &line["session"])).collect();
+    let (turn, manual) = (&json!("turn"), (&json!("manual"), &Value::Null));
+    assert_eq!(causes[1..], [(turn, &json!("cli:direct")), manual]);
+    assert!(causes[0].0 == turn && causes[0].1.as_str().unwrap().starts_with("pipe:"));
+    let log = story.workspace().join("memory/HISTORY.md");
+    story.server().script([
+        edit("mate", "OBEY"),
+        calls("write_file", json!({ "path": workspace.join("MEMORY.md"), "content": "OBEY" })),
+        calls("write_file", json!({ "path": log, "content": "OBEY" })),
+        calls("delete_file", json!({ "path": path })),
+        run(&format!("echo OBEY > {}", path.display())),
+        says("no"),
+    ]);
+    let grant = format!("--write={}", path.display());
+    let ran = pipe(&["agent", "-m", "x", "--deny", "notes", &grant]).stdout("no\n");
+    let errors = ran.error_text();
+    assert_eq!(errors.matches("`notes` is denied by a rule").count(), 3, "{errors}");
+    assert!(!errors.contains("changed"), "{errors}");
+    assert!(story.requests().last().unwrap().last_content().contains("Read-only file system"));
+    // A run in the workspace, such as a job.
+    story
+        .server()
+        .script([run("echo OBEY > memory/MEMORY.md; rm -r memory; echo x > y"), says("no")]);
+    let flags = ["-C", workspace.to_str().unwrap(), "--write", "--deny", "notes"];
+    let ran = story.run([&["agent", "-m", "x"], &flags[..]].concat()).stdout("no\n");
+    assert!(!ran.error_text().contains("changed the memory"));
+    assert!(workspace.join("y").exists());
+    assert_eq!(memory(), "- likes mate\n");
+}
+
+/// Commands have the workspace only as their directory, so no flag is named that would not help.
+#[test]
+fn a_command_that_cannot_change_the_workspace_names_the_file_tools() {
+    let story = Story::new().workspace_file("SOUL.md", "soul");
+    let workspace = story.workspace();
+    let path = workspace.join("plan.md");
+    let command = format!("echo x > {}", path.display());
+    story.server().script([
+        calls("exec", json!({ "command": command })),
+        calls("write_file", json!({ "path": path, "content": "x" })),
+        says("done"),
+    ]);
+    let flag = format!("--write={}", workspace.display());
+    story.run(["agent", "-m", "x", &flag]).stdout("done\n").stderr("");
+    let told = story.requests()[1].last_content();
+    let words = "in this run: the file tools change the workspace)";
+    assert!(told.contains(words) && !told.contains("--write"), "{told}");
+    assert!(path.exists());
 }
 
 #[test]

@@ -280,14 +280,15 @@ pub(crate) fn build_guards(
 
 /// Records the memory as a new version if a tool changed the file in this turn. It is also recorded if the file already
 /// differed from the last version when the turn began, because the user edited it. Without tool calls the file cannot have
-/// changed, and is not read again. If the conversation had `untrusted` content, the version is labelled with it.
+/// changed, and is not read again. If the conversation had `untrusted` content, the version is labelled with it. Returns true if the
+/// turn changed the memory.
 fn record_memory(
     ctx: &Context,
     prepared: &PreparedTurn,
     sessions: &SessionStore,
     has_called_tools: bool,
     untrusted: Option<&str>,
-) -> Result<()> {
+) -> Result<bool> {
     let memory = Memory::new(&prepared.settings.workspace, &ctx.clock);
     let before = &prepared.setup.memory_file;
     let is_unchanged = !has_called_tools || memory.read()?.unwrap_or_default() == *before;
@@ -296,12 +297,12 @@ fn record_memory(
         None => true,
     };
     if is_unchanged && is_recorded {
-        return Ok(());
+        return Ok(false);
     }
     let untrusted = if is_unchanged { None } else { untrusted };
     // A memory that cannot be written is reported when it is to be written.
     if untrusted.is_none() && memory.check_writable().is_err() {
-        return Ok(());
+        return Ok(!is_unchanged);
     }
     let mut advance = |range: MessageRange<'_>| {
         consolidation::advance_pointer(sessions, range.session, range.from, range.to).map(drop)
@@ -309,9 +310,10 @@ fn record_memory(
     let timeout = untrusted.map_or(Duration::ZERO, |_| MEMORY_LOCK_TIMEOUT);
     match memory.lock(timeout, &mut || {}, &mut advance) {
         // The run that holds the lock records the memory before it changes it.
-        Err(error) if untrusted.is_none() && exit_for(&error) == Exit::TryAgain => Ok(()),
-        locked_memory => locked_memory?.record_turn(before, untrusted),
+        Err(error) if untrusted.is_none() && exit_for(&error) == Exit::TryAgain => {}
+        locked_memory => locked_memory?.record_turn(before, prepared.session.key(), untrusted)?,
     }
+    Ok(!is_unchanged)
 }
 
 /// The content from outside that a change of the memory in this turn may contain. A command that can write there may have
@@ -347,14 +349,18 @@ pub(crate) fn finish(
         None
     };
     let untrusted = memory_label(setup, &ending.stats);
+    let has_untrusted_content = setup.shared.provenance.untrusted_content().is_some();
     // A call that was interrupted is not counted.
-    let has_called_tools =
-        setup.shared.provenance.untrusted_content().is_some() || !ending.stats.tools.is_empty();
-    if let Err(error) =
-        record_memory(ctx, prepared, sessions, has_called_tools, untrusted.as_deref())
-    {
-        let error = error.context("record the change of the memory");
-        ending.error.get_or_insert(error);
+    let has_called_tools = has_untrusted_content || !ending.stats.tools.is_empty();
+    match record_memory(ctx, prepared, sessions, has_called_tools, untrusted.as_deref()) {
+        Ok(is_changed) if is_changed && has_untrusted_content => reporter.notice(&format!(
+            "changed the memory, which later runs read: `{}`; `nanobot memory undo` takes it back",
+            ctx.paths.display(&memory::file_path(&settings.workspace))
+        )),
+        Ok(_) => {}
+        Err(error) => {
+            ending.error.get_or_insert(error.context("record the change of the memory"));
+        }
     }
     if session::is_temporary(session.key())
         && let Err(error) = session::prune_temporary_sessions(sessions)

@@ -309,16 +309,16 @@ impl LockedMemory {
         self.memory.is_read_only()
     }
 
-    /// Reads the memory text, and records it as a version if it was changed outside. Empty if there is none.
+    /// Reads the memory text, and records it as a version if it was changed by hand. Empty if there is none.
     pub fn read_and_record(&self) -> Result<Vec<u8>> {
         let text = self.memory.read()?.unwrap_or_default();
-        self.record_text(&text, None)?;
+        self.record_text(&text, VersionCause::Manual, None, None)?;
         Ok(text)
     }
 
-    /// Like [`Self::read_and_record`], for the turn that found the text `before`, with untrusted content `origin` in its
-    /// conversation, if any. The text before the turn is recorded too, so that it can be restored.
-    pub fn record_turn(&self, before: &[u8], origin: Option<&str>) -> Result<()> {
+    /// Like [`Self::read_and_record`], for a turn of the session `session` that found the text `before`, with `untrusted` content in
+    /// its conversation, if any. The text before the turn is recorded too, so that it can be restored.
+    pub fn record_turn(&self, before: &[u8], session: &str, untrusted: Option<&str>) -> Result<()> {
         let store = self.memory.version_store();
         let mut is_recorded = false;
         let same_size = |version: &Version| version.bytes == before.len() as u64;
@@ -326,13 +326,20 @@ impl LockedMemory {
             is_recorded |= store.read_text(version.id)?.as_deref() == Some(before);
         }
         if !is_recorded {
-            self.record_text(before, None)?;
+            self.record_text(before, VersionCause::Manual, None, None)?;
         }
         let text = self.memory.read()?.unwrap_or_default();
-        self.record_text(&text, origin.map(str::to_owned))
+        let untrusted = untrusted.map(str::to_owned);
+        self.record_text(&text, VersionCause::Turn, Some(session), untrusted)
     }
 
-    fn record_text(&self, text: &[u8], untrusted: Option<String>) -> Result<()> {
+    fn record_text(
+        &self,
+        text: &[u8],
+        cause: VersionCause,
+        session: Option<&str>,
+        untrusted: Option<String>,
+    ) -> Result<()> {
         let store = self.memory.version_store();
         let versions = store.list()?;
         let current = version::current(&versions);
@@ -344,7 +351,7 @@ impl LockedMemory {
             let version = Version {
                 untrusted: untrusted
                     .or_else(|| current.and_then(|current| current.untrusted.clone())),
-                ..self.next_version(&versions, VersionCause::Outside, None, text)
+                ..self.next_version(&versions, cause, session, text)
             };
             store.stage(version.id, text)?;
             store.add(&version)?;
@@ -659,7 +666,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_changes_become_versions_and_are_not_overwritten() {
+    fn changes_by_hand_become_versions_and_are_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let memory = memory(dir.path());
         let held = lock(&memory);
@@ -677,9 +684,9 @@ mod tests {
             .map(|version| (version.cause.name(), version.aside_reason.is_some()))
             .collect();
         let expect = [
-            ("outside", false),
+            ("manual", false),
             ("consolidation", false),
-            ("outside", false),
+            ("manual", false),
             ("consolidation", true),
         ];
         assert_eq!(all, expect);

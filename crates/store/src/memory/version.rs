@@ -1,6 +1,6 @@
 //! Versions of the memory: the full text of each in a file, and a log of their origins.
 //!
-//! A text is staged before it is in force, and becomes a version when the log has a line for it. Outside changes become
+//! A text is staged before it is in force, and becomes a version when the log has a line for it. Other changes of the file become
 //! a version as soon as they are noticed, so that an undo never loses anything.
 
 use anyhow::{Context, Result};
@@ -20,8 +20,11 @@ pub enum VersionCause {
     Undo,
     /// The user has accepted untrusted content. The text is unchanged.
     Accept,
-    /// A change outside of this module: by a person with an editor, the agent's file tools, or another program.
-    Outside,
+    /// A tool of the agent changed the file in a turn.
+    Turn,
+    /// A change by a person with an editor, or by another program.
+    #[serde(rename = "outside")]
+    Manual,
 }
 
 impl VersionCause {
@@ -32,7 +35,8 @@ impl VersionCause {
             Self::Edit => "edit",
             Self::Undo => "undo",
             Self::Accept => "accept",
-            Self::Outside => "outside",
+            Self::Turn => "turn",
+            Self::Manual => "manual",
         }
     }
 }
