@@ -9,8 +9,9 @@ use clap::Args;
 /// jobs, usage), and completion scripts that `onboard` installed. The Python program of the same name uses the same config,
 /// sessions, memory and jobs.
 ///
-/// Keeps files that nanobot does not write, worktrees, a workspace outside of `~/.nanobot`, crontab lines of your own, and the
-/// program itself, which the package manager removes. Nothing is removed while a file is in use. There is no way back.
+/// Keeps what you wrote: profiles, commands, prompts, hooks, tools and skills, instruction files of the workspace that were
+/// changed, and all files that nanobot does not know. Keeps worktrees, a workspace outside of `~/.nanobot`, crontab lines of your
+/// own, and the program itself, which the package manager removes. Nothing is removed while a file is in use. There is no way back.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct UninstallArgs {
     /// Print what would be removed

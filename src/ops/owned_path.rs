@@ -8,6 +8,16 @@ use std::path::Path;
 const PLACEHOLDERS: [&str; 9] =
     ["KEY", "NAME", "TIME", "ID", "N", "PROVIDER", "SERVER", "REPOSITORY", "BRANCH"];
 
+/// The paths among [`DOCUMENTED_PATHS`] whose files are a person's work, even if a command of this program began some of them.
+const USER_PATHS: [&str; 6] = [
+    "commands/NAME.md",
+    "hooks/NAME",
+    "profiles/NAME.md",
+    "prompts/NAME.md",
+    "tools/NAME",
+    "workspace/skills/NAME/",
+];
+
 /// Endings of files beside an owned file: its lock, and copies of a damaged version.
 const SIDE_FILE_ENDINGS: [&str; 4] = [".lock", ".damaged", ".corrupt-*", ".torn-*"];
 
@@ -16,6 +26,10 @@ const SIDE_FILE_ENDINGS: [&str; 4] = [".lock", ".damaged", ".corrupt-*", ".torn-
 pub(crate) enum Ownership {
     /// This program owns it, with the content. `location` is the file or the directory under which the entry is listed.
     Own { location: String },
+    /// Like [`Self::Own`], as long as it has the text of the template.
+    Template { location: String, text: &'static str },
+    /// The user, although this program reads it.
+    User,
     /// A directory that may contain files of this program.
     HasOwn,
     /// The directory of worktrees, which this program creates and which contains work of the user.
@@ -63,11 +77,12 @@ pub(crate) fn ownership(path: &Path, is_directory: bool) -> Ownership {
     let documented = DOCUMENTED_PATHS.iter().filter_map(|documented| {
         let path = documented.path.strip_prefix("~/.nanobot/")?;
         // The files of this program in the workspace have entries of their own.
-        (path != "workspace/").then(|| path.to_owned())
+        (path != "workspace/").then(|| (path.to_owned(), None))
     });
-    let templates = workspace::template_names().map(|name| format!("workspace/{name}"));
+    let templates = workspace::TEMPLATES.iter();
+    let templates = templates.map(|(name, text)| (format!("workspace/{name}"), Some(*text)));
     let mut ownership = Ownership::Other;
-    for pattern in documented.chain(templates) {
+    for (pattern, template) in documented.chain(templates) {
         let is_directory_pattern = pattern.ends_with('/');
         let parts: Vec<&str> = pattern.trim_end_matches('/').split('/').collect();
         let is_prefix =
@@ -86,7 +101,16 @@ pub(crate) fn ownership(path: &Path, is_directory: bool) -> Ownership {
             !is_directory && (matches(part, name) || is_side_file(part, name))
         };
         if is_match {
-            return Ownership::Own { location: listed_location(&parts) };
+            if USER_PATHS.contains(&pattern.as_str()) {
+                // The name may still be that of a file of this program, such as `tools/.specs.json`.
+                ownership = Ownership::User;
+                continue;
+            }
+            let location = listed_location(&parts);
+            return match template {
+                Some(text) => Ownership::Template { location, text },
+                None => Ownership::Own { location },
+            };
         }
     }
     ownership
@@ -148,6 +172,8 @@ mod tests {
             let ownership = ownership(path.trim_end_matches('/').as_ref(), path.ends_with('/'));
             let location = match ownership {
                 Ownership::Own { location } => location,
+                Ownership::Template { location, .. } => format!("{location} unchanged"),
+                Ownership::User => "user".into(),
                 Ownership::HasOwn => "above".into(),
                 Ownership::Worktrees => "worktrees".into(),
                 Ownership::Other => "other".into(),
@@ -172,7 +198,7 @@ mod tests {
         check("sessions/", "other");
         check("workspace/", "above");
         check("workspace/notes.md", "other");
-        check("workspace/AGENTS.md", "workspace/");
+        check("workspace/AGENTS.md", "workspace/ unchanged");
         check("workspace/memory/MEMORY.md", "workspace/memory/");
         check("workspace/memory/.versions/", "workspace/memory/");
         check("workspace/sessions/a_b.jsonl", "workspace/sessions/");
@@ -180,7 +206,17 @@ mod tests {
         check("workspace/sessions/.trash/", "above");
         check("workspace/sessions/.trash/1-a.jsonl.gone", "workspace/sessions/.trash/");
         check("workspace/cron/jobs.json.corrupt-2", "workspace/cron/");
-        check("workspace/skills/tea/", "workspace/skills/");
+        check("workspace/skills/", "above");
+        check("workspace/skills/tea/", "user");
+        check("workspace/skills/tea.md", "other");
+        check("profiles/careful.md", "user");
+        check("commands/review.md", "user");
+        check("prompts/digest.md", "user");
+        check("prompts/.announced", "prompts/");
+        check("tools/weather", "user");
+        check("tools/.specs.json", "tools/");
+        check("hooks/format", "user");
+        check("hooks/.announced", "hooks/");
         check("channels/telegram/", "channels/");
         check("undo/12/", "undo/");
         check("worktrees/", "worktrees");

@@ -1,5 +1,5 @@
-//! Removal of this program's crontab lines and files. A file is ours if it is at one of the documented paths. All other
-//! files are kept, and reported. Links are removed, never followed.
+//! Removal of this program's crontab lines and files. A file is ours if it is at one of the documented paths, unless these are for
+//! what a person writes, such as profiles, or the file is a template that was changed. All other files are kept, and reported. Links are removed, never followed.
 
 use crate::ops::context::Context;
 use crate::ops::jobs::{cron_environment, crontab_sync};
@@ -136,11 +136,17 @@ impl Installation {
             let is_directory = path.is_dir() && !path.is_symlink();
             let display_path = ctx.paths.display(&path);
             match ownership(&relative, is_directory) {
-                Ownership::Own { location } => {
+                Ownership::Template { text, .. }
+                    if std::fs::read(&path).is_ok_and(|bytes| bytes != text.as_bytes()) =>
+                {
+                    self.keep(display_path, "changed since nanobot wrote it");
+                }
+                Ownership::Own { location } | Ownership::Template { location, .. } => {
                     let end = if location.ends_with('/') { "/" } else { "" };
                     let location = ctx.paths.display(&root.join(&location)) + end;
                     self.add(location, path)?;
                 }
+                Ownership::User => self.keep(display_path, "yours"),
                 Ownership::HasOwn => self.search(ctx, root, &relative)?,
                 Ownership::Worktrees => {
                     let reason = "worktrees of your repositories: `nanobot agent --worktree BRANCH --remove-worktree`";

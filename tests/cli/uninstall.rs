@@ -12,7 +12,6 @@ const OTHERS_LINES: &str =
 fn used_story() -> Story {
     let story = Story::new()
         .workspace_file("memory/MEMORY.md", "Ada likes tea.\n")
-        .workspace_file("notes/tea.md", "mine\n")
         .env("SHELL", "/bin/bash");
     story.crontab().set_table(OTHERS_LINES);
     let turn = ["agent", "--replay", "demo", "-m", "x", "-s", "work"];
@@ -22,8 +21,8 @@ fn used_story() -> Story {
     drop(ran);
     add_job(&story, &["-e", "1h"]);
     story.run(["onboard", "--completions", "--yes", "-q"]).stdout("");
-    for name in ["photo.png", "history/cli_history", "cron/jobs.json", "sessions/old.jsonl"] {
-        write(&story.home().join(".nanobot").join(name), b"theirs");
+    for name in FOREIGN_FILES {
+        write(&story.home().join(name), b"theirs");
     }
     story
 }
@@ -44,12 +43,19 @@ fn files(story: &Story) -> Vec<String> {
     found
 }
 
-const FOREIGN_FILES: [&str; 5] = [
+const FOREIGN_FILES: [&str; 12] = [
+    ".nanobot/commands/review.md",
     ".nanobot/cron/jobs.json",
     ".nanobot/history/cli_history",
+    ".nanobot/hooks/format",
     ".nanobot/photo.png",
+    ".nanobot/profiles/careful.md",
+    ".nanobot/prompts/digest.md",
     ".nanobot/sessions/old.jsonl",
+    ".nanobot/tools/weather",
+    ".nanobot/workspace/USER.md",
     ".nanobot/workspace/notes/tea.md",
+    ".nanobot/workspace/skills/tea/SKILL.md",
 ];
 
 #[test]
@@ -69,6 +75,10 @@ fn what_is_listed_is_removed_and_the_rest_is_kept() {
         "kept ~/.nanobot/photo.png: not written by nanobot\n",
         "kept ~/.nanobot/workspace/notes: not written by nanobot\n",
         "kept ~/.nanobot/sessions: not written by nanobot\n",
+        "kept ~/.nanobot/profiles/careful.md: yours\n",
+        "kept ~/.nanobot/workspace/skills/tea: yours\n",
+        "kept ~/.nanobot/workspace/USER.md: changed since nanobot wrote it\n",
+        "would remove ~/.nanobot/workspace/: ",
         ": the program: `rm`\n",
     ] {
         assert!(listed.contains(line), "{line}\n{listed}");

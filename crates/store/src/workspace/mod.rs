@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// The instruction files that the system prompt includes, in this order.
 const BOOTSTRAP_FILES: [&str; 5] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "IDENTITY.md"];
 
-/// Files of a new workspace.
-const TEMPLATES: [(&str, &str); 8] = [
+/// Files of a new workspace: their paths in it, and their texts.
+pub const TEMPLATES: [(&str, &str); 8] = [
     ("AGENTS.md", include_str!("AGENTS.md")),
     ("SOUL.md", include_str!("SOUL.md")),
     ("USER.md", include_str!("USER.md")),
@@ -26,11 +26,6 @@ const TEMPLATES: [(&str, &str); 8] = [
 
 /// Templates that are forms. They are left out of the prompt until they have been filled in.
 const FORM_FILES: [&str; 4] = ["USER.md", "TOOLS.md", "IDENTITY.md", "memory/MEMORY.md"];
-
-/// The paths of the files of a new workspace, relative to it.
-pub fn template_names() -> impl Iterator<Item = &'static str> {
-    TEMPLATES.iter().map(|(name, _)| *name)
-}
 
 /// The agent's workspace directory.
 #[derive(Clone, Debug)]
