@@ -588,7 +588,7 @@ fn a_restricted_workspace_also_restricts_jobs() {
 
 #[test]
 fn answers_go_to_files_and_commands_and_other_channels_are_unsupported() {
-    let story = Story::new();
+    let story = Story::new().set("channels.telegram.token", json!("1:x"));
     let delivery = || {
         let payload = jobs(&story).pop().unwrap()["payload"].clone();
         json!([payload["deliver"], payload["channel"], payload["to"]])
@@ -832,10 +832,9 @@ fn the_list_shows_the_next_run_and_last_result() {
 #[test]
 fn a_missing_job_and_an_ambiguous_name_are_reported() {
     let story = Story::new();
-    let one = add_job(&story, &["-n", "twin", "-e", "1h"]);
-    // The job file of another program may repeat a name.
-    let other = add_job(&story, &["-n", "other", "-e", "2h"]);
-    run_cron(&story, &["edit", "other", "-n", "twin"]).text();
+    // Their names follow from the message.
+    let one = add_job(&story, &["-e", "1h"]);
+    let other = add_job(&story, &["-e", "2h"]);
     for arguments in [
         ["show", "nobody"],
         ["enable", "nobody"],
@@ -847,9 +846,9 @@ fn a_missing_job_and_an_ambiguous_name_are_reported() {
             "nanobot: there is no job `nobody`\n  try: `nanobot cron list --all` for the ids\n",
         );
     }
-    run_cron(&story, &["remove", "twin"])
+    run_cron(&story, &["remove", "do it"])
         .status(2)
-        .stderr(&format!("nanobot: 2 jobs are named `twin`\n  try: an id: {one}, {other}\n"));
+        .stderr(&format!("nanobot: 2 jobs are named `do it`\n  try: an id: {one}, {other}\n"));
     assert_eq!(jobs(&story).len(), 2);
 }
 
@@ -966,6 +965,38 @@ fn a_name_is_that_of_one_job() {
         run_cron(&story, &unnamed).stdout_has("water the plants");
     }
     assert_eq!(jobs(&story).len(), 3);
+    // Nor does an edit make two of one.
+    let other = add_job(&story, &["-n", "other", "-e", "1h"]);
+    run_cron(&story, &["edit", "other", "-n", "digest"]).status(2).stderr(&format!(
+        "nanobot: there is a job `digest` already: {first}\n  try: another `--name`\n"
+    ));
+    run_cron(&story, &["edit", &other, "-n", "other", "-m", "more"]).stdout_has("✓ Changed");
+    run_cron(&story, &["edit", "other", "-n", "third"]).stdout_has("✓ Changed job 'third'");
+}
+
+/// A job whose answers could not be sent is told when it is made, and does not run at the model's price.
+#[test]
+fn a_chat_service_that_is_not_set_up_is_told_before_it_costs() {
+    let story = Story::new();
+    let flags =
+        ["add", "-n", "digest", "-m", "x", "-e", "1h", "--channel", "telegram", "--to", "1"];
+    let cause = "its answers cannot be sent: `channels.telegram.token` is not set";
+    run_cron(&story, &flags)
+        .stdout_has("✓ Added job 'digest'")
+        .stderr_has(&format!("nanobot: `digest` does not run: {cause}"));
+    let id = jobs(&story)[0]["id"].as_str().unwrap().to_owned();
+    run_cron(&story, &["check"])
+        .status(1)
+        .stdout_has(&format!("digest ({id}): never runs: {cause}\n"));
+    story.run(["status", "--check"]).status(1).stdout_has(cause);
+    run_cron(&story, &["run", &id])
+        .status(78)
+        .stderr_has("the answer could not be sent: `channels.telegram.token` is not set");
+    assert!(story.requests().is_empty());
+    let story = story.set("channels.telegram.token", json!("1:x"));
+    run_cron(&story, &["edit", &id, "-m", "y"]).stdout_has("✓ Changed").stderr("");
+    let checked = run_cron(&story, &["check"]).status(1).text();
+    assert!(!checked.contains("never runs"), "{checked}");
 }
 
 #[test]
@@ -1176,13 +1207,16 @@ fn both_job_files_are_read_and_each_job_is_changed_in_its_own_file() {
     assert!(!table.contains(" -w "), "{table}");
     // They belong to no other workspace.
     let other = story.dir().join("other");
-    run_cron(&story, &["list", "-w", other.to_str().unwrap()]).stdout("");
+    run_cron(&story, &["list", "-w", other.to_str().unwrap()])
+        .stdout("")
+        .stderr("nanobot: there is no workspace `$DIR/other` yet\n");
 }
 
 #[test]
 fn each_workspace_has_its_own_crontab_block() {
     let story = Story::new();
     let one = add_job(&story, &["-e", "1h"]);
+    std::fs::create_dir(story.dir().join("other")).unwrap();
     let two = add_job(&story, &["-e", "1h", "-w", "other"]);
     let by_variable = ("NANOBOT_AGENTS__DEFAULTS__WORKSPACE", story.dir().join("third"));
     let ran = run_cron_with_env(

@@ -214,7 +214,11 @@ fn last_run_problem(input: &CheckInput, job: &Job) -> Result<Option<String>> {
 
 /// Checks that this version can deliver the jobs' answers.
 pub(crate) fn check_delivery(input: &CheckInput) -> Vec<CheckResult> {
-    let message = |job| Some((job, job_notices::unsupported_channel_notice(input.ctx, job)?));
+    let message = |job| {
+        let notice = job_notices::unsupported_channel_notice(input.ctx, job)
+            .or_else(|| job_notices::chat_error_notice(input.ctx, job));
+        Some((job, notice?))
+    };
     let results = input.enabled_jobs().filter_map(message);
     results.map(|(job, message)| CheckResult::warn(message).with_jobs([job])).collect()
 }

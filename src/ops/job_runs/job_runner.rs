@@ -453,6 +453,10 @@ impl JobRunner<'_> {
             let stored = self.job_dir.store_output(start, INPUT_SUFFIX, input);
             stored.context("the output of `--when` was not stored")?;
         }
+        // Before anything is paid for.
+        if self.prints_answer || options.destination.is_some() {
+            delivery::check_chat_service(&ctx, job).context("the answer could not be sent")?;
+        }
         let mut turn_options = self.turn_options(job, options)?;
         if let Some(answer) = self.predecessor_answer(job, slot)? {
             turn_options.input.message = turn_options.input.message.map(|message| {

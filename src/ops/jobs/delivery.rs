@@ -4,6 +4,7 @@
 
 use super::time_format::to_one_line;
 use super::workspace_jobs::job_directory;
+use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
 use crate::ops::channel::recipients;
 use crate::ops::context::Context;
@@ -107,6 +108,18 @@ pub(crate) fn find_destination(ctx: &Context, job: &Job) -> Option<AnswerDestina
             None
         }
     }
+}
+
+/// Checks that the config of the chat service that gets the answers of `job` is complete. Nothing is sent.
+///
+/// # Errors
+/// Status 78 if it is not.
+pub(crate) fn check_chat_service(ctx: &Context, job: &Job) -> Result<()> {
+    if let Some(AnswerDestination::Chat { channel, .. }) = find_destination(ctx, job) {
+        let network = ctx.settings()?.network.offline();
+        ChannelFiles::load(ctx, &channel)?.open(ctx, network)?;
+    }
+    Ok(())
 }
 
 /// Sends an answer to a chat. Returns false if it waits for the next message or poll of the channel. The wait is reported on standard

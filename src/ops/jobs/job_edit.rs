@@ -179,7 +179,10 @@ pub(super) fn plan(
         None
     };
     let change = match &old {
-        Some(old) if !replace => return Err(duplicate_name_error(old)),
+        Some(old) if !replace => {
+            let hint = "`--replace` to change that job, or another `--name`";
+            return Err(duplicate_name_error(old, hint));
+        }
         Some(old) => inherit(old, &mut job, draft.enabled, now)?,
         None => JobChange::Added,
     };
@@ -206,13 +209,9 @@ pub(super) fn require_known_file(
     Ok(())
 }
 
-fn duplicate_name_error(old: &Job) -> anyhow::Error {
+fn duplicate_name_error(old: &Job, hint: &str) -> anyhow::Error {
     let (name, id) = (&old.name, &old.id);
-    fail_with_hint(
-        Exit::Usage,
-        format!("there is a job `{name}` already: {id}"),
-        "`--replace` to change that job, or another `--name`",
-    )
+    fail_with_hint(Exit::Usage, format!("there is a job `{name}` already: {id}"), hint)
 }
 
 /// Copies to `job` the data that it keeps from `old`, the job that it replaces.
@@ -272,6 +271,11 @@ pub(crate) fn edit(
     if let Some(name) = name.map(time_format::to_one_line) {
         if name.is_empty() {
             return Err(fail_with_hint(Exit::Usage, "the name is empty", "`--name NAME`"));
+        }
+        if name != job.name
+            && let Some(other) = workspace_jobs::find_named(&store, &store.jobs()?, &name)?
+        {
+            return Err(duplicate_name_error(&other, "another `--name`"));
         }
         job.name = name;
     }

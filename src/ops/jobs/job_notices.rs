@@ -59,6 +59,7 @@ pub(crate) fn consequence_notices(
     }
     notices.extend(job.predecessor_problem());
     notices.extend(unsupported_channel_notice(ctx, job));
+    notices.extend(chat_error_notice(ctx, job));
     notices.extend(relative_program_notices(ctx, job));
     notices.extend(cron_environment::missing_in_cron(ctx, job, resolved));
     notices
@@ -116,6 +117,20 @@ pub(crate) fn unsupported_channel_notice(ctx: &Context, job: &Job) -> Option<Str
             "this version cannot deliver to `{channel}`: answers of `{name}` are printed, and cron mails them"
         ),
     })
+}
+
+/// The reason why the answers of a job cannot be sent: the config of its chat service is not complete. Commands for keys are run to find
+/// out.
+pub(crate) fn find_chat_error(ctx: &Context, job: &Job) -> Option<String> {
+    let ctx = job.options.as_ref().map_or_else(|| ctx.clone(), |options| with_config(ctx, options));
+    let error = delivery::check_chat_service(&ctx, job).err()?;
+    Some(format!("its answers cannot be sent: {error:#}"))
+}
+
+/// The notice about a job that does not run because its answers cannot be sent.
+pub(crate) fn chat_error_notice(ctx: &Context, job: &Job) -> Option<String> {
+    let reason = find_chat_error(ctx, job)?;
+    Some(format!("`{}` does not run: {reason}", job.name))
 }
 
 /// The notice about a cost limit when the model's price is unknown.

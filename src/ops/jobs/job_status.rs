@@ -2,6 +2,7 @@
 
 use super::crontab_status::{CrontabStatus, LineState};
 use super::job_grants::stored_grants;
+use super::job_notices::find_chat_error;
 use super::retry;
 use super::scheduler_problems::{self, SchedulerProblem};
 use super::time_format;
@@ -31,6 +32,8 @@ pub(crate) struct JobStatus {
     pub(crate) job: Job,
     /// The reason why the job never runs.
     pub(crate) schedule_error: Option<String>,
+    /// The reason why its answers cannot be sent, so that it does not run. Only [`check`] finds it.
+    chat_error: Option<String>,
     pub(crate) line_state: LineState,
     pub(crate) history: RunHistory,
     pub(crate) run_state: RunState,
@@ -103,6 +106,7 @@ impl JobStatus {
         Ok(Self {
             line_state: crontab.line_state(ctx, &job, retry),
             schedule_error,
+            chat_error: None,
             retry,
             history,
             run_state,
@@ -131,6 +135,9 @@ impl JobStatus {
         }
         if self.job.is_altered() {
             return Some(JobProblem::Unusable(JOB_TAMPERED.into()));
+        }
+        if let Some(reason) = &self.chat_error {
+            return Some(JobProblem::Unusable(reason.clone()));
         }
         if self.history.failures > 0 {
             return Some(JobProblem::Failing);
@@ -182,9 +189,13 @@ pub(crate) fn list(ctx: &Context) -> Result<JobList> {
 
 /// All jobs of the workspace, with the problems that are found only by trying: see [`scheduler_problems::find`].
 pub(crate) fn check(ctx: &Context) -> Result<JobList> {
-    read_jobs(ctx, &|settings, crontab| {
+    let mut list = read_jobs(ctx, &|settings, crontab| {
         scheduler_problems::find(ctx, settings, crontab.all_lines())
-    })
+    })?;
+    for status in list.jobs.iter_mut().filter(|status| status.job.enabled) {
+        status.chat_error = find_chat_error(ctx, &status.job);
+    }
+    Ok(list)
 }
 
 fn read_jobs(
