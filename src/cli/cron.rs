@@ -124,6 +124,8 @@ pub enum CronCommand {
 /// `--channel none` it is only saved, for `cron logs JOB --output`. An answer whose last line is NOTHING_TO_REPORT is only
 /// saved too; the job's prompt says so. Failures are always printed.
 ///
+/// A run in which a call was denied fails with status 5, as with `agent --strict`, and names the `cron edit` that permits it.
+///
 /// A one-time job is removed when it succeeds, and disabled when it fails and is not retried.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CronAddArgs {

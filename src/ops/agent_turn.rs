@@ -15,7 +15,9 @@ use nanobot_agent::report::{
     EventObserver, ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json,
 };
 use nanobot_agent::turn::ending::{DECLINED, Ending, exit_status};
-use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint, hint_for};
+use nanobot_base::error::{
+    Exit, NextStep, Stop, exit_for, fail, fail_with_hint, fail_with_step, hint_for,
+};
 use nanobot_base::event::{Event, StopReason};
 use nanobot_base::message::user_text::UserText;
 use nanobot_base::message::{MessagePart, Reply, UserMessage};
@@ -324,6 +326,7 @@ fn run_to_outcome(
     let mut run_metadata = json::RunMetadata::default();
     let mut post_turn = PostTurnWork::default();
     let format = reporter.format();
+    let is_job = source.job().is_some();
     let ending = run_steps(ctx, options, source, reporter, &mut run_metadata, &mut post_turn);
     let mut ending = ending.unwrap_or_else(|error| Ending {
         stop_reason: StopReason::Failed,
@@ -331,7 +334,7 @@ fn run_to_outcome(
         ..Ending::default()
     });
     if ending.error.is_none() {
-        ending.error = ending_error(&ending, options, run_metadata.max_iterations);
+        ending.error = ending_error(&ending, options, run_metadata.max_iterations, is_job);
     }
     if let Some(selection) = options.output.code_selection()
         && ending.error.is_none()
@@ -578,19 +581,20 @@ fn log_session(session: &Session) {
     log::info!(target: "session", "`{}`: {total} messages, {sent} of them sent{lock}", session.key());
 }
 
-/// The error of a turn that ended without a complete answer, or with a denial under `--strict`. It decides the exit status.
+/// The error of a turn that ended without a complete answer, or with a denial under `--strict`, which each job has. It decides the exit status.
 fn ending_error(
     ending: &Ending,
     options: &TurnOptions,
     max_iterations: u32,
+    is_job: bool,
 ) -> Option<anyhow::Error> {
     let exit = exit_status(ending.stop_reason);
     match ending.stop_reason {
         StopReason::Answered if options.limits.strict => {
             ending.stats.denials.first().map(|denial| {
                 let tool = &denial.tool_name;
-                let cause =
-                    format!("a call of `{tool}` was denied, which `--strict` does not allow");
+                let reason = if is_job { "a job" } else { "`--strict`" };
+                let cause = format!("a call of `{tool}` was denied, which {reason} does not allow");
                 denial_error(Exit::Denied, cause, denial.suggested_flag.as_deref())
             })
         }
@@ -633,7 +637,7 @@ fn ending_error(
 
 fn denial_error(exit: Exit, cause: String, suggested_flag: Option<&str>) -> anyhow::Error {
     match suggested_flag {
-        Some(flag) => fail_with_hint(exit, cause, format!("`{flag}`")),
+        Some(flag) => fail_with_step(exit, cause, NextStep::GrantFlag(flag.to_owned())),
         None => fail(exit, cause),
     }
 }

@@ -491,7 +491,7 @@ fn a_denied_call_fails_a_run_that_answered() {
         .run(SCHEDULED)
         .status(5)
         .stdout("I could not.\n")
-        .stderr_has("a call of `write_file` was denied, which `--strict` does not allow");
+        .stderr_has("a call of `write_file` was denied, which a job does not allow\n  try: `nanobot cron edit 0a1b2c3d --write=/etc/motd`\n");
     assert_eq!(records(&story)[0]["denied"], json!(["write_file"]));
     assert_eq!(outcomes(&story), ["failed"]);
 }

@@ -158,6 +158,8 @@ pub enum NextStep {
     RaiseBudget(&'static str),
     /// Less input: the context window is full.
     ShortenInput,
+    /// The flag that permits what was denied.
+    GrantFlag(String),
     /// The grant of a host, with its port unless it is the default of its scheme.
     GrantHost(String),
     /// An entry of this list in the config.
@@ -171,6 +173,7 @@ impl fmt::Display for NextStep {
             Self::ShortenInput => {
                 f.write_str("a shorter input, `--new`, or a model with a larger context window")
             }
+            Self::GrantFlag(flag) => write!(f, "`{flag}`"),
             Self::GrantHost(host) => write!(f, "--net={host}"),
             Self::AddToConfig(key) => f.write_str(key),
         }

@@ -3,6 +3,7 @@
 use super::job_runner::JobRunner;
 use crate::ops::context::report_error;
 use crate::ops::jobs::delivery::{run_command, shell_spec};
+use crate::ops::jobs::job_grants::{as_flags, stored_grants};
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use anyhow::{Context as _, Result};
@@ -37,7 +38,9 @@ impl JobRunner<'_> {
         // Cron mails this text, and the output of a command may contain keys.
         let cause = secret::redact_all(&cause).into_owned();
         let exit = exit_for(error);
-        let job_error = match adapt_hint(error, exit, &job.id) {
+        let grants = job.options.as_ref().and_then(|options| stored_grants(options).ok());
+        let flags = grants.map(|grants| as_flags(&grants)).unwrap_or_default();
+        let job_error = match adapt_hint(error, exit, &job.id, &flags) {
             Some(hint) => fail_with_hint(exit, cause, hint),
             None => fail(exit, cause),
         };
@@ -122,8 +125,9 @@ impl JobRunner<'_> {
     }
 }
 
-/// The hint of `error` for a job, which has its limits from its own settings and cannot be resumed.
-fn adapt_hint(error: &anyhow::Error, exit: Exit, id: &str) -> Option<String> {
+/// The hint of `error` for the job `id`, which has its limits from its own settings and cannot be resumed. `flags` are its permissions,
+/// which an edit replaces.
+fn adapt_hint(error: &anyhow::Error, exit: Exit, id: &str, flags: &str) -> Option<String> {
     const STARTS_ANEW: &str = "nothing: the next run starts from the beginning";
     match (exit, next_step(error), hint_for(error)) {
         (Exit::Timeout, ..) => {
@@ -131,6 +135,10 @@ fn adapt_hint(error: &anyhow::Error, exit: Exit, id: &str) -> Option<String> {
         }
         (_, Some(NextStep::RaiseBudget(_)), _) => {
             Some(format!("`nanobot cron edit {id} --max-cost …` with a higher limit"))
+        }
+        (_, Some(NextStep::GrantFlag(flag)), _) => {
+            let flags = if flags.is_empty() { flag.clone() } else { format!("{flags} {flag}") };
+            Some(format!("`nanobot cron edit {id} {flags}`"))
         }
         (_, Some(NextStep::ShortenInput), _) | (Exit::Unavailable, _, None) => {
             Some(STARTS_ANEW.into())
@@ -150,7 +158,8 @@ mod tests {
     fn adapts_turn_hints_to_jobs() {
         let check = |error: anyhow::Error, expect: Option<&str>| {
             let exit = exit_for(&error);
-            assert_eq!(adapt_hint(&error, exit, "x").as_deref(), expect, "{error:?}");
+            let hint = adapt_hint(&error, exit, "x", "--read=/inbox");
+            assert_eq!(hint.as_deref(), expect, "{error:?}");
         };
         let cost = Some("`nanobot cron edit x --max-cost …` with a higher limit");
         check(fail_with_step(Exit::Budget, "", NextStep::RaiseBudget("--max-cost")), cost);
@@ -163,6 +172,9 @@ mod tests {
         check(fail_with_step(Exit::BadInput, "", NextStep::ShortenInput), nothing);
         let login = fail_with_hint(Exit::Refused, "", "nanobot login");
         check(login, Some("nanobot login"));
+        let grant = NextStep::GrantFlag("--write=/etc/motd".into());
+        let edit = Some("`nanobot cron edit x --read=/inbox --write=/etc/motd`");
+        check(fail_with_step(Exit::Denied, "", grant), edit);
         check(fail(Exit::Failed, ""), None);
     }
 }
