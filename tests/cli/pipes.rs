@@ -1,6 +1,6 @@
 //! Kinds of standard input and output, and the behavior for each.
 
-use crate::server::{Request, Responder, Response, fails, says, sends};
+use crate::server::{Ending, Request, Responder, Response, fails, says, sends};
 use crate::story::{NANOBOT, Story};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
@@ -92,7 +92,7 @@ fn an_empty_attachment_is_reported() {
 
 #[test]
 fn an_empty_pipe_beside_a_message_is_reported() {
-    let story = Story::new().script([says("1"), says("2"), says("3")]);
+    let story = Story::new().script([says("1"), says("1b"), says("2"), says("3")]);
     let run = |name: &str, arguments: &[&str]| {
         let mut command = story.command(["agent", "-m", "x"]);
         command.args(arguments).stdin(stdin_of_kind(&story, name));
@@ -100,13 +100,36 @@ fn an_empty_pipe_beside_a_message_is_reported() {
     };
     run("empty pipe", &[])
         .stdout("1\n")
-        .stderr("nanobot: standard input is empty; `--require-input` makes this an error\n");
+        .stderr("nanobot: standard input is empty; `--no-stdin` ignores it, `--require-input` makes this an error\n");
+    // Under cron and ssh, and started by other programs.
+    run("empty pipe", &["--no-stdin", "-s", "own"]).stdout("1b\n").stderr("");
+    assert!(!story.requests()[1].raw.contains("<stdin>"));
     run("empty pipe", &["-q"]).stdout("2\n");
     for name in ["empty pipe", "device"] {
         let next_step = if name == "device" { "COMMAND | nanobot" } else { "alone" };
         run(name, &["--require-input"]).status(66).stderr_has(next_step);
     }
     run("pipe", &["--require-input"]).stdout("3\n");
+}
+
+#[test]
+fn an_empty_pipe_is_no_message_where_none_is_needed() {
+    let story = Story::new().file("notes.txt", "Buy milk.");
+    let run = |arguments: &[&str]| {
+        let mut command = story.command([&["agent"], arguments].concat());
+        command.stdin(stdin_of_kind(&story, "empty pipe"));
+        story.wait(command.spawn().unwrap())
+    };
+    let stall = Response { ending: Ending::Stall, ..Response::text(200, "text/event-stream", "") };
+    story.server().script([sends(stall)]);
+    let mut child = story.command(["agent", "-m", "hello"]).spawn().unwrap();
+    story.server().wait_for_requests(1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    story.server().script([says("Hi."), says("Milk.")]);
+    run(&["--resume"]).stdout("Hi.\n").stderr("");
+    run(&["-a", "notes.txt"]).stdout("Milk.\n").stderr("");
+    run(&["--resume", "--require-input"]).status(66).stderr_has("standard input is empty");
 }
 
 #[test]

@@ -294,8 +294,16 @@ fn read_piped(
     if options.stdin.require_input {
         return Err(fail_with_hint(Exit::NoInput, cause, hint));
     }
+    if options.input.message.is_none()
+        && (options.session.resume || !options.input.attach.is_empty())
+    {
+        // The request needs no text. Cron, ssh and other programs start it with an empty pipe.
+        return Ok(None);
+    }
     if piped.is_some() && options.input.message.as_deref().is_some_and(|text| text != "-") {
-        reporter.notice(&format!("{cause}; `--require-input` makes this an error"));
+        reporter.notice(&format!(
+            "{cause}; `--no-stdin` ignores it, `--require-input` makes this an error"
+        ));
     }
     Ok(piped)
 }
