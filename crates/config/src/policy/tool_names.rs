@@ -123,6 +123,9 @@ pub(crate) fn tools_within(tool: &str) -> Vec<&str> {
     }
 }
 
+/// The beginnings of the names of tools that servers and programs of the user bring.
+pub(crate) const EXTERNAL_PREFIXES: [&str; 2] = ["mcp_", PROGRAM_PREFIX];
+
 /// The similarity (Jaro-Winkler) from which a name is treated as a misspelling of another.
 const MIN_SIMILARITY: f64 = 0.8;
 
@@ -131,7 +134,7 @@ const MIN_SIMILARITY: f64 = 0.8;
 /// # Errors
 /// If it cannot: a phrase to append to the name, with the closest known name.
 pub fn check(name: &str) -> Result<(), String> {
-    let is_external = ["mcp_", PROGRAM_PREFIX].iter().any(|prefix| name.starts_with(prefix));
+    let is_external = EXTERNAL_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     if find_built_in(name).is_some() || is_external || name.contains(['*', '?']) {
         return Ok(());
     }

@@ -6,6 +6,7 @@
 use super::key_spelling::snake_case;
 use super::keys::nearest;
 use crate::policy::rule::Pattern;
+use crate::policy::tool_names::{self, BUILT_IN_TOOLS, EXTERNAL_PREFIXES};
 use regex::Regex;
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -256,6 +257,9 @@ impl HookSettings {
         let hook = parse_hook(dialect, event_name, event, fields, matcher);
         let hook = hook.map_err(|cause| format!("a hook for `{event_name}`: {cause}"))?;
         self.remarks.extend(advice(&hook));
+        if matches!(hook.event, HookEvent::PreTool | HookEvent::PostTool) {
+            self.remarks.extend(unknown_tool(&hook));
+        }
         self.commands.push(hook);
         Ok(())
     }
@@ -329,6 +333,43 @@ fn parse_hook(
         location: location.unwrap_or(HookLocation::default_of(dialect)),
         names_location: location.is_some(),
     })
+}
+
+/// A remark about the tools of a hook in our own notation, if one of them is no tool: for that one the hook never runs. Blocks for other
+/// programs may have tools that only these have.
+fn unknown_tool(hook: &HookCommand) -> Option<String> {
+    if hook.dialect != HookDialect::Nanobot {
+        return None;
+    }
+    let matches_built_in =
+        |matcher: &HookMatcher| BUILT_IN_TOOLS.iter().any(|tool| matcher.matches(&[tool.name]));
+    let (text, cause) = match &hook.matcher {
+        HookMatcher::Every => return None,
+        HookMatcher::Names(globs) => globs.iter().find_map(|glob| {
+            let text = glob.text();
+            let (start, is_glob) = match text.find(['*', '?']) {
+                Some(end) => (&text[..end], true),
+                None => (text, false),
+            };
+            // Servers and programs of the user have tools of any name after these.
+            let is_external = EXTERNAL_PREFIXES
+                .iter()
+                .any(|prefix| prefix.starts_with(start) || start.starts_with(prefix));
+            if !is_glob {
+                return tool_names::check(text).err().map(|cause| (text, cause));
+            }
+            let is_known = is_external || matches_built_in(&HookMatcher::Names(vec![glob.clone()]));
+            (!is_known).then(|| (text, "matches no tool".to_owned()))
+        })?,
+        HookMatcher::Regex(regex) => {
+            let text = regex.as_str();
+            let is_known = matches_built_in(&hook.matcher)
+                || text.contains('.')
+                || EXTERNAL_PREFIXES.iter().any(|prefix| text.contains(prefix));
+            (!is_known).then(|| (text, "matches no tool".to_owned()))?
+        }
+    };
+    Some(format!("hook `{}` never runs for `{text}`, which {cause}", hook.name))
 }
 
 /// Words of commands that work on the files of the directory.
@@ -532,6 +573,50 @@ mod tests {
         check(claude("git push && curl https://ci"), Sandbox, "");
         check(json!({ "pre_tool": [{ "command": "make", "in": "sandbox" }] }), Sandbox, "");
         check(json!([{ "type": "pre_tool", "command": "a", "in": "home" }]), Home, "");
+    }
+
+    #[test]
+    fn tools_that_do_not_exist_are_remarked() {
+        let check = |matcher: &str, expect: &str| {
+            let hooks = json!({ "pre_tool": [{ "match": matcher, "command": "a" }] });
+            let hooks = HookSettings::parse(&hooks).unwrap();
+            let remark = hooks.remarks.first().map_or("", String::as_str);
+            assert_eq!(remark, expect, "{matcher}");
+        };
+        check(
+            "wirte_file",
+            "hook `a` never runs for `wirte_file`, which is not a tool; did you mean `write_file`?",
+        );
+        check(
+            "exec|exec(",
+            "hook `a` never runs for `exec(`, which is not a tool; did you mean `exec`?",
+        );
+        check("wirte_*", "hook `a` never runs for `wirte_*`, which matches no tool");
+        check(
+            "re:wirte_(file|x)",
+            "hook `a` never runs for `^(?:wirte_(file|x))$`, which matches no tool",
+        );
+        for matcher in [
+            "",
+            "*",
+            "Exec",
+            "exec",
+            "write_file | edit_file",
+            "web_*",
+            "mcp_*",
+            "m*",
+            "mcp_x_y",
+            "tool_weather",
+            "re:(write|edit)_file",
+            "re:mcp_.*",
+            "re:.*x",
+        ] {
+            check(matcher, "");
+        }
+        let hooks = json!({ "PreToolUse": [{ "matcher": "NotebookEdit", "command": "a" }] });
+        assert!(HookSettings::parse(&hooks).unwrap().remarks.is_empty());
+        let hooks = json!({ "job_end": [{ "match": "x", "command": "a" }] });
+        assert!(HookSettings::parse(&hooks).unwrap().remarks.is_empty());
     }
 
     #[test]
