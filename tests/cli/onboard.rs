@@ -228,6 +228,24 @@ fn a_failed_test_can_be_retried_or_saved_anyway() {
     assert_eq!(config["providers"]["custom"]["apiBase"], base_url(&story));
 }
 
+/// Nothing listens at the default address, which is configured all the same.
+#[test]
+fn the_default_address_is_accepted() {
+    let story = Story::bare();
+    let mut screen = story.screen(50, 80).args(["onboard"]);
+    answer_provider(&mut screen, "");
+    answer_prompt(&mut screen, "API key, not shown [none]:", "");
+    screen.until("That did not work: ");
+    wait_for_prompt(&mut screen, "What now? [a]:");
+    assert!(!screen.text().contains("no base URL"));
+    screen.type_("s").press(Key::Enter);
+    answer_prompt(&mut screen, "Conversation [one]:", "");
+    answer_prompt(&mut screen, "Channel [none]:", "");
+    assert_eq!(screen.code(), 0);
+    let config = read_config(&story);
+    assert_eq!(config["providers"]["custom"]["apiBase"], "http://localhost:8000/v1");
+}
+
 /// The prompts of a successful run, and their answers.
 fn prompts_and_answers(story: &Story) -> [(&'static str, String); 7] {
     [

@@ -294,8 +294,9 @@ impl Wizard<'_> {
                 }
             }
         };
-        // A local server is configured only if its address is in the config.
-        if address != base_url || self.entry.is_local() || configured.is_some() {
+        // A local server, or one at any address, is configured only if its address is in the config.
+        let needs_address = self.entry.is_local() || kind == ProviderKind::Direct;
+        if address != base_url || needs_address || configured.is_some() {
             self.base_url = Some(address);
         }
         Ok(WizardStep::Key)
@@ -469,7 +470,8 @@ impl Wizard<'_> {
         let is_login = self.entry.kind == ProviderKind::Login;
         let default = match exit_for(error) {
             Exit::Refused if !is_login => "k",
-            Exit::Config => "m",
+            Exit::Config if self.model.is_some() => "m",
+            Exit::Config => "p",
             _ => "a",
         };
         self.print(
