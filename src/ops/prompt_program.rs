@@ -251,7 +251,7 @@ impl PromptProgram {
         Ok(AssignedArguments { values, positional, extra })
     }
 
-    /// Applies the front matter to the options of the turn. Flags take precedence. Without `notes: true` the turn is bare.
+    /// Applies the front matter to the options of the turn. Flags take precedence, and stand for a field that widens. Without `notes: true` the turn is bare.
     ///
     /// # Errors
     /// Status 65 for a field that cannot be used, 77 for one that widens in a file that is not pinned, 2 for a flag that names a
@@ -259,6 +259,14 @@ impl PromptProgram {
     pub(crate) fn apply(&self, ctx: &Context, options: &mut TurnOptions) -> Result<()> {
         for (name, value) in &self.fields {
             if !self.is_pinned && self.widens(name, value, &options.grants) {
+                if WIDENING_FIELDS.contains(&name.as_str()) {
+                    // First of all the value must be one that can be used.
+                    self.apply_field(ctx, name, value, &mut options.clone())
+                        .map_err(|cause| unusable(&self.path, &format!("`{name}`: {cause}")))?;
+                }
+                if has_flag(name, options) {
+                    continue;
+                }
                 let path = self.path.display().to_string();
                 let trust = format!("`nanobot trust {}` after reading it", quote(&path));
                 return Err(if name == "notes" {
@@ -461,6 +469,23 @@ impl PromptProgram {
         };
         let schema = AnswerSchema::parse(&text).map_err(|error| format!("{error:#}"))?;
         Ok(schema.schema().to_string())
+    }
+}
+
+/// True if the user gave the flag of the field `name`, one of those that widen.
+fn has_flag(name: &str, options: &TurnOptions) -> bool {
+    let grants = &options.grants;
+    match name {
+        "allow" => !grants.allow.is_empty(),
+        "net" => grants.net.is_some(),
+        "profile" => grants.profile.is_some(),
+        "read" => !grants.read.is_empty(),
+        "write" => !grants.write.is_empty(),
+        "mcp" => !options.server_files.paths.is_empty(),
+        "schema" => options.schema.is_some(),
+        "skill" => !options.prompt.skills.is_empty(),
+        "system" => options.prompt.system.is_some(),
+        _ => false,
     }
 }
 

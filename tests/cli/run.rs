@@ -342,6 +342,26 @@ fn front_matter_widens_only_in_a_pinned_file() {
     write(&story.dir().join("p.md"), text.as_bytes());
     story.run(["trust", "--revoke", "p.md"]).stdout("`$DIR/p.md` is no longer trusted\n");
     story.run(["run", "p.md"]).status(77).stderr_has("would widen");
+    // The user's own flag is in place of the field.
+    story.server().script([put(), says("Done.")]);
+    std::fs::remove_file(story.dir().join("made")).unwrap();
+    story.run(["run", "--write", "p.md"]).stdout("Done.\n");
+    assert!(story.dir().join("made").exists());
+    let elsewhere = story.home().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let wide = format!("---\nwrite: {}\ntools: write_file\n---\nHi\n", elsewhere.display());
+    write(&story.dir().join("p.md"), wide.as_bytes());
+    let path = elsewhere.join("x");
+    let outside = calls("write_file", json!({ "path": path, "content": "x" }));
+    story.server().script([outside, says("No.")]);
+    story.run(["run", "--write", "p.md"]).stdout("No.\n").stderr_has("denied: write_file");
+    assert!(!path.exists());
+    // A value that cannot be used is told first.
+    write(&story.dir().join("p.md"), b"---\nwrite: true\n---\nHi\n");
+    story
+        .run(["run", "--write", "p.md"])
+        .status(65)
+        .stderr_has("`write`: it is not a list of strings");
     for field in
         ["net: true", "read: /etc", "allow: [notes]", "profile: full", "profile: accept-edits"]
     {
