@@ -64,11 +64,14 @@ fn schema_accepts_a_file_json_or_field_list() {
     story.run(["agent", "-m", "n", "--schema", &schema.to_string()]).stdout("[7]\n");
     for (bad, words) in [
         ("{", "is not valid JSON"),
-        ("{\"type\": 5}", "is not a valid JSON schema"),
+        ("{\"type\": 5}", "is not a valid JSON schema: at /type: 5: "),
+        (r#"{"items": {"type": "objet"}}"#, r#"at /items/type: "objet": value must be one of"#),
+        (r##"{"$ref": "#/x"}"##, "#/x"),
         ("missing.json", "nor an existing file"),
         ("a money", "is neither a field"),
     ] {
-        story.run(["agent", "-m", "n", "--schema", bad]).status(2).stderr_has(words);
+        let ran = story.run(["agent", "-m", "n", "--schema", bad]).status(2).stderr_has(words);
+        assert!(!ran.error_text().contains("schema.invalid"));
     }
 }
 

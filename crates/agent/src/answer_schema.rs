@@ -47,7 +47,8 @@ impl AnswerSchema {
         compiler.set_default_draft(Draft::V2020_12);
         compiler.use_loader(Box::new(RejectingLoader));
         let schema_error = |error: CompileError| {
-            fail(Exit::Usage, format!("`--schema` is not a valid JSON schema: {error}"))
+            let cause = describe_compile_error(&error, &value);
+            fail(Exit::Usage, format!("`--schema` is not a valid JSON schema: {cause}"))
         };
         compiler.add_resource(SCHEMA_NAME, value.clone()).map_err(schema_error)?;
         let index = compiler.compile(SCHEMA_NAME, &mut compiled).map_err(schema_error)?;
@@ -71,6 +72,20 @@ impl AnswerSchema {
         errors.truncate(MAX_ERRORS);
         errors
     }
+}
+
+/// Describes why `schema` is not valid: the first mistake with its place, and without the name that the validator knows the schema by.
+fn describe_compile_error(error: &CompileError, schema: &Value) -> String {
+    let CompileError::ValidationError { src, .. } = error else {
+        return error.to_string().replace(&format!("{SCHEMA_NAME}#"), "#");
+    };
+    let mut leaf = src;
+    while let Some(cause) = leaf.causes.first() {
+        leaf = cause;
+    }
+    let location = leaf.instance_location.to_string();
+    let value = schema.pointer(&location).unwrap_or(schema);
+    format!("at {location}: {value}: {}", leaf.kind)
 }
 
 /// Collects the innermost errors, from which the outer ones derive.
