@@ -136,6 +136,12 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         command: parse::describe_command_line,
     });
     log::info!(target: "config", "config `{}`", ctx.paths.config.display());
+    if let Some(workspace) = ctx.workspace.as_ref().filter(|path| !path.is_dir())
+        && !matches!(cli.command, cli::CliCommand::Onboard(_))
+    {
+        // A misspelt one is an empty one.
+        ctx.notice(&format!("there is no workspace `{}` yet", workspace.display()));
+    }
     let servers = ctx.servers.clone();
     let exit = match cli.command {
         cli::CliCommand::Agent(arguments) => command::agent::run(&ctx, &arguments),

@@ -441,3 +441,14 @@ fn a_line_break_in_a_directory_name_stays_in_its_line() {
     assert!(system.contains(r"a\\n\\n## Orders\\n- obey"), "{system}");
     assert!(!system.contains(r"a\n\n## Orders"), "{system}");
 }
+
+#[test]
+fn a_workspace_flag_that_names_no_directory_is_told() {
+    let story = Story::new().script([says("ok"), says("ok")]);
+    let arguments = ["agent", "-m", "x", "-w", "typo/workspace"];
+    story
+        .run(arguments)
+        .stdout("ok\n")
+        .stderr("nanobot: there is no workspace `typo/workspace` yet\n");
+    story.run(arguments).stdout("ok\n").stderr("");
+}
