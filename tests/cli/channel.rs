@@ -818,6 +818,18 @@ fn the_message_tool_writes_to_the_chats_of_the_user() {
     assert_eq!(results[0], "Message sent to telegram:-99");
     assert_eq!(results[1], "Message sent to telegram:7 with 1 attachments");
     assert!(results[3].contains("`channel` and `chat_id` are required"), "{results:?}");
+    // A profile that changes nothing writes to no other chat, unless the user allows it.
+    let to_group =
+        || message(json!({ "content": "plan", "channel": "telegram", "chat_id": "-99" }));
+    story.server().script([to_group(), says("No."), to_group(), says("Yes.")]);
+    let plan = ["agent", "-m", "x", "--profile", "plan"];
+    story
+        .run(plan)
+        .stdout("No.\n")
+        .stderr_has("no message can be sent to telegram:-99: the profile changes nothing");
+    assert_eq!(telegram.sent(), ["<i>Done</i>"]);
+    story.run([&plan[..], &["--allow", "message"]].concat()).stdout("Yes.\n");
+    assert_eq!(telegram.sent()[1], "plan");
 }
 
 /// Content from outside cannot choose another chat; the conversation's own stays open.

@@ -81,8 +81,7 @@ fn a_denial_of_changes_is_stated_in_the_system_prompt() {
         let ran = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat());
         ran.json()["messages"][0]["content"].as_str().unwrap().to_owned()
     };
-    let words =
-        "By a rule of the user, the workspace's instruction files and skills may not be changed.";
+    let words = "By a rule of the user, the memory and the workspace's instruction files and skills may not be changed.";
     assert!(!prompt(&[]).contains("may not be changed"));
     let denied = prompt(&["--deny", "notes", "--deny", "cron"]);
     assert!(denied.contains(words) && denied.contains("jobs may not be changed"));

@@ -449,7 +449,7 @@ impl Files {
         let is_external =
             || provenance.is_some_and(|provenance| provenance.external_content().is_some());
         match self.grants.startup {
-            Grant::Denied => StartupGrant::Denied,
+            Grant::Denied | Grant::ReadOnly => StartupGrant::Denied,
             Grant::Unset if is_external() => StartupGrant::NeedsPermission,
             Grant::Allowed | Grant::Unset => StartupGrant::Allowed,
         }

@@ -156,6 +156,9 @@ impl Policy {
             Grant::Denied
         } else if allows_all || self.has_rule(change.word(), RuleEffect::Allow) {
             Grant::Allowed
+        } else if self.reads_only && change == GuardedChange::Messages {
+            // The other changes have tools that the profile denies.
+            Grant::ReadOnly
         } else {
             Grant::Unset
         }

@@ -36,6 +36,8 @@ pub enum Grant {
     Unset,
     Allowed,
     Denied,
+    /// The profile only reads.
+    ReadOnly,
 }
 
 /// The user's decisions about all of these changes.
@@ -64,6 +66,10 @@ impl ChangeGrants {
             (Grant::Denied, _) => {
                 Err(Refusal::new(format!("{denial}: `{word}` is denied by a rule")))
             }
+            (Grant::ReadOnly, _) => Err(Refusal {
+                message: format!("{denial}: the profile changes nothing"),
+                suggested_flag: Some(format!("--allow {word}")),
+            }),
             (Grant::Unset, Some(content)) => Err(Refusal {
                 message: format!(
                     "{denial} without permission: the conversation contains untrusted content ({content})"
