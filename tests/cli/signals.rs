@@ -329,6 +329,15 @@ fn a_stop_message_ends_the_run_of_its_session_and_is_not_sent() {
     assert_eq!(story.wait(child).signal(), Some(2));
     story.run(["agent", "-s", "work", "-m", "/stop", "--json"]).json();
     assert_eq!(story.requests().len(), 1, "no `/stop` was sent");
+    // A shell without job control starts a command in the background with SIGINT ignored.
+    std::fs::remove_file(&asked).unwrap();
+    let asked = stall_model(&story, "");
+    let mut command = story.program("sh");
+    command.args(["-c", "\"$0\" agent -s work -m x & wait $!; echo $?", NANOBOT]);
+    let child = command.spawn().unwrap();
+    until_exists(&asked);
+    story.run(["agent", "-s", "work", "-m", "/stop"]).stdout("Stopped 1 task.\n");
+    drop(story.wait(child).stdout("143\n").error_text());
     let messages = story.session("work.jsonl");
     assert!(!messages.iter().any(|line| line["content"] == "/stop"));
 }

@@ -76,7 +76,7 @@ pub fn install(timeout: Option<Duration>) -> std::io::Result<()> {
     // Children get the default handling back.
     static SIZE_EXCEEDED: AtomicBool = AtomicBool::new(false);
     flag::register(SIGXFSZ, &SIZE_EXCEEDED)?;
-    let ignored = ignored_signals();
+    let ignored = ignored_signals("self");
     let mut handled = Vec::with_capacity(ENDING_SIGNALS.len());
     for ((signal, _), received) in ENDING_SIGNALS.into_iter().zip(&RECEIVED) {
         if ignored & (1 << (signal - 1)) != 0 {
@@ -105,7 +105,7 @@ pub fn install(timeout: Option<Duration>) -> std::io::Result<()> {
 /// The handlers cannot be installed, or no file descriptors are left.
 pub fn with_foreground_child<T>(work: impl FnOnce() -> T) -> std::io::Result<T> {
     static IS_OVER: AtomicBool = AtomicBool::new(false);
-    let ignored = ignored_signals();
+    let ignored = ignored_signals("self");
     for signal in [SIGINT, SIGQUIT] {
         if ignored & (1 << (signal - 1)) == 0 {
             // These handlers are never removed. From `install` on, its own handler receives Ctrl-C.
@@ -133,7 +133,7 @@ pub fn prepare_for_deadly_signals(prepare: fn()) -> std::io::Result<()> {
     if rustix::process::getpid().is_init() {
         return Ok(());
     }
-    let ignored = ignored_signals();
+    let ignored = ignored_signals("self");
     let is_handled = |signal: &&i32| ignored & (1 << (**signal - 1)) == 0;
     let mut signals = Signals::new(DEADLY_SIGNALS.iter().filter(is_handled))?;
     let handle = move || {
@@ -160,12 +160,17 @@ pub fn with_foreground_program<T>(work: impl FnOnce() -> T) -> T {
     output
 }
 
-/// Returns the signals that were ignored at start, as a bit mask.
-fn ignored_signals() -> u64 {
+/// True if the process `pid` ignores an interrupt: a shell without job control starts commands in the background so.
+pub fn ignores_interrupt(pid: u32) -> bool {
+    ignored_signals(&pid.to_string()) & (1 << (SIGINT - 1)) != 0
+}
+
+/// Returns the signals that `process`, an entry of `/proc`, ignores, as a bit mask.
+fn ignored_signals(process: &str) -> u64 {
     // The file must be read in one go: its reported size is zero, and it can grow while being read.
     let mut status = vec![0; 8 << 10];
-    let count =
-        std::fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
+    let file = std::fs::File::open(format!("/proc/{process}/status"));
+    let count = file.and_then(|mut file| file.read(&mut status));
     status.truncate(count.unwrap_or(0));
     String::from_utf8_lossy(&status)
         .lines()

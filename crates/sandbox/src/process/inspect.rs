@@ -1,5 +1,6 @@
 //! Queries about the terminal and about other processes of this system.
 
+use nanobot_os::signal::ignores_interrupt;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::fs::File;
@@ -17,13 +18,13 @@ pub fn is_alive(pid: u32) -> bool {
     pid.is_some_and(|pid| !matches!(rustix::process::test_kill_process(pid), Err(Errno::SRCH)))
 }
 
-/// Sends SIGINT to the process `pid`, as Ctrl-C does. `is_it` is called once the process can no longer be confused with a later process of
-/// the same id. Returns false if `pid` is not that process any more.
+/// Sends SIGINT to the process `process_id`, as Ctrl-C does, or SIGTERM if it ignores that. `is_it` is called once the process can no longer be confused with a later process of
+/// the same id. Returns false if it is not that process any more.
 ///
 /// # Errors
 /// The process belongs to another user.
-pub fn interrupt(pid: u32, is_it: impl FnOnce() -> bool) -> std::io::Result<bool> {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+pub fn interrupt(process_id: u32, is_it: impl FnOnce() -> bool) -> std::io::Result<bool> {
+    let Some(pid) = i32::try_from(process_id).ok().and_then(Pid::from_raw) else {
         return Ok(false);
     };
     let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
@@ -33,7 +34,8 @@ pub fn interrupt(pid: u32, is_it: impl FnOnce() -> bool) -> std::io::Result<bool
     if !is_it() {
         return Ok(false);
     }
-    match rustix::process::pidfd_send_signal(pidfd, Signal::INT) {
+    let signal = if ignores_interrupt(process_id) { Signal::TERM } else { Signal::INT };
+    match rustix::process::pidfd_send_signal(pidfd, signal) {
         Ok(()) => Ok(true),
         Err(Errno::SRCH) => Ok(false),
         Err(error) => Err(error.into()),
