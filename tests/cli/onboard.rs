@@ -239,6 +239,7 @@ fn the_default_address_is_accepted() {
     wait_for_prompt(&mut screen, "What now? [a]:");
     assert!(!screen.text().contains("no base URL"));
     screen.type_("s").press(Key::Enter);
+    answer_prompt(&mut screen, "request is sent. [y/N]", "");
     answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);

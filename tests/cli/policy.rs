@@ -548,7 +548,7 @@ fn the_memory_is_among_the_notes_that_a_rule_denies() {
     let grant = format!("--write={}", path.display());
     let ran = pipe(&["agent", "-m", "x", "--deny", "notes", &grant]).stdout("no\n");
     let errors = ran.error_text();
-    assert_eq!(errors.matches("`notes` is denied by a rule").count(), 3, "{errors}");
+    assert_eq!(errors.matches("`notes` is denied by a rule").count(), 4, "{errors}");
     assert!(!errors.contains("changed"), "{errors}");
     assert!(story.requests().last().unwrap().last_content().contains("Read-only file system"));
     // A run in the workspace, such as a job.

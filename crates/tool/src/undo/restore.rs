@@ -212,6 +212,12 @@ impl<'a> RestorePlan<'a> {
             self.make_writable(path, current_state)
                 .with_context(|| format!("change the mode of `/{}`", path.display()))?;
         }
+        for dir in &self.turn.created_dirs {
+            if let Ok(state) = read_state(&self.root, dir) {
+                self.make_writable(relative_to_root(dir), &state)
+                    .with_context(|| format!("change the mode of `{}`", dir.display()))?;
+            }
+        }
         for PlannedRestore { index, current_state, target_state } in &self.changes {
             let path = self.relative_path(*index);
             let is_kept = match (current_state, target_state) {
@@ -230,23 +236,28 @@ impl<'a> RestorePlan<'a> {
                     .with_context(|| format!("remove `/{}`", path.display()))?;
             }
         }
-        match self.direction {
-            RestoreDirection::Undo => self.remove_leftovers(),
+        let recreated_dirs = match self.direction {
+            RestoreDirection::Undo => {
+                self.remove_leftovers();
+                Vec::new()
+            }
             RestoreDirection::Redo => self.create_removed_dirs()?,
-        }
+        };
         for PlannedRestore { index, target_state, .. } in &self.changes {
             let path = self.relative_path(*index);
             self.restore_path(*index, path, target_state)
                 .with_context(|| format!("restore `/{}`", path.display()))?;
         }
         // A directory that is read-only gets its mode when its content is back.
-        for PlannedRestore { index, target_state, .. } in self.changes.iter().rev() {
-            if let RestorableState::Directory { mode } = target_state {
-                let path = self.relative_path(*index);
-                self.root
-                    .create_dir(path, *mode)
-                    .with_context(|| format!("restore `/{}`", path.display()))?;
-            }
+        let restored_dirs = self.changes.iter().filter_map(|change| match change.target_state {
+            RestorableState::Directory { mode } => Some((self.relative_path(change.index), mode)),
+            _ => None,
+        });
+        let dirs: Vec<(&Path, u32)> = recreated_dirs.into_iter().chain(restored_dirs).collect();
+        for (path, mode) in dirs.into_iter().rev() {
+            self.root
+                .create_dir(path, mode)
+                .with_context(|| format!("restore `/{}`", path.display()))?;
         }
         let line = match self.direction {
             RestoreDirection::Undo => JournalLine::Undone(time.to_owned()),
@@ -296,19 +307,25 @@ impl<'a> RestorePlan<'a> {
         }
     }
 
-    /// Creates the directories again that the undo removed, parents first. Empty ones would not come back with their files.
-    fn create_removed_dirs(&self) -> Result<()> {
+    /// Creates the directories again that the undo removed, parents first. Empty ones would not come back with their files. Returns
+    /// their modes, which let the owner write until they are set.
+    fn create_removed_dirs(&self) -> Result<Vec<(&Path, u32)>> {
+        let mut created = Vec::new();
         for (number, mode) in &self.turn.removed_dirs {
             let Some(dir) = self.turn.created_dirs.get(*number) else {
                 continue;
             };
+            let path = relative_to_root(dir);
             let result = match read_state(&self.root, dir) {
-                Ok(RestorableState::Nothing) => self.root.create_dir(relative_to_root(dir), *mode),
+                Ok(RestorableState::Nothing) => {
+                    created.push((path, *mode));
+                    self.root.create_dir(path, mode | OWNER_ACCESS)
+                }
                 state => state.map(drop),
             };
             result.with_context(|| format!("restore `{}`", dir.display()))?;
         }
-        Ok(())
+        Ok(created)
     }
 
     fn restore_path(
