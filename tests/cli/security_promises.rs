@@ -283,6 +283,7 @@ const GUARANTEES: &[TestedPromise] = &[
         "Content of a project is not held back",
         &[
             "the_agents_own_notes_are_changed_after_daily_work",
+            "the_memory_is_among_the_notes_that_a_rule_denies",
             "a_job_may_be_added_after_daily_work",
         ],
     ),
