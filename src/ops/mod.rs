@@ -31,6 +31,8 @@ pub(crate) mod metrics;
 pub(crate) mod model;
 pub(crate) mod model_catalog;
 pub(crate) mod named_prompts;
+pub(crate) mod notify;
+pub(crate) mod notify_target;
 pub(crate) mod onboarding;
 pub(crate) mod owned_path;
 pub(crate) mod pager;

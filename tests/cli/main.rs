@@ -111,6 +111,7 @@ mod mochat_server;
 mod models;
 mod moved_home;
 mod narrow;
+mod notify;
 mod onboard;
 mod one_run;
 mod oracle;

@@ -107,7 +107,7 @@ fn describe_saved(ctx: &Context, saved: &SavedJob, change: &str) -> Result<Strin
         text.push_str(&format!("next: {}\n", format_times(&times, now)));
     }
     let settings = ctx.settings()?;
-    let note = match (delivery::is_printed(ctx, job), settings.job_starter) {
+    let note = match (delivery::is_printed(ctx, &settings, job), settings.job_starter) {
         (true, JobStarter::Other) => ", for the scheduler that starts it",
         (true, JobStarter::Crontab) if unseen_answers::has_mailer(ctx) => {
             ", and cron mails it to you"

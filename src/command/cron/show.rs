@@ -226,6 +226,9 @@ pub(super) fn describe_delivery(ctx: &Context, job: &Job) -> String {
         None if job.options.as_ref().is_some_and(|options| options.quiet) => {
             "saved, not printed".into()
         }
+        None if ctx.settings().is_ok_and(|settings| settings.notify_target.is_some()) => {
+            "sent to `notify.target` of the config".into()
+        }
         None => match (&job.delivery.channel, &job.delivery.to) {
             (Some(channel), Some(to)) => format!("printed; not sent to {channel} {to}"),
             _ => "printed".into(),

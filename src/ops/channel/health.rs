@@ -97,7 +97,7 @@ pub(crate) fn record_failure(
     Ok(earlier.is_none_or(|earlier| earlier.status != status))
 }
 
-/// Records a success, and reports the end of the failure before it.
+/// Records a success. Returns a message about the end of the failure before it, if there was one.
 ///
 /// # Errors
 /// Status 74.
@@ -106,38 +106,45 @@ pub(crate) fn record_success(
     directory: &Path,
     name: &str,
     activity: ChannelActivity,
-) -> Result<()> {
+) -> Result<Option<String>> {
     let path = activity.path(directory);
     if !path.exists() {
-        return Ok(());
+        return Ok(None);
     }
     let earlier = ChannelFailure::read(directory, activity)?;
     match std::fs::remove_file(&path) {
         // Another process was faster, and reports it.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         result => result.with_context(|| format!("remove `{}`", path.display()))?,
     }
     let now = ctx.clock.timestamp();
     let has_lasted =
         |earlier: &ChannelFailure| now.duration_since(earlier.since()) >= MIN_REPORTED_DURATION;
-    if let Some(earlier) = earlier.filter(has_lasted) {
+    Ok(earlier.filter(has_lasted).map(|earlier| {
         let (activity, since) = (activity.name(), earlier.since());
-        ctx.notice(&format!("channel {name}: {activity} works again; it failed since {since}"));
-    }
-    Ok(())
+        format!("channel {name}: {activity} works again; it failed since {since}")
+    }))
 }
 
-/// Records that a message of a channel was sent, or the error. If that cannot be recorded, a warning is logged, so that
-/// the result of the delivery is still reported.
-pub(crate) fn record_delivery(ctx: &Context, channel: &OpenChannel, error: Option<&anyhow::Error>) {
+/// Records that a message of a channel was sent, or the error. Returns true if the failure is new. If that cannot be recorded, a
+/// warning is logged, so that the result of the delivery is still reported.
+pub(crate) fn record_delivery(
+    ctx: &Context,
+    channel: &OpenChannel,
+    error: Option<&anyhow::Error>,
+) -> bool {
     let (directory, name) = (&channel.files.directory, channel.name());
     let result = match error {
-        Some(error) => record_failure(ctx, directory, ChannelActivity::Send, error).map(drop),
-        None => record_success(ctx, directory, name, ChannelActivity::Send),
+        Some(error) => record_failure(ctx, directory, ChannelActivity::Send, error),
+        None => record_success(ctx, directory, name, ChannelActivity::Send).map(|message| {
+            message.iter().for_each(|message| ctx.notice(message));
+            false
+        }),
     };
-    if let Err(error) = result {
+    result.unwrap_or_else(|error| {
         log::warn!(target: "channel", "{name}: {error:#}");
-    }
+        true
+    })
 }
 
 pub(crate) struct ChannelHealth {

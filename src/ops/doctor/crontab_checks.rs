@@ -177,7 +177,9 @@ pub(crate) fn check_daemon(input: &CheckInput) -> Vec<CheckResult> {
 
 /// Checks that cron can mail the answers of jobs that print them.
 pub(crate) fn check_mailer(input: &CheckInput) -> Vec<CheckResult> {
-    let prints = |job: &&Job| input.store.is_managed(job) && delivery::is_printed(input.ctx, job);
+    let prints = |job: &&Job| {
+        input.store.is_managed(job) && delivery::is_printed(input.ctx, input.settings, job)
+    };
     let jobs: Vec<&Job> = input.enabled_jobs().filter(prints).collect();
     if jobs.is_empty() {
         return Vec::new();
@@ -188,7 +190,7 @@ pub(crate) fn check_mailer(input: &CheckInput) -> Vec<CheckResult> {
     let names = job_labels(jobs.iter().copied());
     let message =
         format!("there is no mailer (`sendmail`), so cron drops what jobs print: {names}");
-    let hint = "`nanobot cron edit JOB --channel …`, or a mailer such as `msmtp-mta`";
+    let hint = "`notify.target` of the config, `nanobot cron edit JOB --channel …`, or a mailer such as `msmtp-mta`";
     vec![CheckResult::warn(message).with_hint(hint).with_jobs(jobs)]
 }
 

@@ -4,11 +4,14 @@ use crate::ops::channel::health::{self, ChannelActivity};
 use crate::ops::channel::open_channel::OpenChannel;
 use crate::ops::context::{Context, report_error};
 use crate::ops::inbound::work_queue::WorkQueue;
-use nanobot_base::error::{Exit, exit_for};
+use crate::ops::notify;
+use crate::ops::notify_target;
+use nanobot_base::error::{Exit, exit_for, hint_for};
 use nanobot_channel::inbox::ChannelInbox;
 use nanobot_channel::{Chat, RateLimit};
 use nanobot_config::settings::Settings;
 use nanobot_os::file_lock::FileLock;
+use nanobot_os::secret::redact_all;
 use nanobot_os::signal;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -30,6 +33,8 @@ pub(crate) struct ChannelRun<'a> {
     /// Messages that were sent before are not answered, in seconds since 1970.
     pub(crate) since: Option<i64>,
     exits: Mutex<Vec<Exit>>,
+    /// Messages about the channels that are sent together at the end of the run.
+    notifications: Mutex<Vec<String>>,
 }
 
 /// A channel with the lock under which this process writes its journal: that of the channel in a poll, that of the outbox in
@@ -62,6 +67,7 @@ impl<'a> ChannelRun<'a> {
             only_stores: false,
             since: None,
             exits: Mutex::default(),
+            notifications: Mutex::default(),
         }
     }
 
@@ -96,18 +102,44 @@ impl<'a> ChannelRun<'a> {
         let terminal = self.ctx.terminal;
         let is_watched = terminal.stderr_is_tty || terminal.stderr_is_plain_tty;
         // If the failure cannot be recorded, it may be new.
-        if is_new.unwrap_or(true) || is_watched {
+        let is_new = is_new.unwrap_or(true);
+        if is_new && !is_watched && notify_target::covers_channel(&self.settings, channel) {
+            let hint = hint_for(&error).map(|hint| format!("\n  try: {hint}"));
+            let text = format!("{error:#}{}", hint.unwrap_or_default());
+            self.notify(redact_all(&text).into_owned());
+        } else if is_new || is_watched {
             report_error(&error, terminal);
         } else {
             log::warn!(target: "channel", "{error:#}");
         }
     }
 
+    /// Keeps a message for the notification at the end of the run. A run that waits for a signal sends it at once.
+    fn notify(&self, text: String) {
+        self.notifications.lock().push(text);
+        if self.follows {
+            self.send_notifications();
+        }
+    }
+
+    /// Sends the notification about the channels, if there is one.
+    pub(crate) fn send_notifications(&self) {
+        let texts = std::mem::take(&mut *self.notifications.lock());
+        if !texts.is_empty() {
+            notify::send_or_print(self.ctx, &self.settings, &texts.join("\n"));
+        }
+    }
+
     /// Records that an activity of a channel works, and reports the end of a failure.
     pub(crate) fn record_success(&self, channel: &str, activity: ChannelActivity) {
         let directory = self.ctx.paths.channels().join(channel);
-        if let Err(error) = health::record_success(self.ctx, &directory, channel, activity) {
-            self.report(channel, error);
+        match health::record_success(self.ctx, &directory, channel, activity) {
+            Ok(Some(text)) if notify_target::covers_channel(&self.settings, channel) => {
+                self.notify(text)
+            }
+            Ok(Some(text)) => self.ctx.notice(&text),
+            Ok(None) => {}
+            Err(error) => self.report(channel, error),
         }
     }
 

@@ -86,7 +86,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
     (run.follows, run.since) = (options.follow, options.since);
     let (done_rx, done_tx) = std::io::pipe().context("poll")?;
     let worker_token = CancelToken::shielded().context("poll")?;
-    std::thread::scope(|scope| -> Result<()> {
+    let result = std::thread::scope(|scope| -> Result<()> {
         for (channel_index, kind) in kinds.into_iter().enumerate() {
             let files = match ChannelFiles::from_config(ctx, kind, &config) {
                 Ok(files) => files,
@@ -108,7 +108,9 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
         }
         drop(done_tx);
         wait_for_end(&run, &done_rx, &worker_token, options.grace)
-    })?;
+    });
+    run.send_notifications();
+    result?;
     Ok(run.status())
 }
 

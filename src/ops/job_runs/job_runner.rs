@@ -8,7 +8,7 @@
 use crate::ops::agent_turn::{self, TurnOutcome, source::JobTurn};
 use crate::ops::context::Context;
 use crate::ops::hooks::{HookContainment, HookedRun, Hooks};
-use crate::ops::jobs::delivery::{self, DeliveryResult};
+use crate::ops::jobs::delivery::{self, AnswerSource, DeliveryResult};
 use crate::ops::jobs::heartbeat::{self, HeartbeatDecision};
 use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::jobs::job_status::JOB_TAMPERED;
@@ -249,9 +249,7 @@ impl JobRunner<'_> {
         }
         if is_retried && !ctx.terminal.stderr_is_tty {
             // A failure that is retried is only recorded. What could not be written is reported: the retry may depend on it.
-            for error in &write_errors {
-                self.report_error(job, error);
-            }
+            self.report_errors(job, &record, &write_errors);
             errors.extend(write_errors);
         } else {
             errors.extend(write_errors);
@@ -352,10 +350,8 @@ impl JobRunner<'_> {
             true
         });
         // The errors of a run by hand are reported in any case.
-        if is_notified || record.trigger == Trigger::Manual {
-            for error in errors {
-                self.report_error(job, error);
-            }
+        if is_notified || record.trigger == Trigger::Manual || self.has_target(record) {
+            self.report_errors(job, record, errors);
         }
         if is_notified {
             if record.status == Exit::Timeout.code() {
@@ -391,9 +387,18 @@ impl JobRunner<'_> {
             // If the run failed before its answer, it is unknown what it has read.
             origin: result.origin.unwrap_or(Origin::External),
         };
-        let DeliveryResult { destination, error } =
-            delivery::deliver(self.ctx, self.settings, job, options, text, source);
+        let DeliveryResult { destination, waiting, error } = delivery::deliver(
+            self.ctx,
+            self.settings,
+            job,
+            options,
+            text,
+            AnswerSource { trigger: record.trigger, source },
+        );
         record.delivered = destination;
+        if let Some(waiting) = waiting {
+            self.report_waiting(job, record, &waiting);
+        }
         // A closed pipe is not a failure.
         error.filter(|error| exit_for(error) != Exit::Answered)
     }

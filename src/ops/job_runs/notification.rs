@@ -1,15 +1,20 @@
-//! The notifications about the end of a run: errors, which cron mails, and the commands of `--on-failure` and `--on-success`.
+//! The notifications about the end of a run: errors, which cron mails or which go to `notify.target` of the config, and the commands of
+//! `--on-failure` and `--on-success`.
 
 use super::job_runner::JobRunner;
 use crate::ops::context::report_error;
-use crate::ops::jobs::delivery::{run_command, shell_spec};
+use crate::ops::jobs::delivery::{DelayedDelivery, run_command, shell_spec};
 use crate::ops::jobs::job_grants::{as_flags, stored_grants};
-use crate::ops::jobs::time_format;
+use crate::ops::jobs::time_format::{self, to_one_line};
 use crate::ops::jobs::time_zone;
+use crate::ops::notify;
+use crate::ops::notify_target;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, NextStep, exit_for, fail, fail_with_hint, hint_for, next_step};
+use nanobot_base::error::{
+    Exit, NextStep, Stop, exit_for, fail, fail_with_hint, hint_for, next_step,
+};
 use nanobot_cron::job::{Job, JobOptions, NotifyPolicy};
-use nanobot_cron::run_record::{RunOutcome, RunRecord};
+use nanobot_cron::run_record::{RunOutcome, RunRecord, Trigger};
 use nanobot_os::secret;
 
 /// The result of a run that the user is notified of.
@@ -31,8 +36,64 @@ impl NotifiedResult {
 }
 
 impl JobRunner<'_> {
+    /// True if the run in `record` is reported at the place that the config names.
+    pub(super) fn has_target(&self, record: &RunRecord) -> bool {
+        record.trigger == Trigger::Schedule && notify_target::find(self.settings).is_some()
+    }
+
+    /// Reports the errors of the run in `record`. At the place that the config names, a failure is reported once, and its end too.
+    pub(super) fn report_errors(&self, job: &Job, record: &RunRecord, errors: &[anyhow::Error]) {
+        if !self.has_target(record) {
+            errors.iter().for_each(|error| self.report_error(job, error));
+            return;
+        }
+        // Unreadable records do not hide the error.
+        let earlier = self.earlier_failures(record).unwrap_or_default();
+        let is_failure = record.outcome.is_failure();
+        let mut lines = Vec::new();
+        if !is_failure || earlier.is_empty() {
+            let errors = errors.iter().filter(|error| !error.is::<Stop>());
+            for error in errors.map(|error| self.describe_error(job, error)) {
+                lines.push(format!("{error:#}"));
+                lines.extend(hint_for(&error).map(|hint| format!("  try: {hint}")));
+            }
+        }
+        if let (Some(NotifiedResult::Success), Some(first)) =
+            (NotifiedResult::new(record.outcome), earlier.last())
+        {
+            let Job { name, id, .. } = job;
+            lines.push(format!("job `{name}` ({id}) works again; it failed since {}", first.start));
+        }
+        if !lines.is_empty() {
+            notify::send_or_print(self.ctx, self.settings, &lines.join("\n"));
+        }
+    }
+
+    /// Reports that the answer in `record` waits. At the place that the config names, only the first of a failure is reported.
+    pub(super) fn report_waiting(
+        &self,
+        job: &Job,
+        record: &RunRecord,
+        delayed_delivery: &DelayedDelivery,
+    ) {
+        let DelayedDelivery { error, is_new, channel } = delayed_delivery;
+        let name = to_one_line(&job.name);
+        let cause = format!("the answer of `{name}` is not delivered yet: {error:#}");
+        let cause = cause.replace('\n', " ");
+        if !self.has_target(record) || !notify_target::covers_channel(self.settings, channel) {
+            self.ctx.terminal.eprint_failure(&cause);
+        } else if *is_new {
+            notify::send_or_print(self.ctx, self.settings, &secret::redact_all(&cause));
+        }
+    }
+
     /// Prints an error on standard error, which cron mails.
     pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
+        report_error(&self.describe_error(job, error), self.ctx.terminal);
+    }
+
+    /// The error with the job's name, without keys.
+    fn describe_error(&self, job: &Job, error: &anyhow::Error) -> anyhow::Error {
         let repetition = self.describe_repetition();
         let cause = format!("job `{}` ({}){repetition}: {error:#}", job.name, job.id);
         // Cron mails this text, and the output of a command may contain keys.
@@ -40,11 +101,10 @@ impl JobRunner<'_> {
         let exit = exit_for(error);
         let grants = job.options.as_ref().and_then(|options| stored_grants(options).ok());
         let flags = grants.map(|grants| as_flags(&grants)).unwrap_or_default();
-        let job_error = match adapt_hint(error, exit, &job.id, &flags) {
+        match adapt_hint(error, exit, &job.id, &flags) {
             Some(hint) => fail_with_hint(exit, cause, hint),
             None => fail(exit, cause),
-        };
-        report_error(&job_error, self.ctx.terminal);
+        }
     }
 
     /// The number of failures in a row and the time of the first, as text; empty before the second failure.
@@ -70,13 +130,19 @@ impl JobRunner<'_> {
         if options.notify == NotifyPolicy::Always {
             return Ok(true);
         }
-        let records = self.job_dir.last_records(usize::MAX)?;
+        let was_failing = !self.earlier_failures(record)?.is_empty();
+        Ok(was_failing == (result == NotifiedResult::Success))
+    }
+
+    /// The records of the failures in a row before the slot of `record`, the last one first.
+    fn earlier_failures(&self, record: &RunRecord) -> Result<Vec<RunRecord>> {
         let is_same_slot = |other: &RunRecord| {
             other.start == record.start || record.slot.is_some() && other.slot == record.slot
         };
-        let mut earlier = records.iter().rev().filter(|other| !is_same_slot(other));
-        let previous = earlier.find_map(|other| NotifiedResult::new(other.outcome));
-        Ok(previous.unwrap_or(NotifiedResult::Success) != result)
+        let records = self.job_dir.last_records(usize::MAX)?.into_iter().rev();
+        let ended = records
+            .filter(|other| !is_same_slot(other) && NotifiedResult::new(other.outcome).is_some());
+        Ok(ended.take_while(|other| other.outcome.is_failure()).collect())
     }
 
     /// Runs the user's command for the result in `record`, if there is one: with the error or `answer` on standard input.
@@ -108,8 +174,7 @@ impl JobRunner<'_> {
         input: &str,
     ) -> Result<()> {
         let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
-        let input = Some(format!("{input}\n").into_bytes());
-        let mut spec = shell_spec(self.ctx, self.settings, job, slot, command, input);
+        let mut spec = shell_spec(self.ctx, self.settings, job, slot, command, Some(input));
         spec.env.extend([
             ("NANOBOT_STATUS".to_owned(), record.status.to_string()),
             ("NANOBOT_CAUSE".to_owned(), record.cause.clone()),

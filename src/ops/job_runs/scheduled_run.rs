@@ -345,7 +345,7 @@ impl JobRunner<'_> {
         (record.status, record.cause) = (Exit::Failed.code(), Exit::Failed.name().to_owned());
         self.job_dir.append_record(&record)?;
         self.job_dir.write_state(state)?;
-        self.report_error(job, &anyhow!("the last run was interrupted: {message}"));
+        self.report_errors(job, &record, &[anyhow!("the last run was interrupted: {message}")]);
         let options = job.options.clone().unwrap_or_default();
         // A slot whose run crashed before is not run again, to avoid an endless loop.
         let is_first_crash = |slot: Timestamp| {

@@ -2,18 +2,19 @@
 //! our own data directory, never from the job file, which other programs write. They run in the home directory, as under
 //! cron: a run can write to the job's working directory, so a program found there could come from a run.
 
-use super::time_format::to_one_line;
 use super::workspace_jobs::job_directory;
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
 use crate::ops::channel::recipients;
 use crate::ops::context::Context;
+use crate::ops::notify_target;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, fail};
 use nanobot_channel::{MessageSource, table};
 use nanobot_config::settings::Settings;
 use nanobot_cron::job::{AnswerDestination, Delivery, Job, JobOptions};
+use nanobot_cron::run_record::Trigger;
 use nanobot_os::durable_file;
 use nanobot_os::secret;
 use nanobot_os::signal;
@@ -26,66 +27,106 @@ pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(600);
 /// Bytes of its output that are kept for error messages.
 const OUTPUT_LIMIT_BYTES: usize = 4 << 10;
 
+/// The run that an answer is from.
+pub(crate) struct AnswerSource {
+    pub(crate) trigger: Trigger,
+    pub(crate) source: MessageSource,
+}
+
+/// A message that a service cannot take now.
+pub(crate) struct DelayedDelivery {
+    pub(crate) error: anyhow::Error,
+    /// True if the failure of the channel is new.
+    pub(crate) is_new: bool,
+    pub(crate) channel: String,
+}
+
 #[derive(Default)]
 pub(crate) struct DeliveryResult {
     pub(crate) destination: Option<String>,
+    /// Set if the answer waits for the next message or poll of its channel.
+    pub(crate) waiting: Option<DelayedDelivery>,
     /// The error, if the delivery failed.
     pub(crate) error: Option<anyhow::Error>,
 }
 
-/// Delivers the answer. An answer that cannot be delivered is printed, so it is not lost.
+/// Delivers the answer. An answer that cannot be delivered is printed, so it is not lost. An answer of a run that the schedule
+/// started goes to `notify.target` of the config if it has no other destination.
 pub(crate) fn deliver(
     ctx: &Context,
     settings: &Settings,
     job: &Job,
     options: &JobOptions,
     text: &str,
-    source: MessageSource,
+    answer: AnswerSource,
 ) -> DeliveryResult {
+    let AnswerSource { trigger, source } = answer;
     let print = || ctx.terminal.print(&format!("{text}\n")).err();
-    let Some(destination) = find_destination(ctx, job) else {
+    let is_watched = options.quiet || trigger == Trigger::Manual;
+    let target = || if is_watched { None } else { notify_target::find(settings) };
+    let Some(destination) = find_destination(ctx, job).or_else(target) else {
         return if options.quiet {
             DeliveryResult::default()
         } else {
-            DeliveryResult { destination: None, error: print() }
+            DeliveryResult { error: print(), ..DeliveryResult::default() }
         };
     };
     let formatted = format_destination(&destination);
-    let result = match &destination {
-        AnswerDestination::File(path) => append_to_file(path, text).map(|()| formatted),
-        AnswerDestination::Command(command) => {
-            pipe_to_command(ctx, settings, job, command, text).map(|()| formatted)
+    let spec = |command: &str| shell_spec(ctx, settings, job, None, command, Some(text));
+    let outgoing = OutgoingText { text, source, spec: &spec };
+    match send(ctx, &destination, outgoing) {
+        Ok(waiting) => {
+            let state = if waiting.is_some() { " (waits)" } else { "" };
+            let destination = Some(format!("{formatted}{state}"));
+            DeliveryResult { destination, waiting, error: None }
         }
-        AnswerDestination::Chat { channel, to } => {
-            send_to_chat(ctx, job, channel, to, text, source).map(|is_sent| {
-                let state = if is_sent { "" } else { " (waits)" };
-                format!("{formatted}{state}")
-            })
-        }
-    };
-    match result {
-        Ok(destination) => DeliveryResult { destination: Some(destination), error: None },
         Err(error) => {
             // If the run was cancelled, a short grace period remains to print the answer.
             signal::begin_shutdown_if_stopped();
             let error = error.context("the answer was not delivered");
             DeliveryResult {
-                destination: None,
                 error: Some(match print() {
                     None => error,
                     Some(other) => {
                         error.context(format!("it could not be printed either: {other:#}"))
                     }
                 }),
+                ..DeliveryResult::default()
             }
         }
     }
 }
 
-/// True if the answers of `job` are printed.
-pub(crate) fn is_printed(ctx: &Context, job: &Job) -> bool {
+/// A text that is sent.
+pub(crate) struct OutgoingText<'a> {
+    pub(crate) text: &'a str,
+    /// The sender, for the session of a chat.
+    pub(crate) source: MessageSource,
+    /// Makes the specification of the command that a destination names.
+    pub(crate) spec: &'a dyn Fn(&str) -> CommandSpec,
+}
+
+/// Sends a text. Returns the reason if it waits for the next message or poll of its channel.
+///
+/// # Errors
+/// The text was not sent.
+pub(crate) fn send(
+    ctx: &Context,
+    destination: &AnswerDestination,
+    outgoing: OutgoingText,
+) -> Result<Option<DelayedDelivery>> {
+    let OutgoingText { text, source, spec } = outgoing;
+    match destination {
+        AnswerDestination::File(path) => append_to_file(path, text).map(|()| None),
+        AnswerDestination::Command(command) => run_command(&spec(command)).map(|_| None),
+        AnswerDestination::Chat { channel, to } => send_to_chat(ctx, channel, to, text, source),
+    }
+}
+
+/// True if cron gets the answers of `job`, which it mails.
+pub(crate) fn is_printed(ctx: &Context, settings: &Settings, job: &Job) -> bool {
     let is_quiet = job.options.as_ref().is_some_and(|options| options.quiet);
-    !is_quiet && find_destination(ctx, job).is_none()
+    !is_quiet && settings.notify_target.is_none() && find_destination(ctx, job).is_none()
 }
 
 /// The destination of the answers of a job: the one that the user chose, or a chat in the job file with which the user has
@@ -122,16 +163,13 @@ pub(crate) fn check_chat_service(ctx: &Context, job: &Job) -> Result<()> {
     Ok(())
 }
 
-/// Sends an answer to a chat. Returns false if it waits for the next message or poll of the channel. The wait is reported on standard
-/// error, which cron mails.
 fn send_to_chat(
     ctx: &Context,
-    job: &Job,
     channel: &str,
     to: &str,
     text: &str,
     source: MessageSource,
-) -> Result<bool> {
+) -> Result<Option<DelayedDelivery>> {
     let message = OutboxMessage {
         is_offline: false,
         is_in_conversation: false,
@@ -141,15 +179,12 @@ fn send_to_chat(
         source: Some(source),
         ..OutboxMessage::default()
     };
-    match outbox::send(ctx, message)? {
-        SendOutcome::Sent(_) => Ok(true),
-        SendOutcome::Waits(error) => {
-            let name = to_one_line(&job.name);
-            let cause = format!("the answer of `{name}` is not delivered yet: {error:#}");
-            ctx.terminal.eprint_failure(&cause.replace('\n', " "));
-            Ok(false)
+    Ok(match outbox::send(ctx, message)? {
+        SendOutcome::Sent(_) => None,
+        SendOutcome::Waits { error, is_new } => {
+            Some(DelayedDelivery { error, is_new, channel: channel.to_owned() })
         }
-    }
+    })
 }
 
 /// The destination of answers, phrased to follow `Your answer`.
@@ -183,18 +218,24 @@ pub(crate) fn shell_spec(
     job: &Job,
     slot: Option<Timestamp>,
     command: &str,
-    input: Option<Vec<u8>>,
+    input: Option<&str>,
 ) -> CommandSpec {
-    let mut env: Vec<(String, String)> =
-        ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    env.extend([
+    let mut spec = user_command(ctx, command, input);
+    spec.env.extend([
         ("NANOBOT_JOB".to_owned(), job.id.clone()),
         ("NANOBOT_JOB_NAME".to_owned(), job.name.clone()),
     ]);
     let directory = job_directory(settings, &job.options.clone().unwrap_or_default());
     // A directory that is not valid UTF-8 is not passed on.
-    env.extend(directory.to_str().map(|path| ("NANOBOT_DIRECTORY".to_owned(), path.to_owned())));
-    env.extend(slot.map(|slot| ("NANOBOT_SLOT".to_owned(), slot.to_string())));
+    spec.env
+        .extend(directory.to_str().map(|path| ("NANOBOT_DIRECTORY".to_owned(), path.to_owned())));
+    spec.env.extend(slot.map(|slot| ("NANOBOT_SLOT".to_owned(), slot.to_string())));
+    spec
+}
+
+/// A shell command of the user, with `input` and a newline as its standard input.
+pub(crate) fn user_command(ctx: &Context, command: &str, input: Option<&str>) -> CommandSpec {
+    let env = ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     CommandSpec {
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), command.to_owned()],
@@ -203,7 +244,7 @@ pub(crate) fn shell_spec(
         timeout: COMMAND_TIMEOUT,
         capture_bytes: OUTPUT_LIMIT_BYTES,
         sandbox: None,
-        input,
+        input: input.map(|input| format!("{input}\n").into_bytes()),
     }
 }
 
@@ -229,17 +270,6 @@ pub(crate) fn has_relative_program(command: &str) -> bool {
 
 fn append_to_file(path: &Path, text: &str) -> Result<()> {
     durable_file::append_nofollow(path, format!("{text}\n").as_bytes())
-}
-
-fn pipe_to_command(
-    ctx: &Context,
-    settings: &Settings,
-    job: &Job,
-    command: &str,
-    text: &str,
-) -> Result<()> {
-    let input = Some(format!("{text}\n").into_bytes());
-    run_command(&shell_spec(ctx, settings, job, None, command, input)).map(drop)
 }
 
 /// Runs a command and waits for its end. Returns the beginning of its output, without secrets.

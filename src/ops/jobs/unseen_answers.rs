@@ -56,7 +56,7 @@ pub(crate) fn remember(
     let is_lost = record.trigger == Trigger::Schedule
         && record.output.is_some()
         && settings.job_starter == JobStarter::Crontab
-        && delivery::is_printed(ctx, job)
+        && delivery::is_printed(ctx, settings, job)
         && !ctx.terminal.stdout_is_tty
         && !has_mailer(ctx);
     if !is_lost {

@@ -503,6 +503,8 @@ pub const KEYS: &[ConfigKey] = &[
 
     key("log.events", Text, "null", Used, "file to which each turn appends its events as JSON lines, if NANOBOT_LOG names none"),
 
+    key("notify.target", Text, "null", Used, "place for what needs a person, in place of standard error, which cron mails: failures of jobs and channels, each once, and their ends; answers of scheduled jobs without `--channel` go there too: `CHANNEL:CHAT`, `command:CMD`, or `mail` for the local `sendmail`"),
+
     key("telemetry.otlp", Text, "null", Used, "export of the spans of each turn, as OTLP/JSON: a file (a path with `/`), to which each turn appends a line, or the address of an OpenTelemetry collector, such as `http://localhost:4318`; unset: no spans"),
     key("telemetry.content", Bool, "false", Used, "put messages, and arguments and results of tools, into the spans, with known keys masked"),
 

@@ -94,6 +94,8 @@ pub struct Settings {
     pub max_running_jobs: Option<u32>,
     /// The address that is asked when a run of a job starts and ends.
     pub job_ping: Option<String>,
+    /// The place for what needs a person, as written; `None` for standard error.
+    pub notify_target: Option<String>,
     pub memory: MemorySettings,
     pub timeouts: ProviderTimeouts,
     /// The proxy and the CA certificates.

@@ -23,6 +23,7 @@ const OWN_KEYS: &[&str] = &[
     "log",
     "memory",
     "models",
+    "notify",
     "providers.*.apiKeyCommand",
     "providers.*.apiKeyFile",
     "providers.*.maxConcurrent",

@@ -103,6 +103,7 @@ impl Settings {
                 .as_u64()
                 .and_then(|count| u32::try_from(count).ok()),
             job_ping: values.optional_text(const { config_key("cron.ping") }, None)?,
+            notify_target: values.optional_text(const { config_key("notify.target") }, None)?,
             memory: values.memory()?,
             timeouts: values.timeouts(env)?,
             network: values.network(env, paths)?,

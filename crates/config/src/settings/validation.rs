@@ -2,6 +2,7 @@
 //! that a run uses. It also warns about values that are valid but risky.
 
 use super::hooks::HookSettings;
+use super::key_node::KeyNode;
 use super::key_spelling::format_path;
 use super::layers::UnknownKey;
 use super::model_keys::unknown_model_keys;
@@ -38,6 +39,18 @@ pub fn validate(path: &[String], value: &Value) -> Option<String> {
             let range = text.parse::<IpRange>();
             range.map(drop).map_err(|()| "is not an address range such as `10.0.0.0/8`".into())
         }),
+        "notify.target" => {
+            let text = value.as_str()?.trim();
+            let is_valid = match text.split_once(':') {
+                None => ["", "mail"].contains(&text),
+                Some((_, "")) => false,
+                Some((channel, _)) => {
+                    channel == "command" || KeyNode::at(&["channels", channel]).is_some()
+                }
+            };
+            let message = "is not a target; expected `CHANNEL:CHAT`, `command:CMD` or `mail`";
+            (!is_valid).then(|| describe(text, message.into()))
+        }
         _ if is_api_base(path) => match value.as_str()?.trim() {
             "" => None,
             text => Some(describe(&web_url::redact_url(text), web_url::check_server(text).err()?)),
