@@ -1,7 +1,7 @@
 //! `nanobot channel`: chat services.
 
 use crate::options::value::{path, time};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -51,6 +51,25 @@ pub enum ChannelCommand {
     // A doc comment here would hide that of the argument type.
     Poll(ChannelPollArgs),
     Send(ChannelSendArgs),
+    /// Export the service of the channels, `channel poll --follow`, to a service manager
+    ///
+    /// For systemd a unit that reports when it is ready, and is started again when a channel does not go on; for Kubernetes a Deployment
+    /// of one pod, with the volume that `cron export` has too.
+    Export {
+        /// Channel names [default: all enabled channels]
+        names: Vec<String>,
+        /// Output format
+        #[arg(long, value_name = "FORMAT")]
+        format: ServiceFormat,
+        /// Write files into this directory
+        ///
+        /// One file for each unit or manifest, instead of all on standard output.
+        #[arg(short, long, value_name = "DIR", value_parser = path())]
+        output: Option<PathBuf>,
+        /// Container image, for Kubernetes
+        #[arg(long, value_name = "IMAGE", default_value = "nanobot:latest")]
+        image: String,
+    },
     /// List messages that wait, were given up or failed
     Inbox {
         /// Channel name [default: all]
@@ -70,6 +89,13 @@ pub enum ChannelCommand {
         /// Id as shown by `nanobot channel inbox`
         id: String,
     },
+}
+
+/// The service manager that exported files are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ServiceFormat {
+    Systemd,
+    Kubernetes,
 }
 
 #[derive(Clone, Debug, Subcommand)]

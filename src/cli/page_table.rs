@@ -394,6 +394,10 @@ pub const PAGES: &[HelpPage] = &[
         ("* * * * * nanobot channel poll --wait 60", "A crontab line that answers messages at once"),
         ("nanobot channel poll --follow", "Listen until told to stop, for a supervisor"),
     ] },
+    HelpPage { command: "channel export", statuses: &[DONE, (1, "something was not exported"), (2, "no such channel"), CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel export --format systemd -o ~/.config/systemd/user", "A unit that listens to all channels"),
+        ("nanobot channel export --format kubernetes | kubectl apply -f -", "A Deployment of one pod"),
+    ] },
     HelpPage { command: "channel send", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
         ("nanobot channel send telegram 123456 'Backup done'", "Send a text"),
         ("df -h | nanobot channel send telegram 123456", "Send the output of a command"),

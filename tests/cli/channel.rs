@@ -9,8 +9,11 @@ use crate::telegram_server::{TOKEN, TelegramServer};
 use crate::wait::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::process::Child;
+use std::time::Duration;
 
 pub(crate) const ANN: i64 = 7;
 
@@ -889,6 +892,38 @@ fn monitors(story: &Story) -> [String; 4] {
         let output = story.command(arguments).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     })
+}
+
+#[test]
+fn a_follower_tells_systemd_that_it_is_ready_alive_and_stopping() {
+    let (story, _telegram) = telegram_story();
+    let path = story.home().join("notify");
+    let name = format!("nanobot-story-{}", std::process::id());
+    let sockets = [
+        (path.display().to_string(), UnixDatagram::bind(&path)),
+        (
+            format!("@{name}"),
+            SocketAddr::from_abstract_name(&name)
+                .and_then(|address| UnixDatagram::bind_addr(&address)),
+        ),
+    ];
+    for (address, socket) in sockets {
+        let socket = socket.unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let receive = || {
+            let mut message = [0; 64];
+            let length = socket.recv(&mut message).unwrap();
+            String::from_utf8(message[..length].to_vec()).unwrap()
+        };
+        let mut command = story.command(["channel", "poll", "--follow"]);
+        command.env("NOTIFY_SOCKET", address).env("WATCHDOG_USEC", "20000");
+        let mut child = command.spawn().unwrap();
+        assert_eq!([receive(), receive()], ["READY=1", "WATCHDOG=1"]);
+        send_signal(&child, Signal::TERM);
+        let last = std::iter::repeat_with(receive).find(|message| message != "WATCHDOG=1");
+        assert_eq!(last.as_deref(), Some("STOPPING=1"));
+        child.wait().unwrap();
+    }
 }
 
 #[test]

@@ -188,17 +188,64 @@ fn a_hardened_unit_has_a_low_exposure() {
     }
     let story = story();
     drop(story.run(export_arguments("systemd", &["-o", "units"])).text());
-    let unit = story.dir().join("units/nanobot-a1b2c3d4.service");
-    let rate = |threshold: &str| {
-        let mut command = Command::new(SYSTEMD_ANALYZE);
-        command.args(["security", "--offline=true", "--no-pager"]);
-        let output = command.args(["--threshold", threshold]).arg(&unit).output();
-        let output = output.unwrap();
-        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    drop(story.run(["channel", "export", "--format", "systemd", "-o", "units"]).text());
+    for name in ["nanobot-a1b2c3d4.service", "nanobot-channels.service"] {
+        let unit = story.dir().join("units").join(name);
+        let rate = |threshold: &str| {
+            let mut command = Command::new(SYSTEMD_ANALYZE);
+            command.args(["security", "--offline=true", "--no-pager"]);
+            let output = command.args(["--threshold", threshold]).arg(&unit).output();
+            let output = output.unwrap();
+            (output.status.success(), String::from_utf8(output.stdout).unwrap())
+        };
+        let (is_low, table) = rate(MAX_EXPOSURE);
+        assert!(is_low, "{table}");
+        assert!(!rate("1").0, "the tool can say no: {table}");
+    }
+}
+
+#[test]
+fn the_service_of_the_channels_is_exported() {
+    let story = story().set("tools", json!({ "write": [".", "~/notes"] }));
+    let export = |format: &str, more: &[&str]| {
+        let mut arguments = vec!["channel", "export", "--format", format];
+        arguments.extend(more);
+        story.run(arguments)
     };
-    let (is_low, table) = rate(MAX_EXPOSURE);
-    assert!(is_low, "{table}");
-    assert!(!rate("1").0, "the tool can say no: {table}");
+    export("systemd", &["-o", "units", "telegram", "slack"]).stdout(
+        "wrote units/nanobot-channels.service\nthen: systemctl --user daemon-reload && systemctl --user enable --now nanobot-channels.service\n",
+    );
+    let directory = story.dir().join("units");
+    let service = std::fs::read_to_string(directory.join("nanobot-channels.service")).unwrap();
+    for line in [
+        "\nDescription=nanobot: telegram, slack\n",
+        "\nType=notify\n",
+        "\nWatchdogSec=60\n",
+        " channel poll --follow telegram slack\n",
+        "\nSuccessExitStatus=143\nRestartPreventExitStatus=78\nRestart=on-failure\n",
+        "/home/notes\n",
+        "\nCapabilityBoundingSet=CAP_SETFCAP\nProtectSystem=strict\n",
+        "\n[Install]\nWantedBy=default.target\n",
+    ] {
+        assert!(service.contains(line), "no {line:?} in {service}");
+    }
+    verify_units(&directory);
+    // It is none of a job that no longer exists, and it is replaced.
+    story.run(export_arguments("systemd", &["-o", "units"])).stdout_has("wrote units/nanobot-once");
+    export("systemd", &["-o", "units"]).stdout_has("wrote units/nanobot-channels.service\n");
+    export("systemd", &["telegrm"]).status(2).stderr_has("telegrm");
+    let documents = parse_yaml_documents(&export("kubernetes", &["--image", "r/n:1"]).text());
+    let [volume, deployment] = &documents[..] else { panic!("{documents:?}") };
+    validate_manifest(volume).unwrap();
+    assert_eq!(
+        (&deployment["kind"], &deployment["spec"]["replicas"]),
+        (&json!("Deployment"), &json!(1))
+    );
+    let template = &deployment["spec"]["template"];
+    validate(template, "io.k8s.api.core.v1.PodTemplateSpec").unwrap();
+    let container = &template["spec"]["containers"][0];
+    assert_eq!(container["command"], json!(["nanobot", "channel", "poll", "--follow"]));
+    assert_eq!(template["metadata"]["labels"], deployment["spec"]["selector"]["matchLabels"]);
 }
 
 /// Checks that `systemd-analyze verify` reports nothing about the units.
@@ -313,12 +360,21 @@ pub(crate) fn parse_yaml_documents(text: &str) -> Vec<Value> {
 
 /// Validates a manifest against the Kubernetes schema.
 fn validate_manifest(manifest: &Value) -> Result<(), String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemas/kubernetes.json");
-    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let kind = manifest["kind"].as_str().unwrap_or_default();
-    let name = schema["kinds"][kind].as_str().ok_or(format!("`{kind}` is no kind"))?;
+    let name = kubernetes_schema()["kinds"][kind].as_str().map(str::to_owned);
+    validate(manifest, &name.ok_or(format!("`{kind}` is no kind"))?)
+}
+
+/// Validates `value` against this type of the Kubernetes schema.
+fn validate(value: &Value, name: &str) -> Result<(), String> {
+    let schema = kubernetes_schema();
     let own = json!({ "$schema": schema["$schema"], "$defs": schema["$defs"], "$ref": format!("#/$defs/{name}") });
-    Validator::new(&own).validate(manifest)
+    Validator::new(&own).validate(value)
+}
+
+fn kubernetes_schema() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemas/kubernetes.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 #[test]
@@ -384,7 +440,7 @@ fn files_of_others_are_not_overwritten() {
     let ran = ran.status(1);
     assert_eq!(
         ran.error_text(),
-        "nanobot: not overwriting `out/nanobot-once.timer`: it was not created by `nanobot cron export`\n"
+        "nanobot: not overwriting `out/nanobot-once.timer`: it was not created by this program\n"
     );
     assert!(!ran.text().contains("nanobot-once.timer"), "{}", ran.text());
     assert_eq!(

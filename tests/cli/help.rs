@@ -378,7 +378,7 @@ fn a_message_needs_no_flag_and_may_have_those_of_other_agents() {
 #[rustfmt::skip]
 const WITHOUT_JSON: &[&str] = &[
     // They have a conversation, or a format of their own.
-    "onboard", "repl", "serve pipe", "serve acp", "status metrics", "completions", "config path", "config schema", "cron export", "session export",
+    "onboard", "repl", "serve pipe", "serve acp", "status metrics", "completions", "config path", "config schema", "cron export", "channel export", "session export",
     "memory edit", "config edit", "model provider login",
     // They do what was asked, and say so in a line.
     "apply", "forget",

@@ -42,6 +42,10 @@ pub const TRACESTATE: &str = "TRACESTATE";
 pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
 /// Directory of systemd credentials.
 pub const CREDENTIALS_DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
+/// The socket on which systemd waits for messages of a service.
+pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+/// Microseconds without a message after which systemd restarts a service.
+pub const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
 /// Timeout for the first byte of an answer, in seconds.
 pub const FIRST_BYTE_TIMEOUT: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Maximum silence of a stream, in seconds.
@@ -129,6 +133,10 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: BRAVE_API_KEY,
         meaning: "API key of the Brave search engine if the config has none",
+    },
+    Variable {
+        name: "NOTIFY_SOCKET, WATCHDOG_USEC",
+        meaning: "set by systemd for a service: `nanobot channel poll --follow` says on that socket that it is ready, alive and stopping",
     },
     Variable {
         name: CREDENTIALS_DIRECTORY,

@@ -31,6 +31,7 @@ pub mod repository;
 pub mod rooted_fs;
 pub mod secret;
 pub mod semaphore;
+pub mod service_manager;
 pub mod shell;
 pub mod signal;
 pub mod stdin_lines;

@@ -2,14 +2,19 @@
 
 pub(crate) mod login;
 
-use crate::cli::channel::{ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand};
+use crate::cli::channel::{
+    ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand, ServiceFormat,
+};
+use crate::command::cron::export::print_or_write;
 use crate::ops::channel::health::{self, ChannelHealth, ChannelProblem};
 use crate::ops::channel::outbox::{self, OutboxFile, OutboxMessage, SendOutcome};
 use crate::ops::channel::overview::{self, WaitingMessage};
 use crate::ops::channel::pairing;
 use crate::ops::context::Context;
 use crate::ops::inbound::poll::{self, PollOptions};
+use crate::ops::jobs::export;
 use crate::ops::jobs::time_format::{format_time, to_one_line};
+use crate::options::job::ExportFormat;
 use anyhow::{Context as _, Result};
 use nanobot_agent::report::columns::{Column, Side, format_table};
 use nanobot_base::error::{Exit, fail_with_hint};
@@ -43,6 +48,15 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
         }
         ChannelCommand::Pair { command } => pair(ctx, command),
         ChannelCommand::Poll(arguments) => poll(ctx, arguments),
+        ChannelCommand::Export { names, format, output, image } => {
+            let format = match format {
+                ServiceFormat::Systemd => ExportFormat::Systemd,
+                ServiceFormat::Kubernetes => ExportFormat::Kubernetes,
+            };
+            let mut exported = export::export_channels(ctx, names, format, image)?;
+            print_or_write(ctx, format, output.as_deref(), &mut exported)?;
+            Ok(if exported.has_failed { Exit::Failed } else { Exit::Answered })
+        }
         ChannelCommand::Send(arguments) => send(ctx, arguments),
         ChannelCommand::Inbox { dismiss: Some(id), .. } => dismiss(ctx, id),
         ChannelCommand::Inbox { name, json, dismiss: None } => {

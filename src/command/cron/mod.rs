@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 mod apply;
 mod check;
-mod export;
+pub(crate) mod export;
 mod heartbeat;
 mod list;
 mod logs;

@@ -19,6 +19,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Maximum duration of a step of a channel's thread, which is stuck otherwise: turns end after 10 minutes.
+const STEP_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+
 /// One run of `channel poll`, or a webhook request of `serve webhook`.
 pub(crate) struct ChannelRun<'a> {
     pub(crate) ctx: &'a Context,
@@ -33,6 +36,8 @@ pub(crate) struct ChannelRun<'a> {
     /// Messages that were sent before are not answered, in seconds since 1970.
     pub(crate) since: Option<i64>,
     exits: Mutex<Vec<Exit>>,
+    /// The time of each channel's last step, on the clock of `signal::now`; `None` if its thread has ended, or has not begun.
+    last_steps: Mutex<Vec<Option<Duration>>>,
     /// Messages about the channels that are sent together at the end of the run.
     notifications: Mutex<Vec<String>>,
 }
@@ -67,6 +72,7 @@ impl<'a> ChannelRun<'a> {
             only_stores: false,
             since: None,
             exits: Mutex::default(),
+            last_steps: Mutex::new(vec![None; count]),
             notifications: Mutex::default(),
         }
     }
@@ -135,7 +141,7 @@ impl<'a> ChannelRun<'a> {
         let directory = self.ctx.paths.channels().join(channel);
         match health::record_success(self.ctx, &directory, channel, activity) {
             Ok(Some(text)) if notify_target::covers_channel(&self.settings, channel) => {
-                self.notify(text)
+                self.notify(text);
             }
             Ok(Some(text)) => self.ctx.notice(&text),
             Ok(None) => {}
@@ -147,6 +153,22 @@ impl<'a> ChannelRun<'a> {
     pub(crate) fn report(&self, channel: &str, error: anyhow::Error) {
         let error = error.context(format!("channel {channel}"));
         self.add_status(report_error(&error, self.ctx.terminal));
+    }
+
+    /// Records that the thread of a channel has gone on.
+    pub(crate) fn record_activity(&self, channel_index: usize) {
+        self.last_steps.lock()[channel_index] = Some(signal::now());
+    }
+
+    /// Records that the thread of a channel has ended.
+    pub(crate) fn end_activity(&self, channel_index: usize) {
+        self.last_steps.lock()[channel_index] = None;
+    }
+
+    /// True if the thread of a channel does not go on. No request, pause or turn that it waits for takes that long.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let now = signal::now();
+        self.last_steps.lock().iter().flatten().any(|step| now.saturating_sub(*step) > STEP_TIMEOUT)
     }
 
     /// Adds a status to those of the run.

@@ -22,6 +22,7 @@ use nanobot_config::settings::channels::ChannelSettings;
 use nanobot_config::settings::{FlagOverrides, LayeredConfig};
 use nanobot_os::cancel::{self, CancelToken};
 use nanobot_os::durable_file;
+use nanobot_os::service_manager::ServiceManager;
 use nanobot_os::signal::{self, Deadline};
 use std::collections::HashSet;
 use std::io::{PipeReader, PipeWriter};
@@ -107,7 +108,12 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
             scope.spawn(move || channel_thread.run_and_report(files));
         }
         drop(done_tx);
-        wait_for_end(&run, &done_rx, &worker_token, options.grace)
+        let service_manager = if options.follow {
+            ServiceManager::from_env(&ctx.env)
+        } else {
+            ServiceManager::default()
+        };
+        wait_for_end(&run, &done_rx, &worker_token, options.grace, &service_manager)
     });
     run.send_notifications();
     result?;
@@ -115,16 +121,26 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
 }
 
 /// Waits until all threads have closed the other end of `done_rx`. A signal ends the fetching. Turns in progress may end
-/// within `grace`, and are cancelled after it.
+/// within `grace`, and are cancelled after it. `service_manager` gets a sign of life until a channel is stuck.
 fn wait_for_end(
     run: &ChannelRun<'_>,
     done_rx: &PipeReader,
     worker_token: &Arc<CancelToken>,
     grace: Duration,
+    service_manager: &ServiceManager,
 ) -> Result<()> {
-    let Err(stop) = signal::wait_readable(done_rx, &mut Deadline::never()) else {
-        return Ok(());
+    service_manager.send("READY=1");
+    let stop = loop {
+        let interval = service_manager.watchdog_interval();
+        let mut deadline = interval.map_or_else(Deadline::never, Deadline::after);
+        match signal::wait_readable(done_rx, &mut deadline) {
+            Ok(true) => return Ok(()),
+            Ok(false) if run.is_stuck() => {}
+            Ok(false) => service_manager.send("WATCHDOG=1"),
+            Err(stop) => break stop,
+        }
     };
+    service_manager.send("STOPPING=1");
     run.queue.close();
     let wait_result = cancel::scope(Some(Arc::clone(worker_token)), || {
         signal::wait_readable(done_rx, &mut Deadline::after(grace))
@@ -156,6 +172,7 @@ impl<'scope> ChannelThread<'scope, '_> {
             Err(error) => self.run.report_failure(self.name, ChannelActivity::Poll, error),
             Ok(()) => {}
         }
+        self.run.end_activity(self.channel_index);
     }
 
     /// Takes the channel's lock, and does rounds until the wait is over. With `--follow`, a round that fails is followed by
@@ -200,6 +217,7 @@ impl<'scope> ChannelThread<'scope, '_> {
         self.compact(channel)?;
         let mut delay = MIN_RETRY_DELAY;
         loop {
+            self.run.record_activity(self.channel_index);
             let start = signal::now();
             let round_result = self.poll_round(channel);
             let continues = self.options.follow && !self.run.queue.is_closed();
@@ -271,6 +289,7 @@ impl<'scope> ChannelThread<'scope, '_> {
         let mut cursor = files.read_cursor(identity)?;
         let mut delay = MIN_RETRY_DELAY;
         loop {
+            self.run.record_activity(self.channel_index);
             let window = self.time_left().min(MAX_WAIT_WINDOW);
             let old_cursor = cursor.clone();
             let mut store_batch = |batch: Batch| {
@@ -328,6 +347,7 @@ impl<'scope> ChannelThread<'scope, '_> {
         let mut started_ids = HashSet::new();
         let mut retry_at = signal::now() + MAX_RETRY_DELAY;
         loop {
+            self.run.record_activity(self.channel_index);
             // An answer that a worker is about to send is not sent twice.
             let is_idle = self.run.queue.is_idle();
             if is_idle && signal::now() >= retry_at {

@@ -1,16 +1,21 @@
-//! Exports jobs as files for other schedulers.
+//! Exports jobs, and the service of the channels, as files for other schedulers and for service managers.
 
+use crate::ops::channel::open_channel::find_named;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, CronLineContext};
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
+use crate::ops::permissions;
 use crate::options::job::ExportFormat;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
+use jiff::tz::TimeZone;
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::Settings;
+use nanobot_cron::export::channel_poll::{self, ChannelPoll};
 use nanobot_cron::export::{
-    ExportFile, ExportSettings, HEADER, ScheduledJob, crontab_file, kubernetes, systemd,
+    EXPORT_MARK, ExportFile, ExportSettings, HEADER, ScheduledJob, crontab_file, kubernetes,
+    systemd,
 };
 use nanobot_cron::job::Job;
 use nanobot_cron::job_store::is_valid_id;
@@ -47,29 +52,16 @@ pub(crate) fn export(
         has_failed = true;
         ctx.terminal.eprint_failure(cause);
     };
-    let line_context = CronLineContext::new(ctx, &settings, &jobs)?;
-    let (keys, has_key_command) = key_variables(&settings);
-    let (system, system_name) = clock::system_zone(&ctx.env);
-    let site = ExportSettings {
-        home: &line_context.home,
-        root: &ctx.paths.root,
-        is_root_set: line_context.root.is_some(),
-        path: line_context.path.as_deref(),
-        program: &line_context.program,
-        workspace: &line_context.workspace,
-        keys: &keys,
-        has_key_command,
-        system_zone: &system,
-        system_zone_name: system_name.as_deref(),
-        now: ctx.clock.timestamp(),
-    };
+    let site = ExportSite::new(ctx, &settings, &jobs)?;
+    let line_context = &site.line_context;
+    let site = site.settings(ctx);
     let mut output_files = Vec::new();
     let mut lines = Vec::new();
     let mut omitted_dirs = Vec::new();
     for job in &jobs {
         let followers = workspace_jobs::followers(&all_jobs, &job.id);
         let followers: Vec<String> = followers.map(|job| job.id.clone()).collect();
-        let result = with_planned_job(ctx, &line_context, job, &followers, |planned| {
+        let result = with_planned_job(ctx, line_context, job, &followers, |planned| {
             match format {
                 ExportFormat::Systemd => output_files.extend(systemd::unit_files(&site, planned)?),
                 ExportFormat::Kubernetes => {
@@ -77,7 +69,7 @@ pub(crate) fn export(
                 }
                 ExportFormat::Crontab => {
                     let (job_lines, omitted) =
-                        crontab_sync::job_lines(ctx, &line_context, job, None)?;
+                        crontab_sync::job_lines(ctx, line_context, job, None)?;
                     lines.extend(job_lines);
                     omitted_dirs = omitted;
                 }
@@ -108,6 +100,80 @@ pub(crate) fn export(
         ));
     }
     Ok(ExportedJobs { files: output_files, has_failed })
+}
+
+/// Makes the files for the service of the channels that `names` name, or of all enabled channels if `names` is empty.
+///
+/// # Errors
+/// The service cannot be exported, or a name is that of no channel.
+pub(crate) fn export_channels(
+    ctx: &Context,
+    names: &[String],
+    format: ExportFormat,
+    image: &str,
+) -> Result<ExportedJobs> {
+    let settings = ctx.settings()?;
+    for name in names {
+        find_named(name)?;
+    }
+    let site = ExportSite::new(ctx, &settings, &[])?;
+    let site = site.settings(ctx);
+    let absolute = |path: &PathBuf| permissions::absolute(path);
+    let (config, workspace) =
+        (ctx.config.as_ref().map(absolute), ctx.workspace.as_ref().map(absolute));
+    let writable = settings.tools.write.iter().filter(|path| *path != ".");
+    let writable: Vec<PathBuf> = writable.map(|path| absolute(&ctx.paths.expand(path))).collect();
+    let poll = ChannelPoll {
+        names,
+        config: config.as_deref(),
+        workspace: workspace.as_deref(),
+        writable: &writable.iter().map(PathBuf::as_path).collect::<Vec<_>>(),
+        has_user_commands: settings.notify_target.is_some(),
+    };
+    let files = match format {
+        ExportFormat::Kubernetes => channel_poll::manifest_file(&site, &poll, image)
+            .map(|file| vec![kubernetes::shared_file(&site), file]),
+        ExportFormat::Systemd | ExportFormat::Crontab => {
+            channel_poll::unit_file(&site, &poll).map(|file| vec![file])
+        }
+    };
+    let files = files.map_err(|error| anyhow!("the channels cannot be exported: {error}"))?;
+    Ok(ExportedJobs { files, has_failed: false })
+}
+
+/// The values that the settings of an export borrow.
+struct ExportSite {
+    line_context: CronLineContext,
+    keys: Vec<&'static str>,
+    has_key_command: bool,
+    zone: TimeZone,
+    zone_name: Option<String>,
+}
+
+impl ExportSite {
+    fn new(ctx: &Context, settings: &Settings, jobs: &[Job]) -> Result<Self> {
+        let (keys, has_key_command) = key_variables(settings);
+        let (zone, zone_name) = clock::system_zone(&ctx.env);
+        let line_context = CronLineContext::new(ctx, settings, jobs)?;
+        Ok(Self { line_context, keys, has_key_command, zone, zone_name })
+    }
+
+    fn settings<'a>(&'a self, ctx: &'a Context) -> ExportSettings<'a> {
+        let line_context = &self.line_context;
+        ExportSettings {
+            home: &line_context.home,
+            root: &ctx.paths.root,
+            is_root_set: line_context.root.is_some(),
+            path: line_context.path.as_deref(),
+            program: &line_context.program,
+            workspace: &line_context.workspace,
+            keys: &self.keys,
+            has_key_command: self.has_key_command,
+            system_zone: &self.zone,
+            system_zone_name: self.zone_name.as_deref(),
+            now: ctx.clock.timestamp(),
+        }
+    }
 }
 
 /// The jobs that `names` name, or all enabled jobs if `names` is empty.
@@ -191,11 +257,12 @@ pub(crate) fn write_files(
     let mut paths = Vec::new();
     for ExportFile { name, text } in &exported.files {
         let path = directory.join(name);
-        let is_foreign = files::read(&path)?.is_some_and(|bytes| !is_own_export(&bytes));
+        let is_foreign =
+            files::read(&path)?.is_some_and(|bytes| !bytes.starts_with(EXPORT_MARK.as_bytes()));
         if is_foreign {
             exported.has_failed = true;
             ctx.terminal.eprint_failure(&format!(
-                "not overwriting `{}`: it was not created by `nanobot cron export`",
+                "not overwriting `{}`: it was not created by this program",
                 path.display()
             ));
             continue;

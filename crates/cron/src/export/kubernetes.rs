@@ -123,7 +123,12 @@ fn manifest(
     } else {
         START_GRACE.as_secs().unsigned_abs()
     };
-    let pod = pod(image, &container_command(settings, scheduled_job)?);
+    let mut arguments = vec!["cron", "run", job.id.as_str(), "--scheduled"];
+    if !scheduled_job.followers.is_empty() {
+        arguments.push("--no-after");
+    }
+    let command = container_command(settings, scheduled_job.config, &arguments)?;
+    let pod = pod(image, &command, "Never");
     let mut manifest = json!({
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -148,13 +153,36 @@ fn manifest(
     Ok(manifest)
 }
 
-/// Returns the command that runs the job, with the config's path in the container.
-fn container_command(
+/// Returns the manifest of a Deployment of one pod.
+pub(super) fn deployment(name: &str, image: &str, command: &[String]) -> String {
+    let mut pod = pod(image, command, "Always");
+    // What has begun may be finished.
+    pod["terminationGracePeriodSeconds"] = json!(60);
+    yaml::to_document(&json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": { "name": name, "labels": labels(Some(name)) },
+        "spec": {
+            "replicas": 1,
+            // Two pods at a time would wait for each other's locks.
+            "strategy": { "type": "Recreate" },
+            "selector": { "matchLabels": labels(Some(name)) },
+            "template": { "metadata": { "labels": labels(Some(name)) }, "spec": pod },
+        },
+    }))
+}
+
+/// Returns the command with these arguments, with the config's path in the container.
+///
+/// # Errors
+/// The container does not have the config.
+pub(super) fn container_command(
     settings: &ExportSettings,
-    scheduled_job: &ScheduledJob,
+    config: Option<&Path>,
+    arguments: &[&str],
 ) -> Result<Vec<String>, String> {
     let mut command = vec!["nanobot".to_owned()];
-    if let Some(config) = scheduled_job.config {
+    if let Some(config) = config {
         let relative = config.strip_prefix(settings.root).map_err(|_| {
             format!(
                 "its config `{}` is not on the volume, which has only files of `{}`",
@@ -164,11 +192,7 @@ fn container_command(
         })?;
         command.extend(["-c".into(), path_text(&Path::new(DATA_DIR).join(relative))?.to_owned()]);
     }
-    let run = ["cron", "run", scheduled_job.job.id.as_str(), "--scheduled"];
-    command.extend(run.map(String::from));
-    if !scheduled_job.followers.is_empty() {
-        command.push("--no-after".into());
-    }
+    command.extend(arguments.iter().copied().map(String::from));
     Ok(command)
 }
 
@@ -198,9 +222,9 @@ fn job_spec(name: &str, pod: &Value, stuck_after: Option<u64>) -> Value {
     spec
 }
 
-fn pod(image: &str, command: &[String]) -> Value {
+fn pod(image: &str, command: &[String], restart_policy: &str) -> Value {
     json!({
-        "restartPolicy": "Never",
+        "restartPolicy": restart_policy,
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
         "securityContext": {

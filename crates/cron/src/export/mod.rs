@@ -1,8 +1,9 @@
-//! Exports jobs to other schedulers: builds the content of their files. No I/O.
+//! Exports jobs to other schedulers, and the service of the channels: builds the content of their files. No I/O.
 //!
 //! Each scheduler starts `nanobot cron run ID --scheduled`, as the crontab does. The run itself checks whether it is due, so extra starts
 //! are silent and harmless. A scheduler must never start a job too seldom.
 
+pub mod channel_poll;
 pub mod kubernetes;
 pub mod systemd;
 mod yaml;
@@ -21,6 +22,9 @@ use std::time::Duration;
 /// The first line of each exported file. A file without it is not an export.
 pub const HEADER: &str =
     "# Made by `nanobot cron export`: changes here are lost when it is made again.\n";
+
+/// The beginning of each file that this program has exported.
+pub const EXPORT_MARK: &str = "# Made by `nanobot ";
 
 /// Seconds that a run may take beyond its deadline, to stop its children and write its record.
 const STOP_GRACE_SECS: u64 = 120;

@@ -4,8 +4,8 @@
 //! If a job has slots there, extra lines in UTC are added for the days of those clock changes.
 
 use super::{
-    ChangeWindow, ExportFile, ExportSettings, HEADER, ScheduledJob, UtcTimes, is_hourly_in_utc,
-    path_text, period_times, quote_short, single_slot, times_around_changes,
+    ChangeWindow, ExportFile, ExportSettings, GrantedPath, HEADER, ScheduledJob, UtcTimes,
+    is_hourly_in_utc, path_text, period_times, quote_short, single_slot, times_around_changes,
 };
 use crate::command_line::DEFAULT_PATH;
 use crate::expression::systemd_calendar::format_values;
@@ -73,6 +73,12 @@ fn timer(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<Stri
     .expect(INFALLIBLE);
     Ok(out)
 }
+
+/// The places of a unit, as a comment at its beginning.
+pub(super) const PLACES: &str = "# As a user unit: in ~/.config/systemd/user, with `loginctl enable-linger` to run without a login session.\n\
+     # As a system unit: in /etc/systemd/system, with User= set below, and in [Unit]:\n\
+     #After=network-online.target\n\
+     #Wants=network-online.target\n";
 
 const INFALLIBLE: &str = "writing to a string cannot fail";
 
@@ -149,11 +155,7 @@ fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<St
     let mut out = HEADER.to_owned();
     write!(
         out,
-        "# As a user unit: in ~/.config/systemd/user, with `loginctl enable-linger` to run without a login session.\n\
-         # As a system unit: in /etc/systemd/system, with User= set below, and in [Unit]:\n\
-         #After=network-online.target\n\
-         #Wants=network-online.target\n\
-         [Unit]\n\
+        "{PLACES}[Unit]\n\
          Description={}\n",
         description(scheduled_job)
     )
@@ -168,27 +170,15 @@ fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<St
          Type=exec\n\
          #User=NAME\n",
     );
-    writeln!(out, "ExecStart={}", command_line(settings, scheduled_job)?).expect(INFALLIBLE);
-    let path = settings.path.unwrap_or(DEFAULT_PATH);
-    if path.contains(char::is_control) {
-        return Err("its PATH contains a control character".into());
+    let mut arguments = vec!["cron", "run", id.as_str(), "--scheduled"];
+    if !scheduled_job.job.jitter().is_zero() {
+        arguments.push("--no-jitter");
     }
-    writeln!(out, "Environment={}", escape_argument(&format!("PATH={path}"))).expect(INFALLIBLE);
-    if settings.is_root_set {
-        let root = path_text(settings.root)?;
-        writeln!(out, "Environment={}", escape_argument(&format!("NANOBOT_HOME={root}")))
-            .expect(INFALLIBLE);
+    if !scheduled_job.followers.is_empty() {
+        arguments.push("--no-after");
     }
-    out.push_str(
-        "# An API key that is not in the config, alone in a file. `man systemd-creds` explains how to encrypt it.\n",
-    );
-    let keys: &[&str] = match settings.keys {
-        [] => &["OPENAI_API_KEY"],
-        keys => keys,
-    };
-    for key in keys {
-        writeln!(out, "#LoadCredential={key}:%h/.config/nanobot/{key}").expect(INFALLIBLE);
-    }
+    let ScheduledJob { config, workspace, .. } = *scheduled_job;
+    out.push_str(&start_lines(settings, config, workspace, &arguments)?);
     let again = Exit::TryAgain.code();
     let policy = scheduled_job.job.retry_policy();
     let (retry_statuses, restart_secs) = match policy.limit {
@@ -211,16 +201,59 @@ fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<St
     };
     // A run terminates its own children on SIGTERM.
     writeln!(out, "RuntimeMaxSec={max_runtime}\nKillMode=mixed\nUMask=0077").expect(INFALLIBLE);
-    out.push_str(&hardening(settings, scheduled_job)?);
+    let granted_paths = scheduled_job.granted_paths();
+    out.push_str(&hardening(settings, &granted_paths, config, scheduled_job.has_user_commands())?);
+    Ok(out)
+}
+
+/// The lines of a service that start it: the command, with its environment and its keys.
+///
+/// # Errors
+/// A path cannot be written in a unit. The message names it.
+pub(super) fn start_lines(
+    settings: &ExportSettings,
+    config: Option<&Path>,
+    workspace: Option<&Path>,
+    arguments: &[&str],
+) -> Result<String, String> {
+    let mut out = format!("ExecStart={}\n", command_line(settings, config, workspace, arguments)?);
+    let path = settings.path.unwrap_or(DEFAULT_PATH);
+    if path.contains(char::is_control) {
+        return Err("its PATH contains a control character".into());
+    }
+    writeln!(out, "Environment={}", escape_argument(&format!("PATH={path}"))).expect(INFALLIBLE);
+    if settings.is_root_set {
+        let root = path_text(settings.root)?;
+        writeln!(out, "Environment={}", escape_argument(&format!("NANOBOT_HOME={root}")))
+            .expect(INFALLIBLE);
+    }
+    out.push_str(
+        "# An API key that is not in the config, alone in a file. `man systemd-creds` explains how to encrypt it.\n",
+    );
+    let keys: &[&str] = match settings.keys {
+        [] => &["OPENAI_API_KEY"],
+        keys => keys,
+    };
+    for key in keys {
+        writeln!(out, "#LoadCredential={key}:%h/.config/nanobot/{key}").expect(INFALLIBLE);
+    }
     Ok(out)
 }
 
 /// Returns the sandboxing settings of a run. The agent's commands use their own sandbox, which needs Landlock,
 /// seccomp and, if available, namespaces; none of these is disabled here.
-fn hardening(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
-    if scheduled_job.has_user_commands() || settings.has_key_command {
+///
+/// # Errors
+/// A path cannot be written in a unit. The message names it.
+pub(super) fn hardening(
+    settings: &ExportSettings,
+    granted_paths: &[GrantedPath],
+    config: Option<&Path>,
+    has_user_commands: bool,
+) -> Result<String, String> {
+    if has_user_commands || settings.has_key_command {
         return Ok(
-            "# Not hardened: the job runs your own commands with all your permissions. The agent's commands are sandboxed.\n"
+            "# Not hardened: it runs your own commands with all your permissions. The agent's commands are sandboxed.\n"
                 .into(),
         );
     }
@@ -233,11 +266,10 @@ fn hardening(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<
          SystemCallArchitectures=native\n\
          # The rest needs a manager that can create namespaces: the system's, or a user's if users may. Otherwise the status\n\
          # is 217, 218 or 226: then remove these lines.\n\
-         # The sandbox of a job that runs as root needs this one.\n\
+         # The sandbox of commands needs this one if the service runs as root.\n\
          CapabilityBoundingSet=CAP_SETFCAP\n\
          ProtectSystem=strict\n",
     );
-    let granted_paths = scheduled_job.granted_paths();
     let writable_grants = granted_paths.iter().filter(|granted_path| granted_path.is_writable);
     let mut writable: Vec<&Path> = vec![settings.root, settings.workspace];
     writable.extend(writable_grants.map(|granted_path| granted_path.path.as_path()));
@@ -250,12 +282,12 @@ fn hardening(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<
         writeln!(out, "ReadWritePaths={path}").expect(INFALLIBLE);
     }
     let granted = granted_paths.iter().map(|granted_path| granted_path.path.as_path());
-    let used_paths = writable.iter().copied().chain(granted).chain(scheduled_job.config);
+    let used_paths = writable.iter().copied().chain(granted).chain(config);
     let mut used_paths = used_paths.chain([settings.program, settings.home]);
     let is_temporary = |path: &&Path| path.starts_with("/tmp") || path.starts_with("/var/tmp");
     let private_tmp = match used_paths.find(is_temporary) {
         None => "PrivateTmp=yes".into(),
-        Some(path) => format!("# No PrivateTmp: the job uses {}.", quote_short(path_text(path)?)),
+        Some(path) => format!("# No PrivateTmp: it uses {}.", quote_short(path_text(path)?)),
     };
     writeln!(out, "{private_tmp}").expect(INFALLIBLE);
     out.push_str(
@@ -269,21 +301,20 @@ fn hardening(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<
 }
 
 /// Returns the command line. A `$` in it is literal.
-fn command_line(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
+fn command_line(
+    settings: &ExportSettings,
+    config: Option<&Path>,
+    workspace: Option<&Path>,
+    command: &[&str],
+) -> Result<String, String> {
     let mut arguments = vec![path_text(settings.program)?];
-    if let Some(config) = scheduled_job.config {
+    if let Some(config) = config {
         arguments.extend(["-c", path_text(config)?]);
     }
-    if let Some(workspace) = scheduled_job.workspace {
+    if let Some(workspace) = workspace {
         arguments.extend(["-w", path_text(workspace)?]);
     }
-    arguments.extend(["cron", "run", scheduled_job.job.id.as_str(), "--scheduled"]);
-    if !scheduled_job.job.jitter().is_zero() {
-        arguments.push("--no-jitter");
-    }
-    if !scheduled_job.followers.is_empty() {
-        arguments.push("--no-after");
-    }
+    arguments.extend(command);
     // The prefix `:` turns the expansion of variables off (systemd.service(5)).
     let prefix = if arguments.iter().any(|argument| argument.contains('$')) { ":" } else { "" };
     let arguments: Vec<String> = arguments.into_iter().map(escape_argument).collect();
