@@ -478,7 +478,7 @@ mod tests {
         check(once, end, "", end, DueState::Due { slot });
         check(once, end, "", later, DueState::Due { slot });
         check(none, end, "", later, DueState::Missed { slot });
-        check(once, end, end, later, not_yet.clone());
+        check(once, end, end, later, not_yet);
         check(once, end, "2026-01-04T08:00:00.5Z", later, DueState::Due { slot });
         // The clock was set back after the run before.
         let future = DueState::NotYet { next: Some(slot) };
