@@ -435,7 +435,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot undo", "Undo the last turn in this directory"),
         ("nanobot undo --redo", "Reapply the undone changes"),
     ] },
-    HelpPage { command: "forget", statuses: &[DONE, (1, "it was not found, or the answer was no"), (74, "a file cannot be written"), (75, "a file is in use"), (77, "in a run's sandbox")], variables: &[], files: &["/"], examples: &[
+    HelpPage { command: "forget", statuses: &[DONE, (1, "it was not found, or the answer was no"), (74, "a file cannot be written"), (75, "a file is in use"), (77, "in a run's sandbox"), CONFIG], variables: &[], files: &["/"], examples: &[
         ("nanobot forget --dry-run 'Ada Lovelace'", "List where a text occurs, and what would happen"),
         ("nanobot forget --session telegram:123456", "A session, with what belongs to it"),
         ("nanobot forget --sender telegram:123456 --yes", "All of a person, in a script"),

@@ -974,9 +974,9 @@ fn a_name_is_that_of_one_job() {
     run_cron(&story, &["edit", "other", "-n", "third"]).stdout_has("✓ Changed job 'third'");
 }
 
-/// A job whose answers could not be sent is told when it is made, and does not run at the model's price.
+/// A job whose answers could not be sent is reported when it is made, and does not run at the model's price.
 #[test]
-fn a_chat_service_that_is_not_set_up_is_told_before_it_costs() {
+fn a_chat_service_that_is_not_set_up_is_reported_before_it_costs() {
     let story = Story::new();
     let flags =
         ["add", "-n", "digest", "-m", "x", "-e", "1h", "--channel", "telegram", "--to", "1"];

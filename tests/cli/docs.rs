@@ -255,16 +255,18 @@ fn files_are_at_the_documented_paths() {
         let needs_git = path.contains("REPOSITORY");
         assert!(found || needs_git && !has_git, "{}", place.path);
     }
-    // Nothing but the worktree is left by a removal.
+    // A removal leaves what a person may have written, and the worktree.
     story.run(["uninstall", "--yes", "-q"]).stdout("");
     let left = std::fs::read_dir(story.home().join(".nanobot"));
-    let left: Vec<String> = left
+    let mut left: Vec<String> = left
         .into_iter()
         .flatten()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    let expect: &[&str] = if has_git { &["worktrees"] } else { &[] };
-    assert_eq!(left, expect);
+    left.retain(|name| has_git || name != "worktrees");
+    left.sort();
+    let expect = ["commands", "hooks", "profiles", "prompts", "tools", "workspace", "worktrees"];
+    assert_eq!(left, expect[..expect.len() - usize::from(!has_git)]);
 }
 
 #[test]

@@ -97,7 +97,8 @@ fn flags_of_a_turn_expand_the_home() {
         "--schema=~/s.json",
         "--ephemeral",
     ];
-    story.run(flags).stdout("{\"a\":\"done\"}\n");
+    let ran = story.run(flags);
+    ran.stdout("{\"a\":\"done\"}\n").stderr_has("there is no workspace `$HOME/ws` yet");
     let requests = story.requests();
     assert!(requests[0].body.to_string().contains("attached"));
     let told = requests[1].body.to_string();

@@ -582,7 +582,7 @@ fn a_job_has_at_most_the_permissions_of_its_creator() {
         .run(["cron", "run", id])
         .status(5)
         .stdout_has("tried")
-        .stderr_has("a call of `mcp_one_set` was denied, which `--strict` does not allow");
+        .stderr_has("a call of `mcp_one_set` was denied, which a job does not allow");
     assert_eq!(server_log(&story, "one"), [""; 0]);
     let story = story.script([calls("mcp_one_look", json!({})), says("looked")]);
     story.run(["cron", "run", id]).stdout_has("looked");

@@ -549,7 +549,7 @@ fn the_memory_is_among_the_notes_that_a_rule_denies() {
     let ran = pipe(&["agent", "-m", "x", "--deny", "notes", &grant]).stdout("no\n");
     let errors = ran.error_text();
     assert_eq!(errors.matches("`notes` is denied by a rule").count(), 4, "{errors}");
-    assert!(!errors.contains("changed"), "{errors}");
+    assert!(!errors.contains("changed the memory"), "{errors}");
     assert!(story.requests().last().unwrap().last_content().contains("Read-only file system"));
     // A run in the workspace, such as a job.
     story
@@ -661,7 +661,8 @@ fn memory_from_outside_stays_labelled_until_it_is_accepted() {
         says("day two"),
         says("day three"),
     ]);
-    story.run(["agent", "-m", "x", "-s", "one"]).stdout("day one\n");
+    let ran = story.run(["agent", "-m", "x", "-s", "one"]);
+    ran.stdout("day one\n").stderr_has("changed the memory, which later runs read");
     story.run(["memory", "log"]).stdout_has("the session contained untrusted content");
     let origin = |key: &str, words: &str| {
         story.run(["policy", "explain", "--session", key]).stdout_has(words);

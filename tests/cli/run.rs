@@ -356,7 +356,7 @@ fn front_matter_widens_only_in_a_pinned_file() {
     story.server().script([outside, says("No.")]);
     story.run(["run", "--write", "p.md"]).stdout("No.\n").stderr_has("denied: write_file");
     assert!(!path.exists());
-    // A value that cannot be used is told first.
+    // A value that cannot be used is reported first.
     write(&story.dir().join("p.md"), b"---\nwrite: true\n---\nHi\n");
     story
         .run(["run", "--write", "p.md"])

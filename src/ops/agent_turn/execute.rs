@@ -23,7 +23,7 @@ use nanobot_agent::turn::{self, compact};
 use nanobot_base::error::{Exit, exit_for};
 use nanobot_base::event::StopReason;
 use nanobot_base::format::format_dollars;
-use nanobot_base::message::UserMessage;
+use nanobot_base::message::{Message, UserMessage};
 use nanobot_config::policy::tool_names::runs_commands;
 use nanobot_config::settings::Settings;
 use nanobot_model::ledger::CallPurpose;
@@ -31,7 +31,7 @@ use nanobot_os::paths::is_generated_dir;
 use nanobot_sandbox::process;
 use nanobot_store::history::subagent_refs;
 use nanobot_store::memory::{self, Memory, MessageRange};
-use nanobot_store::session::{self, SessionStore, consolidation};
+use nanobot_store::session::{self, Session, SessionStore, consolidation};
 use nanobot_tool::exec::background_commands;
 use nanobot_tool::files::Files;
 use std::path::{Path, PathBuf};
@@ -330,6 +330,19 @@ fn memory_label(setup: &TurnSetup, stats: &TurnStats) -> Option<String> {
     may_have_written.then(|| "a command".into())
 }
 
+/// True if a turn may have done what others wrote: its message has content of theirs, or something from outside was read. A file that
+/// an earlier turn has read is no reason to name what the user asks for.
+fn may_follow_others(setup: &TurnSetup, session: &Session) -> bool {
+    let mut messages = session.messages().iter().rev();
+    let message = messages.find_map(|message| match message {
+        Message::User(message) if !message.injected => Some(message),
+        _ => None,
+    });
+    let sources = message.and_then(|message| message.sources.as_ref());
+    sources.is_some_and(|sources| sources.others.is_some())
+        || setup.shared.provenance.external_content().is_some()
+}
+
 /// Does the work at the end of a turn. The answer is printed by then, so a failure here is only added to it. Returns
 /// the consolidation that is due.
 pub(crate) fn finish(
@@ -349,11 +362,11 @@ pub(crate) fn finish(
         None
     };
     let untrusted = memory_label(setup, &ending.stats);
-    let has_untrusted_content = setup.shared.provenance.untrusted_content().is_some();
     // A call that was interrupted is not counted.
-    let has_called_tools = has_untrusted_content || !ending.stats.tools.is_empty();
+    let has_called_tools =
+        setup.shared.provenance.untrusted_content().is_some() || !ending.stats.tools.is_empty();
     match record_memory(ctx, prepared, sessions, has_called_tools, untrusted.as_deref()) {
-        Ok(is_changed) if is_changed && has_untrusted_content => reporter.notice(&format!(
+        Ok(is_changed) if is_changed && may_follow_others(setup, session) => reporter.notice(&format!(
             "changed the memory, which later runs read: `{}`; `nanobot memory undo` takes it back",
             ctx.paths.display(&memory::file_path(&settings.workspace))
         )),
