@@ -272,6 +272,30 @@ fn what_cannot_be_removed_is_named() {
 }
 
 #[test]
+fn words_of_the_formats_stay() {
+    let story = Story::new().file("a.txt", "the project of a user\n");
+    story
+        .server()
+        .script([calls("read_file", json!({ "path": "a.txt" })), says("an external project")]);
+    story.run(["agent", "-m", "the user and the turn"]).stdout("an external project\n");
+    let explain = || story.run(["policy", "explain", "--session", "cli:direct"]).text();
+    let (origin, sessions) = (explain(), story.run(["session", "list", "--json"]).json());
+    assert!(origin.contains("origin      project"), "{origin}");
+    for word in ["user", "project", "assistant", "turn", "agent", "read_file"] {
+        let ran = story.command(["forget", word, "--yes"]).output().unwrap();
+        assert!(matches!(ran.status.code(), Some(0 | 1)), "{ran:?}");
+    }
+    assert_eq!(explain(), origin);
+    let after = story.run(["session", "list", "--json"]).json();
+    for key in ["key", "messages", "statistics"] {
+        assert_eq!(after[key], sessions[key], "{key}");
+    }
+    story.run(["session", "repair", "--all"]).stderr_has("ok: 1");
+    let log = text(&story.workspace().join("sessions/cli_direct.jsonl"));
+    assert!(log.contains("the **** and the ****") && !log.contains("an external project"), "{log}");
+}
+
+#[test]
 fn a_sender_is_removed_with_the_sessions_of_their_own() {
     let (story, telegram) = telegram_story();
     let story = story.set("channels.telegram.allowFrom", json!(["7", "8"]));
