@@ -291,6 +291,13 @@ fn words_of_the_formats_stay() {
         assert_eq!(after[key], sessions[key], "{key}");
     }
     story.run(["session", "repair", "--all"]).stderr_has("ok: 1");
+    // A later request repeats the call.
+    story.server().script([says("more")]);
+    story.run(["agent", "-m", "go on"]).stdout("more\n");
+    let requests = story.requests();
+    let messages = requests.last().unwrap().messages();
+    let mut calls = messages.iter().filter_map(|message| message["tool_calls"][0].as_object());
+    assert_eq!(calls.next().unwrap()["function"]["name"], "read_file");
     let log = text(&story.workspace().join("sessions/cli_direct.jsonl"));
     assert!(log.contains("the **** and the ****") && !log.contains("an external project"), "{log}");
 }

@@ -217,6 +217,8 @@ fn is_format(string: &JsonString<'_>) -> bool {
     match string.member() {
         _ if string.is_nested => false,
         (parent, "id") => !PEOPLE.contains(&parent),
+        // The name of a tool in a call, which later requests repeat.
+        ("function", "name") => true,
         (_, key) => FORMAT_MEMBERS.contains(&key),
     }
 }
@@ -256,7 +258,7 @@ mod tests {
             "{\n  \"id\": \"anna\",\n  \"from\": {\"id\": \"****\"}\n}\n",
             1,
         );
-        // What the provider signed is ignored from then on.
+        // The data that the provider signed is ignored from then on.
         check(
             "{\"content\": \"Anna\", \"opaque\": {\"x\": \"y\"}}\n",
             "{\"content\": \"****\", \"******\": {\"x\": \"y\"}}\n",
