@@ -17,7 +17,7 @@ use nanobot_config::settings::secrets::{is_secret, secret_arguments};
 use nanobot_config::settings::{Config, LayeredConfig, config_file, validation};
 use nanobot_model::provider::registry::{PROVIDERS, find_provider};
 use nanobot_os::env::Env;
-use nanobot_os::input::{self, StdinMode, read_stdin_value};
+use nanobot_os::input::{self, read_stdin_value};
 use nanobot_os::secret;
 use serde::Serialize;
 use serde_json::Value;
@@ -187,14 +187,7 @@ pub(crate) struct ChangedKey {
 /// # Errors
 /// Status 78 if a key does not exist or does not take its value, or if no run could use the config; nothing is written then.
 pub(crate) fn apply(ctx: &Context, file: &Path, dry_run: bool) -> Result<Vec<ChangedKey>> {
-    let name = file.display().to_string();
-    let bytes = match name.as_str() {
-        "-" => input::read_stdin(StdinMode::Always, input::DEFAULT_IDLE_TIMEOUT, &mut |_| {})?
-            .unwrap_or_default(),
-        _ => input::read_file(file, &name, MAX_BYTES)?,
-    };
-    let text = String::from_utf8(bytes)
-        .map_err(|_| fail(Exit::BadInput, format!("`{name}` is not UTF-8")))?;
+    let text = input::read_file_or_stdin(file, MAX_BYTES)?;
     let file = ConfigFile::parse(file, &text)?;
     let mut values = Vec::new();
     collect_keys(file.value(), &mut Vec::new(), &mut values);

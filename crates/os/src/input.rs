@@ -189,6 +189,20 @@ fn wait_until_readable(
     ))
 }
 
+/// Returns the text of a file that the user named, or of standard input for `-`.
+///
+/// # Errors
+/// Those of [`read_file`] and [`read_stdin`]; status 65 if it is not UTF-8.
+pub fn read_file_or_stdin(path: &Path, limit: usize) -> Result<String> {
+    let name = path.display().to_string();
+    let bytes = if name == "-" {
+        read_stdin(StdinMode::Always, DEFAULT_IDLE_TIMEOUT, &mut |_| {})?.unwrap_or_default()
+    } else {
+        read_file(path, &name, limit)?
+    };
+    String::from_utf8(bytes).map_err(|_| fail(Exit::BadInput, format!("`{name}` is not UTF-8")))
+}
+
 /// Returns the content of a file that the user named. A pipe, as from `<(…)`, is read to its end.
 ///
 /// # Errors

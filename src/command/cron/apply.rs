@@ -13,7 +13,7 @@ use anyhow::Result;
 use clap::{Args, FromArgMatches};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_cron::job::Job;
-use nanobot_os::input::{self, StdinMode};
+use nanobot_os::input;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -79,13 +79,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
 /// Reads the list of jobs.
 fn read_items(file: &Path) -> Result<Vec<Value>> {
     let name = file.display().to_string();
-    let bytes = match name.as_str() {
-        "-" => input::read_stdin(StdinMode::Always, input::DEFAULT_IDLE_TIMEOUT, &mut |_| {})?
-            .unwrap_or_default(),
-        _ => input::read_file(file, &name, MAX_BYTES)?,
-    };
-    let text = String::from_utf8(bytes)
-        .map_err(|_| fail(Exit::BadInput, format!("`{name}` is not UTF-8")))?;
+    let text = input::read_file_or_stdin(file, MAX_BYTES)?;
     let value = parse_yaml(&text)
         .map_err(|error| fail(Exit::BadInput, format!("`{name}` is not YAML or JSON: {error}")))?;
     match value {
