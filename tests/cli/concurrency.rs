@@ -171,8 +171,8 @@ fn runs_share_the_limit_of_requests_at_once() {
 
 #[test]
 fn a_run_that_waits_for_others_says_so_and_can_be_ended() {
-    let asked = || sends(Response::events([": thinking\n\n"]).ending(Ending::Stall));
-    let story = Story::new().set("providers.custom.maxConcurrent", json!(1)).script([asked()]);
+    let stalled = || sends(Response::events([": thinking\n\n"]).ending(Ending::Stall));
+    let story = Story::new().set("providers.custom.maxConcurrent", json!(1)).script([stalled()]);
     let mut holder = story.command(["agent", "-m", "x", "-s", "a"]).spawn().unwrap();
     story.server().wait_for_requests(1);
     let wait = |session: &str| {
@@ -235,8 +235,8 @@ fn runs_share_the_limits_of_a_minute() {
     // A damaged file is reported once.
     let [path] = &rate_files(&story)[..] else { panic!("one file") };
     std::fs::write(path, "{\"models\": [").unwrap();
-    let told = waited_at(&story, noon);
-    assert!(told.ends_with(".rates` was damaged, and was begun anew"), "{told}");
+    let errors = waited_at(&story, noon);
+    assert!(errors.ends_with(".rates` was damaged, and was begun anew"), "{errors}");
     assert_eq!(waited_at(&story, noon), "");
     let story = story
         .set("providers.custom.requestsPerMinute", json!(null))

@@ -439,7 +439,7 @@ fn the_system_wide_config_has_defaults_limits_and_locked_keys() {
         .stderr_has("`agents.defaults.model` is locked by $HOME/etc/config.json:1:");
     story.run(["config", "set", "agents.defaults.temperature", "0.3"]);
     story.run(["config", "unset", "agents.defaults.model"]);
-    // What runs see is not what the file tells: it may have keys of providers.
+    // Runs cannot read the file, which may have keys of providers.
     story.server().script([
         calls("read_file", json!({ "path": story.home().join("etc/config.json") })),
         says("ok"),

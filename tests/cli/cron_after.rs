@@ -193,7 +193,7 @@ fn the_jobs_after_one_that_runs_once_are_removed_too() {
     start(&story, "08:00:00", &once).stdout("One.\nTwo.\nThree.\n").stderr("");
     assert_eq!(jobs(&story), [] as [Value; 0]);
     assert!(!story.crontab().table().unwrap_or_default().contains("cron run"));
-    // What fails is kept, and is reported.
+    // A run that fails is kept and reported.
     let once = add_job(&story, &["-n", "once", "--at", "2026-01-02T09:00"]);
     drop(add_job(&story, &["-n", "second", "--after", &once]));
     story.server().script([says("One."), fails(401, "no")]);
@@ -336,13 +336,13 @@ fn a_chain_that_was_killed_is_continued() {
                 }
             }
             let (first, second) = (outcomes(&story, &digest), outcomes(&story, &report));
-            let about = format!("{call} {n}: {first:?} {second:?}");
+            let context = format!("{call} {n}: {first:?} {second:?}");
             match first[0].as_str() {
-                "ok" => assert_eq!(second.len(), 1, "{about}"),
-                "unknown" => assert_eq!(second, [""; 0], "{about}"),
-                _ => panic!("{about}"),
+                "ok" => assert_eq!(second.len(), 1, "{context}"),
+                "unknown" => assert_eq!(second, [""; 0], "{context}"),
+                _ => panic!("{context}"),
             }
-            assert!(story.requests().len() <= 2, "{about}");
+            assert!(story.requests().len() <= 2, "{context}");
             continued += usize::from(is_killed && before == 0 && second == ["ok"]);
             is_killed
         });

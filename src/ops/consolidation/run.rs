@@ -195,7 +195,7 @@ impl<'a> ConsolidationRun<'a> {
                     "skipping `{}`: it was written by a newer version of nanobot",
                     sanitize(&session.key)
                 ));
-            // What the user has taken back is no memory, and the rest is in the session that goes on.
+            // Messages that the user has taken back are not remembered. The others are in the session that goes on.
             } else if !session.key.starts_with(REWOUND_PREFIX) {
                 keys.push(session.key);
             }

@@ -474,10 +474,12 @@ impl<'a> Search<'a> {
         let is_session =
             self.is_session_file(path) && path.extension().is_some_and(|kind| kind == "jsonl");
         let is_inbox = path.file_name().is_some_and(|name| name == ChannelInbox::FILE_NAME);
-        let lock_path = match is_session {
-            true => PathBuf::from(format!("{}.lock", path.display())),
-            false if is_inbox => path.with_file_name("lock"),
-            false => return Ok(None),
+        let lock_path = if is_session {
+            PathBuf::from(format!("{}.lock", path.display()))
+        } else if is_inbox {
+            path.with_file_name("lock")
+        } else {
+            return Ok(None);
         };
         let now = self.ctx.clock.local_timestamp();
         FileLock::acquire(&lock_path, "it", Some(&now), Duration::ZERO, &mut |_| {}).map(Some)

@@ -62,7 +62,7 @@ pub fn unit_file(settings: &ExportSettings, poll: &ChannelPoll) -> Result<Export
          RestartPreventExitStatus={config}\n\
          Restart=on-failure\n\
          RestartSec=10\n\
-         # What has begun may be finished.\n\
+         # A running turn may be finished.\n\
          TimeoutStopSec=60\n\
          KillMode=mixed\n\
          UMask=0077\n\

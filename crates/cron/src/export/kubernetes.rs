@@ -156,7 +156,7 @@ fn manifest(
 /// Returns the manifest of a Deployment of one pod.
 pub(super) fn deployment(name: &str, image: &str, command: &[String]) -> String {
     let mut pod = pod(image, command, "Always");
-    // What has begun may be finished.
+    // A running turn may be finished.
     pod["terminationGracePeriodSeconds"] = json!(60);
     yaml::to_document(&json!({
         "apiVersion": "apps/v1",

@@ -263,7 +263,7 @@ mod tests {
         // Its response names no limit.
         state.set_limit("m", None, NOW + 30_000);
         assert_eq!(state, LimiterState::default());
-        // What is remembered of a limit ends, and with requests left it ends at once.
+        // A reported limit ends at its time, or as soon as a reply has requests left.
         state.set_limit("m", report(0, 0, 10), NOW);
         state.set_limit("n", report(3, 0, 10), NOW);
         state.forget_past(NOW + 71_000);
