@@ -123,6 +123,7 @@ mod plain;
 mod policy;
 mod process_defaults;
 mod progress;
+mod prompt_cache;
 mod prompt_injection;
 mod propose;
 mod provenance;
