@@ -29,7 +29,11 @@ struct PromptCache {
 impl PromptCache {
     /// Returns the number of bytes of `body` that are read from the cache, and adds `body` to it.
     fn look_up(&mut self, format: Format, body: &str) -> usize {
-        if format == Format::Anthropic { self.look_up_marks(body) } else { self.look_up_prefix(body) }
+        if format == Format::Anthropic {
+            self.look_up_marks(body)
+        } else {
+            self.look_up_prefix(body)
+        }
     }
 
     fn look_up_prefix(&mut self, body: &str) -> usize {
@@ -60,7 +64,11 @@ fn model() -> Responder {
         let last = request.last_content();
         let reads = last.contains("look it up") && !last.contains("alpha");
         let text = format!("As you say. {}", "Quite so, my friend. ".repeat(10));
-        if reads { calls("read_file", json!({ "path": "a.txt" }))(request) } else { says(&text)(request) }
+        if reads {
+            calls("read_file", json!({ "path": "a.txt" }))(request)
+        } else {
+            says(&text)(request)
+        }
     })
 }
 
