@@ -13,7 +13,7 @@ use crate::options::grants::Grants;
 use crate::options::turn::{
     DEFAULT_LOCK_TIMEOUT, OutputOptions, RecordingOptions, SessionChoice, TurnLimits, TurnOptions,
 };
-use crate::repl::{self, commands::ProgramCommands};
+use crate::repl::{self, program_commands::ProgramCommands};
 use anyhow::Result;
 use clap::Parser;
 use nanobot_base::error::Exit;

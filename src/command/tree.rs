@@ -2,7 +2,7 @@
 
 use crate::cli::Cli;
 use crate::cli::pages::{self, HelpLength};
-use crate::repl::commands;
+use crate::ops::slash_commands;
 use clap::CommandFactory;
 use nanobot_base::error::Exit;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ pub fn command_tree() -> clap::Command {
 pub fn command_tree_with_help(length: HelpLength) -> clap::Command {
     pages::add_pages(command_tree(), length, &statuses()).mut_subcommand("repl", |repl| {
         let help = repl.get_long_about().map(ToString::to_string).unwrap_or_default();
-        repl.long_about(format!("{help}\n\nCommands:\n{}", commands::help_table()))
+        repl.long_about(format!("{help}\n\nCommands:\n{}", slash_commands::help_table()))
     })
 }
 

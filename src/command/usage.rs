@@ -4,17 +4,16 @@ use crate::cli::usage::{UsageArgs, UsageGroup};
 use crate::command::name_pattern::single_line;
 use crate::command::spending::format_spending;
 use crate::ops::context::Context;
+use crate::ops::conversation_cost;
 use crate::ops::since::SinceFilter;
 use anyhow::Result;
 use console::{Style, measure_text_width};
 use nanobot_agent::report::columns::{Side, align_to_width, hanging_indent, truncate};
-use nanobot_agent::report::short_text::{count_noun, group_thousands};
 use nanobot_base::error::Exit;
 use nanobot_config::settings::BudgetSettings;
 use nanobot_model::ledger::tool_usage::ToolUsageLog;
 use nanobot_model::ledger::{CallSums, CostSum, Ledger, LedgerEntry, PeriodCosts, Rotation};
 use nanobot_os::terminal::{StdoutWriter, theme, wrap_words};
-use nanobot_store::session;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -85,21 +84,7 @@ pub fn run(ctx: &Context, arguments: &UsageArgs) -> Result<Exit> {
 
 /// Prints the cost of the conversation in the session `key`: of its turns since `/new`, by any run.
 pub(super) fn print_conversation(ctx: &Context, key: &str) -> Result<()> {
-    let sessions = ctx.session_store(&ctx.settings()?)?;
-    let turns = session::read_conversation_turns(&sessions, key)?;
-    let mut totals = UsageTotals::default();
-    Ledger::new(&ctx.paths.root, &ctx.clock).for_each_entry(&mut |entry| {
-        if let Some(entry) = entry.filter(|entry| turns.contains(&*entry.turn)) {
-            totals.add(&entry);
-        }
-    })?;
-    let requests = count_noun(usize::try_from(totals.cost.calls)?, "request");
-    let [input, cached, output] = [totals.input, totals.cached, totals.output].map(group_thousands);
-    let text = format!(
-        "{}, {requests} in {}, {input} tokens in ({cached} cached), {output} out",
-        totals.cost,
-        count_noun(totals.turns.len(), "turn"),
-    );
+    let text = conversation_cost::describe(ctx, &ctx.settings()?, key)?;
     let line = hanging_indent("this conversation: ", &text, ctx.terminal.stdout_width());
     ctx.terminal.print(&format!("{line}\n"))
 }

@@ -19,6 +19,11 @@ pub(crate) fn for_turn(ctx: &Context, options: &TurnOptions) -> Result<FoundSkil
     find(ctx, &settings, options.grants.directory.as_deref().unwrap_or(Path::new(".")))
 }
 
+/// The message of a user who requests the use of the skill `name`, with the text after its name.
+pub(crate) fn use_message(name: &str, text: &str) -> String {
+    format!("Use the skill `{name}`. {text}").trim_end().to_owned()
+}
+
 /// The skills of a run that works in `directory`. A missing directory, such as a workspace before its first run, has no
 /// trusted ones.
 pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Result<FoundSkills> {

@@ -3,8 +3,8 @@
 //! Names that change, such as those of sessions, are read when Tab is pressed. Hints do not read them, since they are
 //! computed at each key.
 
-use super::commands::{ArgKind, COMMANDS, EFFORT_LEVELS, SlashCommand};
 use crate::ops::context::Context;
+use crate::ops::slash_commands::{self, ArgKind, EFFORT_LEVELS, SlashCommand};
 use crate::ops::user_commands::{self, UserCommand};
 use crate::ops::{agent_turn, profiles, skills};
 use crate::options::grants::Grants;
@@ -129,7 +129,7 @@ impl CompletionSource for Completer {
             CursorContext::Command => {
                 let mut candidates = matching_commands(head);
                 let is_built_in =
-                    |name: &str| COMMANDS.iter().any(|command| command.is_called(name));
+                    |name: &str| slash_commands::in_repl().any(|command| command.is_called(name));
                 for candidate in (self.commands)().into_iter().chain((self.skills)()) {
                     let name = &candidate.text;
                     if name.starts_with(&head[1..]) && !is_built_in(name) {
@@ -191,7 +191,7 @@ fn cursor_context(head: &str) -> CursorContext {
         let Some(end) = head.find(' ') else {
             return CursorContext::Command;
         };
-        let command = COMMANDS.iter().find(|command| command.is_called(&head[1..end]));
+        let command = slash_commands::in_repl().find(|command| command.is_called(&head[1..end]));
         let start = head.len() - head[end..].trim_start().len();
         // Keys, models and profiles are single words.
         let is_open = !head[start..].contains(' ');
@@ -228,7 +228,7 @@ fn file_context(head: &str) -> CursorContext {
 
 /// The commands that begin with `typed`, which includes the slash.
 fn matching_commands(typed: &str) -> Vec<Candidate> {
-    let matches = COMMANDS.iter().filter(|command| command.name.starts_with(&typed[1..]));
+    let matches = slash_commands::in_repl().filter(|command| command.name.starts_with(&typed[1..]));
     let candidate = |command: &SlashCommand| Candidate {
         text: match command.argument {
             ArgKind::None => format!("/{}", command.name),
@@ -249,9 +249,9 @@ fn command_hint(line: &str) -> Option<String> {
     if typed.is_empty() || after.is_some_and(|after| !after.is_empty()) {
         return None;
     }
-    let exact = COMMANDS.iter().find(|command| command.name == typed);
-    let mut matches =
-        COMMANDS.iter().filter(|command| after.is_none() && command.name.starts_with(typed));
+    let exact = slash_commands::in_repl().find(|command| command.name == typed);
+    let mut matches = slash_commands::in_repl()
+        .filter(|command| after.is_none() && command.name.starts_with(typed));
     let only = match (matches.next(), matches.next()) {
         (Some(command), None) => Some(command),
         _ => None,
@@ -322,8 +322,9 @@ fn file_candidates(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
 
 #[cfg(test)]
 mod tests {
+    use super::slash_commands;
     use super::{
-        ArgKind, COMMANDS, Completer, CursorContext, command_hint, cursor_context, file_candidates,
+        ArgKind, Completer, CursorContext, command_hint, cursor_context, file_candidates,
         plain_candidate,
     };
     use crate::repl::editor::CompletionSource;
@@ -391,8 +392,8 @@ mod tests {
         check("hello", 5, &[]);
         // The commands, and the skills as commands.
         let skills = (live.skills)().len();
-        assert_eq!(live.complete("/", 1).1.len(), COMMANDS.len() + skills);
-        assert!(COMMANDS.iter().all(|command| !command.description.is_empty()));
+        assert_eq!(live.complete("/", 1).1.len(), slash_commands::in_repl().count() + skills);
+        assert!(slash_commands::in_repl().all(|command| !command.description.is_empty()));
     }
 
     #[test]

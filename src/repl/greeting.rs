@@ -1,11 +1,11 @@
 //! The first lines of a conversation: the model, the directory and the permissions there, and the session.
 
-use super::commands::COMMANDS;
 use super::hints;
 use super::repl_session::ReplSession;
 use crate::ops::agent_turn;
 use crate::ops::doctor::overview::RunScope;
 use crate::ops::model;
+use crate::ops::slash_commands;
 use crate::ops::turn_setup::toolset::can_write;
 use crate::ops::user_commands::{self, UserCommand};
 use crate::options::grants::Grants;
@@ -50,7 +50,8 @@ impl ReplSession<'_> {
 
     /// Prints a notice for each command file that a built-in command hides.
     fn report_hidden_commands(&self) {
-        let is_built_in = |name: &str| COMMANDS.iter().any(|command| command.is_called(name));
+        let is_built_in =
+            |name: &str| slash_commands::in_repl().any(|command| command.is_called(name));
         let files = user_commands::list(self.ctx).into_iter();
         for UserCommand { name, .. } in files.filter(|command| is_built_in(&command.name)) {
             let path = self.ctx.paths.commands().join(format!("{name}.md"));

@@ -1,8 +1,8 @@
 //! `/last` and Ctrl-O: the whole output of a tool call, as the session has it. The screen has shown only a part.
 
-use super::commands::parse_count_back;
 use super::repl_session::ReplSession;
 use crate::ops::pager;
+use crate::ops::slash_commands::parse_count_back;
 use anyhow::Result;
 use console::Style;
 use nanobot_agent::report::short_text::identifying_arguments;

@@ -3,21 +3,21 @@
 //! and the user's grants last longer than a turn. Only the REPL can prompt the user.
 
 use crate::ops::context::Context;
+use crate::ops::slash_commands::EXITS;
 use crate::ops::user_commands;
 use crate::options::turn::TurnOptions;
 use crate::repl::editor::{EditorLine, LineKey, Prompt};
 use anyhow::{Context as _, Result};
-use commands::{EXITS, ProgramCommands};
 use nanobot_base::error::{Exit, exit_for, fail_with_hint};
 use nanobot_os::signal;
 use nanobot_os::terminal::Terminal;
+use program_commands::ProgramCommands;
 use repl_session::ReplSession;
 use std::time::{Duration, Instant};
 
 mod approval;
 mod bell;
 mod clipboard;
-pub mod commands;
 mod completion;
 pub mod editor;
 mod form;
@@ -25,6 +25,7 @@ mod greeting;
 mod hints;
 mod last_output;
 mod mention;
+pub mod program_commands;
 mod repl_session;
 mod rewind;
 mod slash;

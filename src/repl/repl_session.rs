@@ -2,7 +2,7 @@
 
 use super::approval::{SharedEditor, TerminalPrompter};
 use super::bell::Bell;
-use super::commands::ProgramCommands;
+use super::program_commands::ProgramCommands;
 use super::{completion, hints, mention};
 use crate::ops::agent_turn::{self, source::InteractiveContext};
 use crate::ops::context::Context;

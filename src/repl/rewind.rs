@@ -2,8 +2,8 @@
 //! files are only appended to, so the conversation continues in a copy of what is kept, and all of it stays under another key, which
 //! lists leave out.
 
-use super::commands::parse_count_back;
 use super::repl_session::ReplSession;
+use crate::ops::slash_commands::parse_count_back;
 use crate::ops::undo;
 use anyhow::Result;
 use nanobot_agent::report::short_text::{count_noun, truncate_line};

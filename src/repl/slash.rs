@@ -1,11 +1,11 @@
 //! The slash commands. Most run a command of the program in this conversation.
 
-use super::commands::{
-    ArgKind, COMMANDS, EFFORT_LEVELS, EXITS, REPLACEMENTS, SlashCommand, no_arguments_error,
-};
 use super::completion::{all_profiles, turn_directory};
 use super::repl_session::{DEFAULT_SESSION, ReplSession, settings_with_profile};
 use crate::ops::default_session::is_begun_by_a_person;
+use crate::ops::slash_commands::{
+    self, ArgKind, EFFORT_LEVELS, EXITS, REPLACEMENTS, SlashCommand, no_arguments_error,
+};
 use crate::ops::{agent_turn, model, skills, user_commands};
 use crate::options::turn::DryRunForm;
 use crate::repl::editor::{Candidate, edit_text};
@@ -41,7 +41,7 @@ const KEYS_HELP: &str = "/NAME: a skill, or ~/.nanobot/commands/NAME.md. @FILE: 
 impl ReplSession<'_> {
     /// Runs the command `name` with the arguments `rest`.
     pub(super) fn dispatch(&mut self, name: &str, rest: &str) -> Result<()> {
-        let command = COMMANDS.iter().find(|command| command.is_called(name));
+        let command = slash_commands::in_repl().find(|command| command.is_called(name));
         if let Some(command) = command {
             command.check_arguments(rest)?;
         }
@@ -126,9 +126,7 @@ impl ReplSession<'_> {
         let skills = || skills::for_turn(self.ctx, &self.options);
         let message = match user_commands::find(self.ctx, name)? {
             Some(command) => command.message(rest),
-            None if skills()?.by_name(name).is_some() => {
-                format!("Use the skill `{name}`. {rest}").trim_end().to_owned()
-            }
+            None if skills()?.by_name(name).is_some() => skills::use_message(name, rest),
             None => return Err(unknown_command(name)),
         };
         self.send_message(&message);
@@ -349,7 +347,7 @@ impl ReplSession<'_> {
         let mut text = command_rows(width, &is_listed);
         if format!("{text}{keys}").lines().count() >= terminal.stdout_height() {
             text = command_rows(width, &|command| is_listed(command) && !is_rare(command));
-            let rare = COMMANDS.iter().filter(|command| is_rare(command));
+            let rare = slash_commands::in_repl().filter(|command| is_rare(command));
             let names: Vec<String> = rare.map(|command| format!("/{}", command.name)).collect();
             let more = format!("More: {} (/help NAME)", names.join(" "));
             text.push_str(&wrap_words(&more, width.unwrap_or(80), 2));
@@ -361,7 +359,7 @@ impl ReplSession<'_> {
     /// Prints one command of the help, and the options of the program's command of that name.
     fn help_about(&self, name: &str) -> Result<()> {
         let name = name.trim_start_matches('/');
-        let command = COMMANDS.iter().find(|command| command.is_called(name));
+        let command = slash_commands::in_repl().find(|command| command.is_called(name));
         let command = command.ok_or_else(|| unknown_command(name))?;
         let head = format!("/{} {}", command.name, command.argument.placeholder());
         let width = self.ctx.terminal.stdout_width();
@@ -524,7 +522,7 @@ fn command_rows(width: Option<usize>, is_listed: &dyn Fn(&SlashCommand) -> bool)
     // Long commands need not widen the column for all.
     let column = 20;
     let mut text = String::new();
-    for command in COMMANDS.iter().filter(|command| is_listed(command)) {
+    for command in slash_commands::in_repl().filter(|command| is_listed(command)) {
         let (name, description) = (name(command), command.description);
         let is_wide = width.is_some_and(|width| name.len() + 2 + description.len() > width);
         let indent = if is_wide && name.len() > column {
@@ -570,8 +568,8 @@ fn unknown_command(name: &str) -> Error {
 
 /// The command whose name is nearly `name`.
 fn nearest_command(name: &str) -> Option<&'static str> {
-    let names = COMMANDS.iter().map(|command| command.name);
-    let names = names.chain(COMMANDS.iter().flat_map(|command| command.aliases).copied());
+    let names = slash_commands::in_repl().map(|command| command.name);
+    let names = names.chain(slash_commands::in_repl().flat_map(|command| command.aliases).copied());
     let names = names.chain(EXITS.iter().filter_map(|word| word.strip_prefix('/')));
     let distance = |candidate: &str| {
         if candidate.starts_with(name) { 0 } else { strsim::damerau_levenshtein(name, candidate) }

@@ -171,21 +171,7 @@ impl CronTool {
     }
 
     fn list(&self) -> Result<String, ToolError> {
-        let jobs = self.scheduler.list()?;
-        if jobs.is_empty() {
-            return Ok("No scheduled jobs.".into());
-        }
-        let mut text = "Scheduled jobs:".to_owned();
-        for job in jobs {
-            let name = match &job.name {
-                Some(name) => single_line(name, MAX_NAME_CHARS),
-                None => "(from another program)".into(),
-            };
-            let next = job.next.as_deref().unwrap_or("never");
-            let ListedJob { id, schedule, .. } = &job;
-            text.push_str(&format!("\n- {name} (id: {id}, {schedule}), next run: {next}"));
-        }
-        Ok(text)
+        Ok(list_text(&self.scheduler.list()?))
     }
 
     fn remove(&self, arguments: &Value) -> Result<String, ToolError> {
@@ -207,6 +193,24 @@ impl CronTool {
         }
         if self.scheduler.remove(id)? { Ok(format!("Removed job {id}")) } else { Err(not_found()) }
     }
+}
+
+/// The list of `jobs` as text, one job in a line.
+pub fn list_text(jobs: &[ListedJob]) -> String {
+    if jobs.is_empty() {
+        return "No scheduled jobs.".into();
+    }
+    let mut text = "Scheduled jobs:".to_owned();
+    for job in jobs {
+        let name = match &job.name {
+            Some(name) => single_line(name, MAX_NAME_CHARS),
+            None => "(from another program)".into(),
+        };
+        let next = job.next.as_deref().unwrap_or("never");
+        let ListedJob { id, schedule, .. } = job;
+        text.push_str(&format!("\n- {name} (id: {id}, {schedule}), next run: {next}"));
+    }
+    text
 }
 
 impl Tool for CronTool {

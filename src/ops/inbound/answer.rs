@@ -9,7 +9,8 @@ use crate::ops::channel::outbox;
 use crate::ops::channel::transcription::Transcriber;
 use crate::ops::context::Context;
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
-use crate::ops::inbound::chat_command::ChatCommand;
+use crate::ops::inbound::chat_command::{ChatCommand, CommandEffect};
+use crate::ops::inbound::chat_model;
 use crate::ops::inbound::chat_progress;
 use crate::ops::inbound::intake::answer_key;
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
@@ -130,19 +131,25 @@ fn answer_messages(
     channel: &LockedChannel,
     work: &SessionWork,
 ) -> Result<()> {
-    let entries = work.unanswered(&channel.inbox.lock());
+    let mut entries = work.unanswered(&channel.inbox.lock());
     if channel.is_rejected() {
         return Ok(());
     }
-    let Some(first) = entries.first() else {
+    let Some(first) = entries.first_mut() else {
         return Ok(());
     };
-    let (message, session) = (&first.message, &work.session);
-    if let Some(command) = ChatCommand::parse(&message.text) {
-        let text = command.run(run.ctx, &run.settings, session, message)?;
-        let key = answer_key(&message.id);
-        return send_answer(run, channel, &key, &entries, &text, None);
+    if let Some(command) = ChatCommand::parse(&first.message.text) {
+        match command.run(run, channel, first)? {
+            CommandEffect::Answer(text) => {
+                let key = answer_key(&first.message.id);
+                return send_answer(run, channel, &key, &entries, &text, None);
+            }
+            CommandEffect::Turn(Some(text)) => first.message.text = UserText::typed(text),
+            CommandEffect::Turn(None) => {}
+        }
     }
+    let (first, session) = (&entries[0], &work.session);
+    let message = &first.message;
     if first.turns.is_empty()
         && let Some((limit, settlement)) = reached_limit(run, channel, message)?
     {
@@ -442,6 +449,7 @@ impl ChatTurnRun<'_> {
                 directory: Some(self.run.settings.workspace.clone()),
                 ..Grants::default()
             },
+            model: chat_model::options_of(ctx, &self.run.settings, &self.work.session)?,
             ..TurnOptions::default()
         };
         let is_direct = first_message.is_some_and(|message| message.chat.is_direct);

@@ -1,66 +1,165 @@
-//! Chat messages that are commands. They are answered without a model. A turn has commands of its own, such as `/compact`.
+//! Chat messages that are commands: rows of `ops/slash_commands.rs`. They are answered without a model, apart from those that are short
+//! forms of a message.
 
-use crate::ops::agent_turn;
+use crate::ops::agent_turn::CHAT_LOCK_TIMEOUT;
 use crate::ops::channel::session_copy;
 use crate::ops::context::Context;
-use anyhow::Result;
+use crate::ops::conversation_cost;
+use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
+use crate::ops::inbound::chat_model;
+use crate::ops::jobs::scheduler::StoreScheduler;
+use crate::ops::skills;
+use crate::ops::slash_commands::{self, SlashCommand};
+use crate::ops::undo::{self, UndoRequest, display_path};
+use crate::ops::user_commands;
+use anyhow::{Result, anyhow};
+use nanobot_base::error::{Exit, exit_for, hint_for};
 use nanobot_channel::InboundMessage;
+use nanobot_channel::inbox::{InboundEntry, InboxRecord};
 use nanobot_config::settings::Settings;
+use nanobot_config::settings::keys::nearest;
 use nanobot_store::session::Session;
+use nanobot_tool::ToolError;
+use nanobot_tool::cron::{self, JobScheduler};
+use nanobot_tool::undo::journal::UndoTurn;
+use nanobot_tool::undo::restore::{RestoreDirection, RestoreStep};
+use std::path::Path;
+use std::sync::Arc;
 
-/// The answer to `/help`.
-const HELP_TEXT: &str = "/new – start a new conversation\n/stop – stop the running task\n/compact – summarize the conversation\n/status – show the \
-    state of this conversation\n/id – show your id and the chat's\n/help – show this list";
+/// The beginning of the id under which `/undo` records which turn it undoes.
+const UNDO_PREFIX: &str = "undo.";
 
-/// A command in a chat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChatCommand {
-    New,
-    Stop,
-    Help,
-    Start,
-    Status,
-    Id,
+/// A command in a chat: `/NAME`, alone or with a text after a blank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChatCommand<'m> {
+    /// In lower case: phones begin a word with a capital.
+    name: String,
+    rest: &'m str,
 }
 
-impl ChatCommand {
-    /// Parses a message. A command is the whole text.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        Some(match text.trim() {
-            "/new" => Self::New,
-            "/stop" => Self::Stop,
-            "/help" => Self::Help,
-            "/start" => Self::Start,
-            "/status" => Self::Status,
-            "/id" => Self::Id,
-            _ => return None,
+/// The effect of a command.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum CommandEffect {
+    /// It is answered with this text.
+    Answer(String),
+    /// A turn answers the message, with this text in its place if there is one.
+    Turn(Option<String>),
+}
+
+impl<'m> ChatCommand<'m> {
+    /// Parses a message. A path, such as `/etc/hosts`, is no command.
+    pub(crate) fn parse(text: &'m str) -> Option<Self> {
+        let text = text.trim().strip_prefix('/')?;
+        let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let is_word = name.starts_with(|letter: char| letter.is_ascii_alphabetic())
+            && user_commands::is_command_name(name);
+        is_word.then(|| Self { name: name.to_ascii_lowercase(), rest: rest.trim() })
+    }
+
+    /// True for `/stop`, which the intake runs at once.
+    pub(crate) fn is_stop(&self) -> bool {
+        self.row().is_some_and(|row| row.name == "stop")
+    }
+
+    fn row(&self) -> Option<&'static SlashCommand> {
+        slash_commands::in_chats().find(|row| row.is_called(&self.name))
+    }
+
+    /// Runs the command of `entry`, except for `/stop`. A command that cannot be carried out is answered with the reason.
+    ///
+    /// # Errors
+    /// The session or a file of the program cannot be read or written.
+    pub(crate) fn run(
+        &self,
+        run: &ChannelRun<'_>,
+        channel: &LockedChannel,
+        entry: &InboundEntry,
+    ) -> Result<CommandEffect> {
+        let Some(row) = self.row() else {
+            return self.run_unlisted(run.ctx, &run.settings);
+        };
+        let (ctx, settings, session) = (run.ctx, &run.settings, entry.session.as_str());
+        let result = row.check_arguments(self.rest).and_then(|()| {
+            Ok(CommandEffect::Answer(match row.name {
+                "help" => help_text(),
+                "start" => {
+                    format!("Hello. Send me a message and I will answer.\n\n{}", help_text())
+                }
+                "new" => {
+                    start_new_conversation(ctx, settings, session)?;
+                    "New session started.".to_owned()
+                }
+                // An old one that `channel retry` has queued again.
+                "stop" => "No active task to stop.".to_owned(),
+                "compact" => {
+                    let message = format!("/compact {}", self.rest);
+                    return Ok(CommandEffect::Turn(Some(message.trim().to_owned())));
+                }
+                "status" => status_text(ctx, settings, session)?,
+                "id" => id_text(&entry.message),
+                "model" => chat_model::run_model_command(ctx, settings, session, self.rest)?,
+                "effort" => chat_model::run_effort_command(ctx, settings, session, self.rest)?,
+                "cost" => conversation_cost::describe(ctx, settings, session)?,
+                "jobs" => jobs_text(ctx, settings)?,
+                "undo" => undo_last_turn(run, channel, entry)?,
+                "skill" if self.rest.is_empty() => skills_text(ctx, settings)?,
+                "skill" => {
+                    let (name, text) =
+                        self.rest.split_once(char::is_whitespace).unwrap_or((self.rest, ""));
+                    return match skill_message(ctx, settings, name, text.trim())? {
+                        Some(message) => Ok(CommandEffect::Turn(Some(message))),
+                        None => Ok(CommandEffect::Answer(format!(
+                            "There is no skill `{name}`. /skill lists them."
+                        ))),
+                    };
+                }
+                name => unreachable!("`/{name}` is not a command of chats"),
+            }))
+        });
+        result.or_else(|error| {
+            let is_of_user = matches!(
+                exit_for(&error),
+                Exit::Usage | Exit::NoInput | Exit::Failed | Exit::Refused | Exit::Config
+            );
+            if is_of_user { Ok(CommandEffect::Answer(error_text(&error))) } else { Err(error) }
         })
     }
 
-    /// Runs the command, except for `/stop`, which the intake runs at once. Returns the answer.
-    ///
-    /// # Errors
-    /// The session cannot be read or written.
-    pub(crate) fn run(
-        self,
-        ctx: &Context,
-        settings: &Settings,
-        session: &str,
-        message: &InboundMessage,
-    ) -> Result<String> {
-        Ok(match self {
-            Self::New => {
-                start_new_conversation(ctx, settings, session)?;
-                "New session started.".to_owned()
-            }
-            // An old one that `channel retry` has queued again.
-            Self::Stop => "No active task to stop.".to_owned(),
-            Self::Help => HELP_TEXT.to_owned(),
-            Self::Start => format!("Hello. Send me a message and I will answer.\n\n{HELP_TEXT}"),
-            Self::Id => id_text(message),
-            Self::Status => status_text(ctx, settings, session)?,
-        })
+    /// Runs a command that the table does not have: one of the user, a skill, a text that begins with the name of a file, or a mistake.
+    fn run_unlisted(&self, ctx: &Context, settings: &Settings) -> Result<CommandEffect> {
+        let name = &self.name;
+        if let Some(command) = user_commands::find(ctx, name)? {
+            return Ok(CommandEffect::Turn(Some(command.message(self.rest))));
+        }
+        if let Some(message) = skill_message(ctx, settings, name, self.rest)? {
+            return Ok(CommandEffect::Turn(Some(message)));
+        }
+        // `/tmp is full, what can I do?`
+        if Path::new("/").join(name).exists() {
+            return Ok(CommandEffect::Turn(None));
+        }
+        let names = slash_commands::in_chats().map(|row| row.name);
+        let similar = nearest(name, names).map(|similar| format!(" Did you mean /{similar}?"));
+        let similar = similar.unwrap_or_default();
+        Ok(CommandEffect::Answer(format!(
+            "There is no command /{name}.{similar} /help lists the commands. No model was asked."
+        )))
     }
+}
+
+/// The answer to `/help`.
+fn help_text() -> String {
+    let line = |row: &SlashCommand| {
+        let usage = format!("/{} {}", row.name, row.argument.placeholder());
+        format!("{} – {}", usage.trim_end(), row.description)
+    };
+    slash_commands::in_chats().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The reason why a command was not carried out, for the sender of it.
+fn error_text(error: &anyhow::Error) -> String {
+    let hint = hint_for(error).map(|hint| format!("\nTry: {hint}"));
+    format!("Not done: {error:#}{}", hint.unwrap_or_default())
 }
 
 /// The ids of a message's sender and chat.
@@ -70,7 +169,7 @@ pub(crate) fn id_text(message: &InboundMessage) -> String {
 
 fn start_new_conversation(ctx: &Context, settings: &Settings, key: &str) -> Result<()> {
     let store = ctx.session_store(settings)?;
-    let mut session = Session::open(&store, key, agent_turn::CHAT_LOCK_TIMEOUT, &mut |_| {})?;
+    let mut session = Session::open(&store, key, CHAT_LOCK_TIMEOUT, &mut |_| {})?;
     session_copy::add_sent_messages(ctx, &mut session)?;
     session.start_new_conversation()
 }
@@ -78,27 +177,125 @@ fn start_new_conversation(ctx: &Context, settings: &Settings, key: &str) -> Resu
 fn status_text(ctx: &Context, settings: &Settings, key: &str) -> Result<String> {
     let store = ctx.session_store(settings)?;
     let session = Session::read(&store, key, &mut |_| {})?;
-    let model = settings.models[0].model.as_deref();
     Ok(format!(
         "nanobot {}\nModel: {}\nMessages in this conversation: {}",
         env!("CARGO_PKG_VERSION"),
-        model.unwrap_or("the provider's default"),
+        chat_model::current_model(ctx, settings, key)?,
         session.messages().len()
     ))
 }
 
+fn jobs_text(ctx: &Context, settings: &Settings) -> Result<String> {
+    let scheduler = StoreScheduler::new(ctx, &Arc::new(settings.clone()));
+    match scheduler.list() {
+        Ok(jobs) => Ok(cron::list_text(&jobs)),
+        Err(ToolError::Failed(cause)) => Err(anyhow!(cause)),
+        Err(_) => Err(anyhow!("the jobs cannot be read")),
+    }
+}
+
+fn skills_text(ctx: &Context, settings: &Settings) -> Result<String> {
+    let found_skills = skills::find(ctx, settings, &settings.workspace)?;
+    let offered =
+        found_skills.skills.iter().filter(|skill| skill.is_offered && skill.is_available());
+    let lines: Vec<String> =
+        offered.map(|skill| format!("{} – {}", skill.name, skill.description)).collect();
+    Ok(if lines.is_empty() { "There are no skills.".to_owned() } else { lines.join("\n") })
+}
+
+/// The message that requests the use of a skill; `None` if there is no such skill.
+fn skill_message(
+    ctx: &Context,
+    settings: &Settings,
+    name: &str,
+    text: &str,
+) -> Result<Option<String>> {
+    let found_skills = skills::find(ctx, settings, &settings.workspace)?;
+    let skill = found_skills.by_name(name);
+    Ok(skill.map(|skill| skills::use_message(&skill.name, text)))
+}
+
+/// Undoes the last turn of the session that has changed files. The turn is recorded first, so that after a kill no other one is undone.
+fn undo_last_turn(
+    run: &ChannelRun<'_>,
+    channel: &LockedChannel,
+    entry: &InboundEntry,
+) -> Result<String> {
+    let ctx = Context { quiet: true, ..run.ctx.clone() };
+    let turns = undo::list_turns(&ctx)?;
+    let mut records = entry.turns.iter();
+    let recorded_id = records.find_map(|turn| turn.turn.strip_prefix(UNDO_PREFIX));
+    let is_own = |turn: &&UndoTurn| turn.info.session == entry.session;
+    let mut own_turns = turns.iter().filter(is_own);
+    let turn = match recorded_id {
+        Some(id) => own_turns.find(|turn| turn.info.turn == id),
+        None => own_turns.find(|turn| turn.undone_at.is_none()),
+    };
+    let Some(turn) = turn else {
+        return Ok("No turn of this chat has changed a file that can be restored.".to_owned());
+    };
+    if recorded_id.is_some() && turn.undone_at.is_some() {
+        return Ok("The file changes of the last turn are undone.".to_owned());
+    }
+    let record = InboxRecord::Turn {
+        ids: vec![entry.message.id.clone()],
+        turn: format!("{UNDO_PREFIX}{}", turn.info.turn),
+        at: ctx.clock.timestamp().as_millisecond(),
+        ended: false,
+    };
+    channel.inbox.lock().append(record)?;
+    let request = UndoRequest {
+        turn: Some(&turn.info.turn),
+        direction: RestoreDirection::Undo,
+        is_dry_run: false,
+        force: false,
+        check_chosen: &|_| Ok(()),
+        report: &|_| Ok(()),
+    };
+    let steps = undo::undo(&ctx, &request)?;
+    let line = |step: &RestoreStep| {
+        let verb = match step {
+            RestoreStep::Restore(_) => "restored",
+            RestoreStep::Remove(_) => "removed",
+        };
+        format!("{verb} {}", display_path(step.path()))
+    };
+    let mut lines: Vec<String> = steps.iter().map(line).collect();
+    lines.extend(turn.gaps.iter().map(|gap| format!("not taken back: {gap}")));
+    Ok(if lines.is_empty() { "There was nothing to change.".to_owned() } else { lines.join("\n") })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::ChatCommand;
+    use super::{ChatCommand, help_text};
 
     #[test]
-    fn only_the_whole_text_is_a_command() {
-        let check = |text: &str, expect| assert_eq!(ChatCommand::parse(text), expect, "{text}");
-        check("/new", Some(ChatCommand::New));
-        check(" /stop\n", Some(ChatCommand::Stop));
-        check("/new one", None);
-        check("say /help", None);
-        check("/NEW", None);
-        check("", None);
+    fn a_word_after_a_slash_is_a_command() {
+        let check = |text: &str, expect: &str| {
+            let command = ChatCommand::parse(text);
+            let actual = command.map(|command| format!("{} {}", command.name, command.rest));
+            assert_eq!(actual.unwrap_or_default(), expect, "{text}");
+        };
+        check("/new", "new ");
+        check(" /Stop\n", "stop ");
+        check("/skill weather  in Rome", "skill weather  in Rome");
+        check("/new\none", "new one");
+        for text in
+            ["", "/", "/ new", "new", "say /help", "//new", "/etc/passwd is what?", "/n.", "/1"]
+        {
+            check(text, "");
+        }
+        assert!(ChatCommand::parse("/stop it").unwrap().is_stop());
+        assert!(!ChatCommand::parse("/stopped").unwrap().is_stop());
+    }
+
+    #[test]
+    fn the_help_has_the_commands_of_chats() {
+        let help = help_text();
+        for line in ["/help – list the commands\n", "/model [NAME] – ", "/skill [NAME TEXT] – "]
+        {
+            assert!(help.contains(line), "{help}");
+        }
+        assert!(!help.contains("clipboard"), "{help}");
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn answer_stops(
     for (session, item) in work {
         let entry = inbox.state().inbound(item.id());
         match entry.map(|entry| &entry.message) {
-            Some(message) if ChatCommand::parse(&message.text) == Some(ChatCommand::Stop) => {
+            Some(message) if is_stop(&message.text) => {
                 intake.answer_stop(message, &session, &inbox);
             }
             _ => intake.work.push((session, item)),
@@ -177,15 +177,15 @@ impl<'a> Intake<'a> {
             self.answer_now(message, &session, UNREADABLE);
             return;
         }
-        let command = ChatCommand::parse(&message.text);
-        if command == Some(ChatCommand::Stop) && !self.run.only_stores {
+        if is_stop(&message.text) && !self.run.only_stores {
             self.answer_stop(message, &session, inbox);
             return;
         }
         let item = WorkItem::Message {
             id: message.id.clone(),
             sender: message.from.id.clone(),
-            may_join: command.is_none() && !self.channel.open.files.kind.is_mail,
+            may_join: ChatCommand::parse(&message.text).is_none()
+                && !self.channel.open.files.kind.is_mail,
         };
         self.work.push((session, item));
     }
@@ -292,6 +292,10 @@ impl<'a> Intake<'a> {
             });
         }
     }
+}
+
+fn is_stop(text: &str) -> bool {
+    ChatCommand::parse(text).is_some_and(|command| command.is_stop())
 }
 
 /// The key of an answer that does not come from a turn.

@@ -11,6 +11,7 @@
 pub(crate) mod answer;
 pub(crate) mod channel_run;
 pub(crate) mod chat_command;
+pub(crate) mod chat_model;
 mod chat_progress;
 pub(crate) mod intake;
 pub(crate) mod listen;

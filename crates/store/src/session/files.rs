@@ -3,6 +3,7 @@
 use super::integrity::end_of_last_line;
 use super::layout::{SessionStore, key_from_name, read_key};
 use super::line::{self, SessionLine};
+use super::metadata::ModelChoice;
 use super::tail_reader::{self, MessageWindow};
 use anyhow::{Context, Result};
 use nanobot_base::error::{Exit, fail_with_hint};
@@ -73,6 +74,20 @@ pub fn read_last_entries(
     let size = end_of_last_line(&file, &path)?;
     let tail = tail_reader::read(&file, &path, size, MessageWindow::default())?;
     Ok(iter_entries(file, path, tail.count.saturating_sub(count)))
+}
+
+/// The model that the user has chosen for the conversation of a session.
+///
+/// # Errors
+/// The session cannot be read.
+pub fn read_model_choice(store: &SessionStore, key: &str) -> Result<ModelChoice> {
+    let path = store.find_path(key)?;
+    let Some(file) = durable_file::open_existing(&path)? else {
+        return Ok(ModelChoice::default());
+    };
+    let size = end_of_last_line(&file, &path)?;
+    let tail = tail_reader::read(&file, &path, size, MessageWindow::default())?;
+    Ok(tail.metadata.session_metadata().model_choice)
 }
 
 /// The ids of the turns of a session since its last `/new`; none if it is not stored yet. A fork has those that it was copied

@@ -57,11 +57,26 @@ pub(super) struct SessionMetadata {
     /// The messages from elsewhere to the chat that the log has.
     #[serde(rename = "sent", skip_serializing_if = "is_default")]
     pub(super) known_deliveries: KnownDeliveries,
+    /// The model that the user has chosen for this conversation.
+    #[serde(rename = "chosen", skip_serializing_if = "is_default")]
+    pub(super) model_choice: ModelChoice,
     /// The key of the session that this one is a copy of.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) fork_of: String,
     #[serde(flatten)]
     other_keys: Map<String, Value>,
+}
+
+/// The model of a conversation, where its user has chosen one in a chat.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelChoice {
+    /// The name of a model or a preset; `None` for the configured one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The reasoning effort; `None` for the configured one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
 }
 
 /// The origin of a conversation, as recorded in its session.

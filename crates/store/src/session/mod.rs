@@ -45,13 +45,13 @@ pub use delivered::DeliveredMessage;
 pub use diagnosis::{RepairFinding, list_files, repair};
 pub use files::{
     LoggedMessage, SessionEntry, not_found_error, open_raw, read_conversation_turns, read_entries,
-    read_last_entries,
+    read_last_entries, read_model_choice,
 };
 pub use import::{ImportedConversation, TranscriptFormat, import, parse_conversation};
 pub use layout::{SessionStore, SyncMode};
 pub use list::{SessionListing, SessionSummary, list, summarize};
 pub use lock::{lock_holder, session_path};
-pub use metadata::{KnownDeliveries, RecordedOrigin, SessionStats};
+pub use metadata::{KnownDeliveries, ModelChoice, RecordedOrigin, SessionStats};
 pub use metadata_update::{add_undo_note, set_missing_title, set_title};
 pub use search::{MessageMatch, search};
 pub use search_pattern::{MatchLine, SearchPattern};
@@ -671,6 +671,25 @@ impl Session {
         self.messages.extend(added);
         self.prepare_messages();
         Ok(())
+    }
+
+    /// Records the model that the user has chosen for this conversation.
+    ///
+    /// # Errors
+    /// The log cannot be written; it is then as before.
+    pub fn choose_model(&mut self, choice: &ModelChoice) -> Result<()> {
+        let is_closed = self.is_origin_complete() && self.origin.is_some();
+        let ending = if is_closed { line::DELIVERED } else { line::OPEN };
+        let closing = ClosingLine { turn: "", ending, summary: None };
+        let Some(log) = &mut self.log else {
+            return Ok(());
+        };
+        log.write_closing_line(&self.key, &[], &closing, &|metadata, _| {
+            metadata.update_session_metadata(|session_metadata| {
+                session_metadata.origin.clone_from(&self.origin);
+                session_metadata.model_choice.clone_from(choice);
+            });
+        })
     }
 
     /// Starts a new conversation: earlier messages are no longer sent, but stay in the log.

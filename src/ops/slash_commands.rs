@@ -1,25 +1,9 @@
-//! The table of slash commands: names, arguments, and help text; and the interface to commands of the program.
+//! The table of slash commands: names, arguments, and help text, for the REPL and for chats. No I/O.
 
-use crate::ops::context::Context;
-use crate::options::grants::Grants;
-use crate::options::turn::TurnOptions;
 use anyhow::{Error, Result};
 use nanobot_base::error::{Exit, fail_with_hint};
 
-/// Runs commands of the program for slash commands. The REPL itself knows none of them.
-pub(crate) trait ProgramCommands {
-    /// Runs `nanobot ARGUMENTS…` within this conversation.
-    fn run(&self, ctx: &Context, arguments: &[&str], options: &TurnOptions) -> Result<()>;
-    /// Lists the tools of a turn with these grants.
-    fn list_tools(&self, ctx: &Context, grants: &Grants) -> Result<()>;
-    /// Prints the requests, the tokens and the cost of the conversation in `session`.
-    fn show_cost(&self, ctx: &Context, session: &str) -> Result<()>;
-    /// Prints the changes of files by the last turn of the conversation in `session` that made some, or by all of its turns.
-    fn show_diff(&self, ctx: &Context, session: &str, of_all_turns: bool) -> Result<()>;
-    /// Prints all skills of a turn with these options, or the one called `name`.
-    fn show_skills(&self, ctx: &Context, name: &str, options: &TurnOptions) -> Result<()>;
-}
-
+/// A row of the table. A command that has another meaning in chats has two rows.
 #[derive(Clone, Copy, Debug)]
 pub struct SlashCommand {
     pub name: &'static str,
@@ -27,11 +11,20 @@ pub struct SlashCommand {
     pub description: &'static str,
     /// Its names in other agents.
     pub aliases: &'static [&'static str],
+    place: CommandPlace,
+}
+
+/// The place where a command can be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CommandPlace {
+    Repl,
+    Chat,
+    Both,
 }
 
 impl SlashCommand {
     /// True if `name` is its name or an alias.
-    pub(super) fn is_called(&self, name: &str) -> bool {
+    pub(crate) fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)
     }
 
@@ -39,7 +32,7 @@ impl SlashCommand {
     ///
     /// # Errors
     /// Status 2 if the command takes fewer or other arguments. Flags are checked by the command itself.
-    pub(super) fn check_arguments(&self, rest: &str) -> Result<()> {
+    pub(crate) fn check_arguments(&self, rest: &str) -> Result<()> {
         let is_single = matches!(
             self.argument,
             ArgKind::Session | ArgKind::Model | ArgKind::Effort | ArgKind::Profile | ArgKind::Skill
@@ -100,7 +93,7 @@ impl ArgKind {
 }
 
 /// The reasoning efforts that most models take.
-pub(super) const EFFORT_LEVELS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
+pub(crate) const EFFORT_LEVELS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
 
 /// The verbs after `/session`. Any other argument is a key.
 const SESSION_VERBS: [&str; 4] = ["list", "title", "search", "export"];
@@ -114,11 +107,11 @@ fn first_word(rest: &str) -> &str {
 }
 
 /// Inputs that end the REPL, here, in the Python program, and in other agents.
-pub(super) const EXITS: &[&str] = &["exit", "quit", "/exit", "/quit", "/q", "/bye", ":q"];
+pub(crate) const EXITS: &[&str] = &["exit", "quit", "/exit", "/quit", "/q", "/bye", ":q"];
 
 /// Commands of other agents that do not exist here, with their replacements. A command with the same meaning as one of ours is an
 /// alias of it instead.
-pub(super) const REPLACEMENTS: &[(&str, &str)] = &[
+pub(crate) const REPLACEMENTS: &[(&str, &str)] = &[
     ("add-dir", "nanobot help permissions"),
     ("agents", "`/profile`"),
     ("allowed-tools", "nanobot help permissions"),
@@ -140,7 +133,7 @@ pub(super) const REPLACEMENTS: &[(&str, &str)] = &[
 ];
 
 /// The error for a command that is followed by arguments, but takes none.
-pub(super) fn no_arguments_error(name: &str) -> Error {
+pub(crate) fn no_arguments_error(name: &str) -> Error {
     fail_with_hint(Exit::Usage, format!("`/{name}` takes no arguments"), format!("`/{name}` alone"))
 }
 
@@ -148,7 +141,7 @@ pub(super) fn no_arguments_error(name: &str) -> Error {
 ///
 /// # Errors
 /// Status 2 if it is no such number.
-pub(super) fn parse_count_back(name: &str, rest: &str) -> Result<usize> {
+pub(crate) fn parse_count_back(name: &str, rest: &str) -> Result<usize> {
     if rest.is_empty() {
         return Ok(1);
     }
@@ -157,7 +150,17 @@ pub(super) fn parse_count_back(name: &str, rest: &str) -> Result<usize> {
     })
 }
 
-/// The table of commands for the help and the man page.
+/// The commands of the REPL, in the order of its help.
+pub fn in_repl() -> impl Iterator<Item = &'static SlashCommand> {
+    COMMANDS.iter().filter(|command| command.place != CommandPlace::Chat)
+}
+
+/// The commands of chats, in the order of their help.
+pub(crate) fn in_chats() -> impl Iterator<Item = &'static SlashCommand> {
+    COMMANDS.iter().filter(|command| command.place != CommandPlace::Repl)
+}
+
+/// The REPL's commands for its help and the man page.
 pub fn help_table() -> String {
     let line = |command: &SlashCommand| {
         let usage = format!("/{} {}", command.name, command.argument.placeholder());
@@ -165,11 +168,23 @@ pub fn help_table() -> String {
         let aliases: String = aliases.collect();
         format!("  {:20}  {}{aliases}\n", usage.trim_end(), command.description)
     };
-    COMMANDS.iter().map(line).collect()
+    in_repl().map(line).collect()
 }
 
 const fn command(name: &'static str, argument: ArgKind, description: &'static str) -> SlashCommand {
-    SlashCommand { name, argument, description, aliases: &[] }
+    SlashCommand { name, argument, description, aliases: &[], place: CommandPlace::Repl }
+}
+
+const fn everywhere(command: SlashCommand) -> SlashCommand {
+    SlashCommand { place: CommandPlace::Both, ..command }
+}
+
+const fn chat_command(
+    name: &'static str,
+    argument: ArgKind,
+    description: &'static str,
+) -> SlashCommand {
+    SlashCommand { place: CommandPlace::Chat, ..command(name, argument, description) }
 }
 
 const fn with_aliases(command: SlashCommand, aliases: &'static [&'static str]) -> SlashCommand {
@@ -177,16 +192,26 @@ const fn with_aliases(command: SlashCommand, aliases: &'static [&'static str]) -
 }
 
 /// All commands, in the order of the help.
-pub const COMMANDS: &[SlashCommand] = &[
+const COMMANDS: &[SlashCommand] = &[
     command("help", ArgKind::FreeText("[COMMAND]"), "list the commands, or the options of one"),
+    chat_command("help", ArgKind::None, "list the commands"),
     with_aliases(
-        command("new", ArgKind::None, "start over; earlier messages are kept, not sent"),
+        everywhere(command(
+            "new",
+            ArgKind::None,
+            "start over; earlier messages are kept, not sent",
+        )),
         &["clear"],
     ),
+    chat_command("stop", ArgKind::None, "stop the task that is running"),
     command("sessions", ArgKind::None, "choose one of the last sessions"),
     command("session", ArgKind::Session, "list the last; KEY switches; also title, search, export"),
     command("fork", ArgKind::FreeText("[KEY]"), "continue in a copy of this session"),
-    command("compact", ArgKind::FreeText("[WORDS]"), "summarise the session, following WORDS"),
+    everywhere(command(
+        "compact",
+        ArgKind::FreeText("[WORDS]"),
+        "summarise the session, following WORDS",
+    )),
     command("last", ArgKind::FreeText("[N]"), "show the whole output of the last tool call"),
     command(
         "rewind",
@@ -194,23 +219,36 @@ pub const COMMANDS: &[SlashCommand] = &[
         "edit the last message, or the Nth last (also Esc Esc)",
     ),
     command("undo", ArgKind::FreeText("[TURN]"), "undo the file changes of the last turn"),
+    chat_command("undo", ArgKind::None, "undo the file changes of this chat's last turn"),
     command("diff", ArgKind::OneOf(&["all"]), "show the file changes of the last turn, or of all"),
     command("retry", ArgKind::None, "continue an interrupted turn, or ask again"),
     command("resume", ArgKind::None, "continue an interrupted turn"),
-    command("model", ArgKind::Model, "list the models; with NAME, switch to that one"),
-    command("effort", ArgKind::Effort, "show the reasoning effort; with LEVEL, set it"),
+    everywhere(command("model", ArgKind::Model, "list the models; with NAME, switch to that one")),
+    everywhere(command("effort", ArgKind::Effort, "show the reasoning effort; with LEVEL, set it")),
     command("profile", ArgKind::Profile, "list the profiles; with NAME, switch to that one"),
     command("tools", ArgKind::None, "list the tools"),
     command("skills", ArgKind::Skill, "list the skills; with NAME, print that one"),
+    with_aliases(
+        chat_command(
+            "skill",
+            ArgKind::FreeText("[NAME TEXT]"),
+            "list the skills; with NAME, use that one for TEXT",
+        ),
+        &["skills"],
+    ),
+    chat_command("jobs", ArgKind::None, "list the scheduled jobs"),
     command("mcp", ArgKind::FreeText("[SERVER]"), "list the MCP servers, or the tools of one"),
     command(
         "memory",
         ArgKind::OneOf(&["show", "search", "log", "diff", "undo", "edit"]),
         "show or change the memory",
     ),
-    command("cost", ArgKind::None, "show what this conversation has cost"),
+    everywhere(command("cost", ArgKind::None, "show what this conversation has cost")),
     command("usage", ArgKind::FreeText("[--by WHAT]"), "show tokens, cost and runs of all days"),
     command("status", ArgKind::None, "show the configuration"),
+    chat_command("status", ArgKind::None, "show the state of this conversation"),
+    chat_command("id", ArgKind::None, "show your id and the chat's"),
+    chat_command("start", ArgKind::None, "show a greeting"),
     with_aliases(
         command("config", ArgKind::FreeText("[--all]"), "show what differs from the defaults"),
         &["settings"],
