@@ -1,4 +1,4 @@
-//! What the prompt caches of providers can reuse of the requests of a long conversation.
+//! A conversation of sixty turns, and a stand-in for the prompt caches of providers, which should hold most of it.
 
 use crate::formats::{ALL_FORMATS, Format};
 use crate::server::{Request, Responder, calls, says};
