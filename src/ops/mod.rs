@@ -23,7 +23,6 @@ pub(crate) mod hooks;
 pub(crate) mod inbound;
 pub(crate) mod job_runs;
 pub(crate) mod jobs;
-pub(crate) mod mcp_budget;
 pub(crate) mod mcp_sampling;
 pub(crate) mod mcp_sandbox;
 pub(crate) mod mcp_server;

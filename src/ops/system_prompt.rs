@@ -30,7 +30,8 @@ pub(crate) fn describe_extra_grants(policy: &Policy) -> Vec<String> {
 
 /// Describes what the tools may do.
 pub(crate) fn describe_policy(policy: &Policy, toolbox: &Toolbox, is_interactive: bool) -> String {
-    let names: Vec<&str> = toolbox.specs().iter().map(|spec| spec.name.as_str()).collect();
+    let specs = toolbox.requested_specs(&[]);
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     if names.is_empty() {
         String::new()
     } else {

@@ -329,32 +329,84 @@ fn tools_whose_names_become_the_same_get_names_of_their_own() {
     assert_eq!(offered_tools(&story.requests()[0])[0].1, "[server a] First.");
 }
 
-#[test]
-fn tools_of_servers_are_shortened_to_their_budget() {
+/// A story with a server `big` of 400 accepted tools, of which `look_7` and `look_8` change nothing.
+fn story_with_many_tools() -> Story {
     let tool = |number: usize| {
-        let mut tool = read_only_tool(&format!("look{number}"), &"Look at it. ".repeat(60));
-        tool["inputSchema"]["properties"]["word"]["description"] = json!("x".repeat(400));
-        tool
+        let words = if number == 7 { "Forecast of the weather." } else { "Look at it. " };
+        let name = format!("look_{number}");
+        let words = words.repeat(5);
+        if number == 7 || number == 8 {
+            read_only_tool(&name, &words)
+        } else {
+            let mut tool = plain_tool(&name);
+            tool["description"] = json!(words);
+            tool
+        }
     };
-    let tools: Vec<Value> = (0..200).map(tool).collect();
-    let story = story_with_servers(&[("one", json!({ "tools": tools }), json!({}))]);
-    accept_tools(&story, "one");
-    let story = story.script([says("done")]);
-    let text = run_agent(&story).stdout("done\n").error_text();
-    assert!(
-        text.contains("200 tools of MCP servers take ") && text.contains("`enabledTools`"),
-        "{text}"
-    );
-    let offered = offered_tools(&story.requests()[0]);
-    assert_eq!(offered.len(), 200);
-    assert!(story.requests()[0].raw.len() < 100_000);
-    // A server of usual size is sent as it is.
-    let tools: Vec<Value> = (0..20).map(tool).collect();
-    let story = story_with_servers(&[("one", json!({ "tools": tools }), json!({}))]);
-    accept_tools(&story, "one");
-    let story = story.script([says("done")]);
-    run_agent(&story).stdout("done\n").stderr("");
-    assert!(offered_tools(&story.requests()[0])[0].1.len() > 700);
+    let tools: Vec<Value> = (0..400).map(tool).collect();
+    let story = story_with_servers(&[("big", json!({ "tools": tools }), json!({}))]);
+    accept_tools(&story, "big");
+    story
+}
+
+#[test]
+fn too_many_tools_are_searched() {
+    let story = story_with_many_tools();
+    let hello_alone = Story::new().script([says("hi")]);
+    run_agent(&hello_alone).stdout("hi\n");
+    let story = story.script([
+        calls("mcp_find_tools", json!({ "query": "the weather, please" })),
+        calls("mcp_big_look_7", json!({})),
+        says("sunny"),
+    ]);
+    run_agent(&story).stdout("sunny\n").stderr("");
+    let requests = story.requests();
+    assert_eq!(offered_names(&requests[0]), ["mcp_find_tools"]);
+    let added_bytes = requests[0].raw.len() - hello_alone.requests()[0].raw.len();
+    assert!(added_bytes <= 6000, "{added_bytes}");
+    let result = requests[1].last_content();
+    assert!(result.starts_with("mcp_big_look_7: [server big] Forecast"), "{result}");
+    assert_eq!(offered_names(&requests[1]), ["mcp_find_tools", "mcp_big_look_7"]);
+    assert_eq!(server_log(&story, "big").last().unwrap(), "call look_7");
+    // A later turn of the conversation has what was found, and another conversation does not.
+    let story = story.script([says("still"), says("new")]);
+    run_agent(&story).stdout("still\n");
+    story.run(["agent", "--new", "-m", "x"]).stdout("new\n");
+    let requests = story.requests();
+    assert_eq!(offered_names(&requests[3]), ["mcp_find_tools", "mcp_big_look_7"]);
+    assert_eq!(offered_names(&requests[4]), ["mcp_find_tools"]);
+}
+
+#[test]
+fn tools_are_searched_under_the_same_policy() {
+    let story = story_with_many_tools().script([
+        calls("mcp_find_tools", json!({ "query": "no_such_thing zzz" })),
+        // A tool can be called without a search; the policy is that of any tool.
+        calls("mcp_big_look_9", json!({})),
+        calls("mcp_big_look_8", json!({})),
+        calls("mcp_big_look_999", json!({})),
+        says("done"),
+    ]);
+    let denied = run_agent(&story).stdout("done\n").error_text();
+    assert!(denied.contains("mcp_big_look_9"), "{denied}");
+    let log = server_log(&story, "big");
+    assert_eq!(log.last().unwrap(), "call look_8");
+    assert!(!log.contains(&"call look_9".to_owned()));
+    let requests = story.requests();
+    assert!(requests[1].last_content().contains("no tool has any of these words"));
+    assert!(requests[4].last_content().contains("mcp_big_look_999"));
+    let expect = ["mcp_find_tools", "mcp_big_look_9", "mcp_big_look_8"];
+    assert_eq!(offered_names(&requests[4]), expect);
+    // A person sees and calls all of them.
+    story.run(["tool", "list"]).stdout_has("mcp_big_look_399");
+    drop(story.run(["tool", "run", "mcp_big_look_8", "{}"]).text());
+    // What is named is sent, as is what fits the budget.
+    let story = story.script([says("named")]);
+    story.run(["agent", "--tools", "mcp_big_look_1*", "-m", "x"]).stdout("named\n");
+    assert_eq!(offered_names(story.requests().last().unwrap()).len(), 111);
+    let story = story.set("tools.mcpBudgetTokens", json!(1_000_000)).script([says("all")]);
+    run_agent(&story).stdout("all\n");
+    assert_eq!(offered_names(story.requests().last().unwrap()).len(), 400);
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub struct ToolQuery<'a> {
 pub struct ToolList {
     /// The tools, with the names that the model sees.
     pub tools: Vec<ToolView>,
+    /// True if the tools are too many for each request, so that the model searches them.
+    pub is_searched: bool,
     /// The servers that offer resources.
     pub resources: Vec<String>,
     /// The servers that offer prompts.

@@ -13,6 +13,11 @@ pub const READ_RESOURCE: &str = "mcp_read_resource";
 /// The name of our own tool that requests a prompt from a server.
 pub const GET_PROMPT: &str = "mcp_get_prompt";
 
+/// The name of our own tool that searches the tools of all servers.
+pub const FIND_TOOLS: &str = "mcp_find_tools";
+/// The names that no tool of a server gets.
+const OWN_TOOLS: [&str; 3] = [READ_RESOURCE, GET_PROMPT, FIND_TOOLS];
+
 /// The longest name that all providers accept, in characters.
 const MAX_NAME_CHARS: usize = 64;
 /// The part of a longer name that is kept, in characters. A fingerprint follows, to distinguish names with the same
@@ -22,15 +27,15 @@ const TRUNCATED_NAME_CHARS: usize = 55;
 /// Returns the tools of `server`, each with its name. If several tools would get the same name, only a tool whose own name is unchanged in
 /// it gets that name. So the names do not depend on the order of the tools.
 pub fn for_tools<'a>(server: &str, tools: &'a [ToolInfo]) -> Vec<(&'a ToolInfo, String)> {
-    let mut count_by_name = BTreeMap::from([(READ_RESOURCE.to_owned(), 1), (GET_PROMPT.into(), 1)]);
+    let mut count_by_name = BTreeMap::from(OWN_TOOLS.map(|name| (name.to_owned(), 1)));
     for tool in tools {
         let name = for_tool(server, &tool.name);
         *count_by_name.entry(name).or_insert(0) += 1;
     }
     let name = |tool: &'a ToolInfo| {
         let name = for_tool(server, &tool.name);
-        let is_unchanged = ![READ_RESOURCE, GET_PROMPT].contains(&&*name)
-            && name.ends_with(&format!("_{}", tool.name));
+        let is_unchanged =
+            !OWN_TOOLS.contains(&&*name) && name.ends_with(&format!("_{}", tool.name));
         if count_by_name[&name] > 1 && !is_unchanged {
             (tool, with_digest(server, &tool.name))
         } else {

@@ -28,6 +28,8 @@ use nanobot_os::cancel;
 use nanobot_os::secret::{self, redact_all};
 use parking_lot::Mutex;
 use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
@@ -101,6 +103,16 @@ pub trait Tool: Send + Sync {
     /// makes the same check itself.
     fn check_call(&self, _arguments: &Value) -> Result<(), ToolError> {
         Ok(())
+    }
+
+    /// True if requests have the tool only once the conversation has called or found it.
+    fn is_searched(&self) -> bool {
+        false
+    }
+
+    /// The names of the searched tools that a call with these arguments finds. The same call finds the same tools.
+    fn found_tools(&self, _arguments: &Value) -> Vec<String> {
+        Vec::new()
     }
 
     /// True if the tool has given the answer of this turn to the user, so that no final text is needed.
@@ -268,6 +280,33 @@ impl Toolbox {
     /// The descriptions of all tools for the model.
     pub fn specs(&self) -> &[ToolSpec] {
         &self.specs
+    }
+
+    /// The descriptions of the tools that a request with `messages` has: those that are not searched, and those that the messages
+    /// have called or found, in this order.
+    pub fn requested_specs(&self, messages: &[Message]) -> Cow<'_, [ToolSpec]> {
+        if !self.tools.iter().any(|tool| tool.is_searched()) {
+            return Cow::Borrowed(&self.specs);
+        }
+        let tools = self.tools.iter().filter(|tool| !tool.is_searched());
+        let mut specs: Vec<ToolSpec> = tools.map(|tool| tool.spec().clone()).collect();
+        let replies = messages.iter().filter_map(|message| match message {
+            Message::Assistant(reply) => Some(&reply.tool_calls),
+            Message::User(_) | Message::Tool(_) => None,
+        });
+        let mut names = BTreeSet::new();
+        for call in replies.flatten() {
+            let tool_names = self.find(&call.name).map(|tool| tool.found_tools(&call.arguments));
+            for name in tool_names.into_iter().flatten().chain([call.name.clone()]) {
+                if let Some(tool) = self.find(&name)
+                    && tool.is_searched()
+                    && names.insert(name)
+                {
+                    specs.push(tool.spec().clone());
+                }
+            }
+        }
+        Cow::Owned(specs)
     }
 
     /// The names of all tools.

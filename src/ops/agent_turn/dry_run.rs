@@ -38,7 +38,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
     });
     let breakdown = RequestBreakdown {
         sections: &turn.setup.sections,
-        specs: turn.setup.toolbox.specs(),
+        specs: &turn.setup.toolbox.requested_specs(turn.session.messages()),
         session: &turn.session,
         new_count,
         message_window: settings.memory_window,

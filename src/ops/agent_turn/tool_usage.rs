@@ -29,7 +29,7 @@ impl UsageRecorder {
     /// Creates a recorder before the turn. `servers` are the names of the configured MCP servers.
     pub(crate) fn new(setup: &TurnSetup, servers: &[&str]) -> Self {
         let mut definition_tokens = BTreeMap::new();
-        for spec in setup.toolbox.specs() {
+        for spec in &*setup.toolbox.requested_specs(&[]) {
             let server = find_server(&spec.name, servers).unwrap_or_default();
             *definition_tokens.entry(server.to_owned()).or_default() += tool_tokens(spec);
         }

@@ -2,20 +2,20 @@
 //! or no MCP tool could be offered, no server is started.
 
 use crate::ops::context::Context;
-use crate::ops::mcp_budget::apply_budget;
 use crate::ops::mcp_sampling::TurnSampler;
 use crate::ops::mcp_sandbox;
 use crate::ops::model::ModelHandle;
 use crate::ops::turn_setup::setup_input::SetupInput;
 use anyhow::Result;
+use nanobot_base::message::token_estimate;
 use nanobot_config::policy::Policy;
 use nanobot_config::policy::provenance::{AllowedHosts, ProvenanceTracker};
 use nanobot_config::policy::rule::Pattern;
 use nanobot_config::settings::Settings;
 use nanobot_mcp::catalog::ToolCatalog;
 use nanobot_mcp::client::ClientConfig;
-use nanobot_mcp::tool_list::{ToolList, ToolQuery};
-use nanobot_mcp::tool_name::PREFIX;
+use nanobot_mcp::tool_list::{ToolList, ToolQuery, ToolView};
+use nanobot_mcp::tool_name::{FIND_TOOLS, PREFIX};
 use nanobot_tool::Tool;
 use nanobot_tool::files::Files;
 use nanobot_tool::mcp::result::ResultLimits;
@@ -93,7 +93,7 @@ impl McpTools {
         Some(format!("the tools of {servers}, which you have not accepted yet: {commands}"))
     }
 
-    /// The tools of the servers that the config trusts.
+    /// The tools whose results are not untrusted content: those of the servers that the config trusts, and the search for tools.
     pub(crate) fn trusted_tools(&self, settings: &Settings) -> Vec<String> {
         let is_trusted = |name: &str| {
             let mut servers = settings.servers.iter();
@@ -101,7 +101,8 @@ impl McpTools {
         };
         let tools = self.tool_list.tools.iter();
         let trusted = tools.filter(|tool| is_trusted(&tool.server));
-        trusted.map(|tool| tool.name.clone()).collect()
+        // What a search shows are descriptions, and the conversation counts those that the user has not accepted from its start.
+        trusted.map(|tool| tool.name.clone()).chain([FIND_TOOLS.to_owned()]).collect()
     }
 
     /// True if `tool` may belong to a server that is missing.
@@ -152,13 +153,22 @@ pub(crate) fn load_mcp_tools(
         cached_only: is_dry_run_or_replay,
     };
     let mut tool_list = catalog.list_tools(query, notice)?;
-    if let Some(text) = apply_budget(&mut tool_list.tools, settings.tools.mcp_budget_tokens) {
-        notice(&text);
-    }
+    tool_list.is_searched = allows_tool(FIND_TOOLS)
+        && count_tokens(&tool_list.tools) > settings.tools.mcp_budget_tokens;
     let limits = ResultLimits { max_result_chars: settings.max_tool_result_chars };
     Ok(McpTools {
         catalog: Some((catalog, limits)),
         sampler: TurnSampler::new(ctx, settings, input.user_prompt.clone()),
         tool_list: Arc::new(tool_list),
     })
+}
+
+/// Estimates the tokens of `tools` in a request.
+fn count_tokens(tools: &[ToolView]) -> u64 {
+    let tool_tokens = |tool: &ToolView| {
+        token_estimate::for_text(&tool.name)
+            + token_estimate::for_text(&tool.description)
+            + token_estimate::for_value(&tool.schema)
+    };
+    tools.iter().map(tool_tokens).sum()
 }

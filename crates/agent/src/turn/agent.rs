@@ -80,9 +80,9 @@ pub fn tool_tokens(spec: &ToolSpec) -> u64 {
 }
 
 impl Agent<'_> {
-    /// Estimates the tokens of a request apart from its messages.
-    pub(crate) fn overhead_tokens(&self) -> u64 {
-        let tools: u64 = self.toolbox.specs().iter().map(tool_tokens).sum();
+    /// Estimates the tokens of a request with `messages` apart from these.
+    pub(crate) fn overhead_tokens(&self, messages: &[Message]) -> u64 {
+        let tools: u64 = self.toolbox.requested_specs(messages).iter().map(tool_tokens).sum();
         token_estimate::for_text(self.system) + tools
     }
 
@@ -94,16 +94,17 @@ impl Agent<'_> {
         }
     }
 
-    /// Builds the request without sending it, so that it can also be inspected.
+    /// Builds the request without sending it, so that it can also be inspected. `tools` are those that the messages request.
     pub(crate) fn build_request<'a>(
         &'a self,
         messages: &'a [Message],
+        tools: &'a [ToolSpec],
         may_call: bool,
         reply_id: &'a str,
     ) -> Request<'a> {
         let Self {
             system,
-            toolbox,
+            toolbox: _,
             model,
             sampling,
             summary_instructions: _,
@@ -118,7 +119,7 @@ impl Agent<'_> {
         Request {
             system,
             messages,
-            tools: toolbox.specs(),
+            tools,
             tool_choice: if may_call { ToolChoice::Auto } else { ToolChoice::None },
             model,
             sampling,

@@ -336,7 +336,9 @@ impl Turn<'_, '_, '_> {
     }
 
     fn request_summary(&mut self, messages: &[Message], id: &str) -> Result<Reply, ProviderError> {
-        let request = Request { schema: None, ..self.agent.build_request(messages, false, id) };
+        let tools = self.agent.toolbox.requested_specs(messages);
+        let request = self.agent.build_request(messages, &tools, false, id);
+        let request = Request { schema: None, ..request };
         let started = Instant::now();
         let reply = self.agent.provider.reply(&request, &mut |delta| match delta {
             // The summary is not an answer, so its text is not printed.

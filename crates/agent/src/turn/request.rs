@@ -20,7 +20,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         sink: &'a mut EventSink<'s>,
     ) -> Self {
         Self {
-            overhead_tokens: agent.overhead_tokens(),
+            overhead_tokens: agent.overhead_tokens(session.messages()),
             agent,
             session,
             sink,
@@ -104,7 +104,8 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
                 ..UserMessage::default()
             }));
         }
-        let request = self.agent.build_request(&messages, may_call, &id);
+        let tools = self.agent.toolbox.requested_specs(&messages);
+        let request = self.agent.build_request(&messages, &tools, may_call, &id);
         let previous_text = std::mem::take(&mut self.streamed_text);
         self.pending_reply_id = Some(id.clone());
         let mut on_delta = |delta: Delta<'_>| {

@@ -520,7 +520,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("tools.write", TextList, "[]", Used, "paths that may be written; `.` is the working directory"),
     key("tools.net", TextList, "[]", Used, "hosts that the web tools may always reach, as for `--net=HOSTS`"),
     key("tools.sandbox", OneOf(&["auto", "strict"]), r#""auto""#, Used, "strict: refuse to run commands if no sandbox is available"),
-    key("tools.mcpBudgetTokens", Whole(0, 1_000_000), "20000", Used, "maximum tokens of the tools of MCP servers in each request; longer descriptions are shortened"),
+    key("tools.mcpBudgetTokens", Whole(0, 1_000_000), "8000", Used, "maximum tokens of the tools of MCP servers in each request; if they take more, the model searches them, and a request has those that were found"),
     key("tools.programs", TextList, "[]", Used, "programs in ~/.nanobot/tools that are tools, by name; `*` for all"),
     key("tools.exec.enable", Bool, "true", Used, "enable the tool that runs commands"),
     key("tools.exec.timeout", UP_TO_ONE_DAY_SECS, "60", UsedAndWritten, "timeout of a command in seconds"),

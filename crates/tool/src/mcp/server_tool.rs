@@ -20,12 +20,13 @@ const MAX_LINE_CHARS: usize = 200;
 pub(super) struct ServerTool {
     spec: ToolSpec,
     view: ToolView,
+    is_searched: bool,
     context: Arc<McpToolContext>,
 }
 
 impl ServerTool {
     /// Creates the tool.
-    pub(super) fn new(context: &Arc<McpToolContext>, view: &ToolView) -> Self {
+    pub(super) fn new(context: &Arc<McpToolContext>, view: &ToolView, is_searched: bool) -> Self {
         Self {
             spec: ToolSpec {
                 name: view.name.clone(),
@@ -33,6 +34,7 @@ impl ServerTool {
                 parameters: view.schema.clone().into(),
             },
             view: view.clone(),
+            is_searched,
             context: Arc::clone(context),
         }
     }
@@ -41,6 +43,10 @@ impl ServerTool {
 impl Tool for ServerTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn is_searched(&self) -> bool {
+        self.is_searched
     }
 
     fn effect(&self, _: &Value) -> CallEffect {
