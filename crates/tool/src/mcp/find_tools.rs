@@ -5,7 +5,7 @@ use crate::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use nanobot_base::message::ToolSpec;
 use nanobot_mcp::sanitize;
 use nanobot_mcp::tool_list::ToolView;
-use nanobot_mcp::tool_name::FIND_TOOLS;
+use nanobot_mcp::tool_name::{FIND_TOOLS, PREFIX};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
@@ -97,9 +97,10 @@ fn words_of(text: &str) -> impl Iterator<Item = &str> {
 /// Rates how well `tool` matches `query_words`, which are in lower case: a word of its name counts most, one in its description least.
 fn score(tool: &ToolView, query_words: &[&str]) -> usize {
     let name = tool.name.to_lowercase();
+    let name = name.strip_prefix(PREFIX).unwrap_or(&name);
     let description = tool.description.to_lowercase();
     let rate = |word: &&str| {
-        if words_of(&name).any(|part| part == *word) {
+        if words_of(name).any(|part| part == *word) {
             4
         } else if name.contains(word) {
             2
@@ -141,7 +142,7 @@ mod tests {
             assert_eq!(tools.found_tools(&json!({ "query": query })), expect, "{query}");
         };
         check("Create an ISSUE!", &["mcp_jira_create_issue", "mcp_github_issues", "mcp_mail_send"]);
-        check("mcp_git_log", &["mcp_git_log", "mcp_jira_create_issue"]);
+        check("mcp_git_log", &["mcp_git_log", "mcp_github_issues"]);
         check("github", &["mcp_github_issues"]);
         check("weather", &[]);
         check(" ,.", &[]);
