@@ -227,10 +227,11 @@ mod tests {
         check("1h30m", 5400);
         check("2d", 172_800);
         check("8w", 8 * 604_800);
+        check("1y", 365 * 86_400);
         assert_eq!(time("90"), Ok(Duration::from_secs(90)));
         assert_eq!(time("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
-        assert!(age("90").is_err() && age("").is_err() && age("1y").is_err());
+        assert!(age("90").is_err() && age("").is_err() && age("1mo").is_err());
         for text in ["0", "0s", "-5m", "inf", "1e30", ""] {
             assert!(time(text).is_err(), "{text}");
         }

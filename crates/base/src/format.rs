@@ -65,6 +65,7 @@ fn parse_parts(text: &str) -> Option<Vec<(u64, u64)>> {
             "h" | "hr" | "hrs" | "hour" | "hours" => 3600,
             "d" | "day" | "days" => 86_400,
             "w" | "week" | "weeks" => 604_800,
+            "y" | "year" | "years" => 365 * 86_400,
             _ => return None,
         };
         parts.push((number.parse().ok()?, unit));
@@ -89,6 +90,7 @@ mod tests {
         check(" 1h 30 min ", Some(5400));
         check("2 Days", Some(172_800));
         check("8w", Some(8 * 604_800));
+        check("2y", Some(730 * 86_400));
         check("0d", Some(0));
         for text in ["", "m", "1h30", "-5m", "1.5h", "5 fortnights", "1M5", "99999999999999999w"] {
             check(text, None);
