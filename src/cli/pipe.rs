@@ -25,8 +25,8 @@ pub struct PipeArgs {
     /// Keep ids and answers under this name: an id that comes again gets the same answer
     ///
     /// Messages need an `id` then. A run that was killed is taken up by the next one with the same name, and a message that
-    /// was answered in the last week is answered and acknowledged again without a model. A message whose turn was killed three
-    /// times is answered with an error. One run at a time can use a name.
+    /// was answered in the last week (`retention.inbox` of the config) is answered and acknowledged again without a model. A message
+    /// whose turn was killed three times is answered with an error. One run at a time can use a name.
     #[arg(long, value_name = "NAME", value_parser = file_name)]
     pub name: Option<String>,
     /// Let messages continue any conversation, whose key is then `session` as it is

@@ -112,7 +112,7 @@ pub enum SessionCommand {
     /// Move sessions that were not used lately to the trash
     ///
     /// Lists them and asks for confirmation; without a terminal it needs `--yes`. Skips sessions in use. Deletes
-    /// sessions that have been in the trash for 30 days.
+    /// sessions that have been in the trash for 30 days (`retention.trash` of the config). `retention.sessions` does this once a day.
     Prune(PruneArgs),
     /// Check and repair session files
     ///

@@ -14,7 +14,7 @@ use clap::Args;
 /// `.git` and in folders of dependencies and build results (that one was removed is noted), not in a directory with more than
 /// 5,000 entries, no file beyond 4 MiB, and nothing of a run that was killed during the command; without limits (`--profile
 /// full`) only in the working directory. The turn says what it cannot take back, and so does `undo`.
-/// The journal keeps the last 100 turns, for 7 days, and at most 1 GiB.
+/// The journal keeps the last 100 turns, for 7 days (`retention.undo` of the config), and at most 1 GiB.
 #[derive(Args, Clone, Debug, Default)]
 pub struct UndoArgs {
     /// Number of the turn, from `--list`, or its id, from `--list --json` or `agent --json`

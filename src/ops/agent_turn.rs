@@ -7,6 +7,7 @@ use crate::ops::context::{Context, report_error};
 use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
 use crate::ops::proposal::Proposal;
+use crate::ops::retention::RetentionSweep;
 use crate::ops::{connection_test, model};
 use crate::options::turn::{OutputOptions, TurnOptions};
 use anyhow::{Context as _, Result};
@@ -412,6 +413,9 @@ fn run_steps(
     }
     conversation::check_session(options, &request, &session)?;
     conversation::announce(options, &source, &request, &session, reporter);
+    if !options.recording.is_dry_run_or_replay() {
+        post_turn.sweep = RetentionSweep::plan(ctx, &request.settings, &sessions);
+    }
     conversation::restore_images(ctx, options, &request.settings, &mut session);
 
     post_turn.span_export = SpanExport::begin(ctx, options, &request, reporter);

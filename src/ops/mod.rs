@@ -49,6 +49,7 @@ pub(crate) mod protected_paths;
 pub(crate) mod recording;
 pub(crate) mod repository;
 pub(crate) mod request_report;
+pub(crate) mod retention;
 pub(crate) mod rpc_connection;
 pub(crate) mod sandbox_test;
 pub(crate) mod server_files;

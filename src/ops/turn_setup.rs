@@ -418,7 +418,7 @@ fn open_files(
     // The changes of a private copy end with it.
     if input.grants.private_copy.is_none() {
         let own_state_paths = find_own_state_paths(ctx, &policy.file_scope);
-        let undo = UndoStore::new(ctx.paths.undo());
+        let undo = UndoStore::new(ctx.paths.undo(), input.settings.retention.undo);
         files.record_changes(ChangeRecorder::new(undo, turn_info, own_state_paths));
     }
     Ok(files)

@@ -5,6 +5,7 @@ use anyhow::Result;
 use nanobot_base::diff::Diff;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::format::on_one_line;
+use nanobot_os::age::Age;
 use nanobot_os::durable_file;
 use nanobot_os::terminal::sanitize;
 use nanobot_store::session;
@@ -36,7 +37,9 @@ pub(crate) struct UndoRequest<'a> {
 /// # Errors
 /// The journal cannot be read. A turn that cannot be read is reported and left out.
 pub(crate) fn list_turns(ctx: &Context) -> Result<Vec<UndoTurn>> {
-    UndoStore::new(ctx.paths.undo()).turns(&mut |id: u64, error: &anyhow::Error| {
+    // Only a turn removes old ones.
+    let store = UndoStore::new(ctx.paths.undo(), Age::Never);
+    store.turns(&mut |id: u64, error: &anyhow::Error| {
         ctx.notice(&format!("skipped turn {id}: {error:#}"));
     })
 }

@@ -4,6 +4,7 @@ use super::repl_session::ReplSession;
 use crate::ops::channel::attachments;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_channel::inbox::InboxState;
 use nanobot_os::durable_file;
 use nanobot_os::paths::find_program;
 use nanobot_os::secret::random_hex;
@@ -107,7 +108,9 @@ impl ReplSession<'_> {
     fn mention_image(&mut self, image: &[u8], extension: &str) -> Result<()> {
         let directory = self.ctx.paths.media().join("clipboard");
         durable_file::create_dir(&directory)?;
-        attachments::remove_old(&directory, self.ctx.clock.timestamp().into());
+        let age = self.settings()?.retention.media;
+        let now = self.ctx.clock.timestamp().into();
+        attachments::remove_old(&directory, age, now, &InboxState::default());
         let path = directory.join(format!("{}.{extension}", random_hex(4)));
         durable_file::replace(&path, image)?;
         if !self.draft.is_empty() && !self.draft.ends_with(char::is_whitespace) {

@@ -4,7 +4,7 @@
 
 use super::repl_session::ReplSession;
 use crate::ops::slash_commands::parse_count_back;
-use crate::ops::undo;
+use crate::ops::{retention, undo};
 use anyhow::Result;
 use nanobot_agent::report::short_text::{count_noun, truncate_line};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
@@ -73,7 +73,8 @@ impl ReplSession<'_> {
             }
             None => self.print_line("it has text that you did not type, so it is not repeated"),
         }
-        mark_as_rewound(&store, &key, &old_key)
+        mark_as_rewound(&store, &key, &old_key)?;
+        session::prune_temporary_sessions(&store, retention::temporary_ages(&self.settings()?))
     }
 
     /// The messages of the conversation in the session `key`: what `/new` and consolidation have left.
@@ -136,10 +137,8 @@ impl ReplSession<'_> {
 }
 
 /// Gives the session `old_key` a title that says what it is, which also dates its file: the time after which it is removed begins now.
-/// Removes older ones.
 fn mark_as_rewound(store: &SessionStore, key: &str, old_key: &str) -> Result<()> {
     let summary = session::summarize(store, old_key)?;
     let title = summary.title.unwrap_or(summary.first_words);
-    session::set_title(store, old_key, &format!("before a rewind of {key}: {title}"))?;
-    session::prune_temporary_sessions(store)
+    session::set_title(store, old_key, &format!("before a rewind of {key}: {title}"))
 }

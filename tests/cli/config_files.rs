@@ -66,6 +66,7 @@ fn both_releases_read_the_file_after_every_config_set() {
             KeyType::Whole(least, _) => (least + 1).to_string(),
             KeyType::Number(..) => "1".to_owned(),
             KeyType::OneOf(words) => words[words.len() - 1].to_owned(),
+            KeyType::Age => "12h".to_owned(),
             KeyType::TextList if key.path.ends_with("y") || key.path.ends_with("w") => {
                 r#"["exec"]"#.to_owned()
             }

@@ -173,6 +173,7 @@ fn files_are_at_the_documented_paths() {
         let mut command = story.command(["agent", "-m", "x", "-s", "other"]);
         command.args(flags);
         command.env("NANOBOT_PROVIDERS__OLLAMA__API_BASE", &base);
+        command.env("NANOBOT_RETENTION__RUNS", "never");
         assert_eq!(command.output().unwrap().status.code(), Some(0));
     }
     // One call that changes a skill after the output of a command, and one that is scheduled.

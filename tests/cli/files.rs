@@ -8,6 +8,7 @@ use crate::web::{PageServer, page_response};
 use nanobot_base::message::ToolSpec;
 use nanobot_base::message::plain_text;
 use nanobot_config::policy::file_scope::{FileScope, ScopeRoot};
+use nanobot_os::age::Age;
 use nanobot_os::sync::Deferred;
 use nanobot_tool::Tool;
 use nanobot_tool::delete_file;
@@ -601,7 +602,7 @@ impl RaceFixture {
         let files = files.unwrap();
         let files = Arc::new(if steps { files.without_openat2() } else { files });
         files.record_changes(ChangeRecorder::new(
-            UndoStore::new(outside_snapshot.clone()),
+            UndoStore::new(outside_snapshot.clone(), Age::Never),
             Deferred::default(),
             Deferred::default(),
         ));

@@ -140,6 +140,7 @@ mod repl;
 mod replay;
 mod requirements;
 mod responses;
+mod retention;
 mod run;
 mod sandbox;
 mod schema;

@@ -537,7 +537,7 @@ fn prune_removes_old_sessions_after_confirmation() {
     let story = story.env("NANOBOT_TEST_TIME", "2026-02-02T03:04:06Z");
     story
         .run(["session", "prune", "--empty"])
-        .stderr("nanobot: removed from the trash after 30 days: 1\n");
+        .stderr("nanobot: removed from the trash after 30d: 1\n");
     story.run(["session", "restore"]).stdout("");
 }
 

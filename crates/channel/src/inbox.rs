@@ -10,6 +10,7 @@ use super::settlement::Settlement;
 use super::{Destination, InboundMessage, MessageSource, Part, Sender};
 use anyhow::{Context as _, Result};
 use nanobot_base::message::Origin;
+use nanobot_os::age::Age;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::with_lock;
 use serde::{Deserialize, Serialize};
@@ -500,21 +501,27 @@ impl ChannelInbox {
         Some(begun)
     }
 
-    /// True if the journal is so large that [`Self::compact_if_large`] may write it anew.
-    pub fn is_large(&self) -> bool {
+    /// True if [`Self::compact_if_due`] may write the journal anew at `now`, in milliseconds since 1970.
+    pub fn is_due(&self, now: i64, age: Age) -> bool {
+        self.is_large() || self.state.has_expired(now, age)
+    }
+
+    fn is_large(&self) -> bool {
         self.replayed_bytes >= self.compaction_bytes
     }
 
-    /// Writes the journal anew if it is large and mostly settled. With `keeps_answers`, the text of answers is kept as
-    /// long as their ids. No other process may append meanwhile.
+    /// Writes the journal anew without what has been settled for longer than `age`, if it is large and mostly settled, or has entries
+    /// that are a day older than that. With `keeps_answers`, the text of answers is kept as long as their ids. No other process may
+    /// append meanwhile.
     ///
     /// # Errors
     /// Status 74; the journal is then as before.
-    pub fn compact_if_large(&mut self, now: i64, keeps_answers: bool) -> Result<()> {
-        if !self.is_large() {
+    pub fn compact_if_due(&mut self, now: i64, age: Age, keeps_answers: bool) -> Result<()> {
+        let has_expired = self.state.has_expired(now, age);
+        if !self.is_large() && !has_expired {
             return Ok(());
         }
-        let records = self.state.compacted(now, keeps_answers);
+        let records = self.state.compacted(now, age, keeps_answers);
         let mut lines = Vec::new();
         for record in &records {
             serde_json::to_writer(&mut lines, record)?;
@@ -522,7 +529,7 @@ impl ChannelInbox {
         }
         let compacted_size = lines.len() as u64;
         self.compaction_bytes = COMPACTION_BYTES.max(2 * compacted_size);
-        if compacted_size > self.replayed_bytes / 2 {
+        if !has_expired && compacted_size > self.replayed_bytes / 2 {
             return Ok(());
         }
         durable_file::replace(&self.path, &lines)?;
@@ -538,6 +545,7 @@ mod tests {
     use super::{ChannelInbox, HOUR_MILLIS, InboxRecord, InboxState, OutboundMessage, Settlement};
     use crate::{InboundMessage, Part};
     use nanobot_base::message::user_text::UserText;
+    use nanobot_os::age::Age;
 
     fn inbound(id: &str) -> InboxRecord {
         InboxRecord::In {
@@ -628,7 +636,7 @@ mod tests {
             at: 1000,
         };
         inbox.append_all(vec![large, answer("a", &["large"])]).unwrap();
-        inbox.compact_if_large(3000, false).unwrap();
+        inbox.compact_if_due(3000, Age::Never, false).unwrap();
         assert_eq!(inbox.state().waiting(), 1, "nothing is lost while it waits");
         let mut inbox = ChannelInbox::open(folder.path()).unwrap();
         for part in 0..2 {
@@ -637,7 +645,7 @@ mod tests {
             inbox.append(sent).unwrap();
         }
         inbox.append(InboxRecord::Done { key: "a".into(), result: Settlement::Delivered }).unwrap();
-        inbox.compact_if_large(3000, false).unwrap();
+        inbox.compact_if_due(3000, Age::Never, false).unwrap();
         let mut other = ChannelInbox::open(folder.path()).unwrap();
         other.append(inbound("2")).unwrap();
         // The end of a killed process, after which each append is a line of its own.
@@ -688,7 +696,7 @@ mod tests {
         // Twice, since the next compaction reads what the first one left.
         for _ in 0..2 {
             let mut compacted = InboxState::default();
-            for record in state.compacted(HOUR_MILLIS + 2000, false) {
+            for record in state.compacted(HOUR_MILLIS + 2000, Age::Never, false) {
                 compacted.apply(record);
             }
             state = compacted;
@@ -720,7 +728,7 @@ mod tests {
         }
         let late = [large, answer("large", &["large"]), done("large")];
         inbox.append_all(late.to_vec()).unwrap();
-        inbox.compact_if_large(3000, true).unwrap();
+        inbox.compact_if_due(3000, Age::Never, true).unwrap();
         let path = folder.path().join(ChannelInbox::FILE_NAME);
         assert!(std::fs::metadata(path).unwrap().len() < 3000);
         let state = ChannelInbox::read(folder.path()).unwrap();

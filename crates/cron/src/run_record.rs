@@ -6,6 +6,8 @@
 //!
 //! Some keys and values of the files are shorter than the names here, which can be changed without a new format.
 
+mod old_runs;
+
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
@@ -409,7 +411,7 @@ impl JobDir {
 
     /// Returns the path of an output of the run that began at `start`, as [`Self::store_output`] stores it.
     pub fn output_path(&self, start: Timestamp, suffix: &str) -> PathBuf {
-        let name = format!("{}{suffix}.txt", start.strftime("%Y%m%dT%H%M%S%.3fZ"));
+        let name = format!("{}{suffix}.txt", output_name(start));
         self.path.join("output").join(name)
     }
 
@@ -469,6 +471,11 @@ impl JobDir {
         }
         Ok(path)
     }
+}
+
+/// The beginning of the names of the outputs of the run that began at `start`.
+fn output_name(start: Timestamp) -> String {
+    start.strftime("%Y%m%dT%H%M%S%.3fZ").to_string()
 }
 
 fn read_records(path: &Path) -> Result<Vec<RunRecord>> {

@@ -5,11 +5,12 @@
 //! kernel releases that lock when the process ends, so a killed run needs no cleanup.
 
 use anyhow::{Context, Result};
-use jiff::ToSpan;
 use jiff::civil::Date;
+use jiff::{Timestamp, ToSpan};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::format::format_dollars;
 use nanobot_base::message::Usage;
+use nanobot_os::age::Age;
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::{self, with_lock};
@@ -304,30 +305,54 @@ impl Ledger {
         month.saturating_sub(1.month())
     }
 
-    /// Replaces the calls before the last month by their sums. The file is replaced while it is locked: a process that
-    /// waited for the lock sees that its file has no name any more, and opens the new one.
+    /// Replaces the calls before the last month by their sums.
     ///
     /// # Errors
     /// The ledger cannot be read or written, or has several hard links.
     pub fn rotate(&self) -> Result<Rotation> {
+        self.rewrite(|bytes| rotation::rotate(bytes, self.rotation_limit()))
+    }
+
+    /// The first day whose lines are not older than `age`; `None` if all are kept. The lines of this month are: the budgets count them.
+    pub fn age_limit(&self, age: Age) -> Option<Date> {
+        let now = self.clock.now();
+        let limit = Timestamp::try_from(age.limit(now.timestamp().into())?).ok()?;
+        let day = limit.to_zoned(now.time_zone().clone()).date();
+        Some(day.min(now.date().first_of_month()))
+    }
+
+    /// Removes the lines of days before `limit`.
+    ///
+    /// # Errors
+    /// The errors of [`Self::rotate`].
+    pub fn remove_before(&self, limit: Date) -> Result<()> {
+        if !self.path.exists() {
+            return Ok(());
+        }
+        self.rewrite(|bytes| ((), rotation::without_days_before(bytes, limit)))
+    }
+
+    /// Replaces the ledger by the second result of `change`, if there is one. The file is replaced while it is locked: a process that
+    /// waited for the lock sees that its file has no name any more, and opens the new one.
+    fn rewrite<T>(&self, change: impl Fn(&[u8]) -> (T, Option<Vec<u8>>)) -> Result<T> {
         loop {
-            let rotation = self.with_ledger_lock(|log| match self.read_end(log)? {
+            let result = self.with_ledger_lock(|log| match self.read_end(log)? {
                 Some(_) if log.metadata()?.nlink() > 1 => {
                     let cause = format!("`{}` has several hard links", self.path.display());
                     Err(fail(Exit::Io, cause))
                 }
                 Some(_) => {
                     let bytes = durable_file::read(&self.path)?.unwrap_or_default();
-                    let (rotation, rotated) = rotation::rotate(&bytes, self.rotation_limit());
-                    if let Some(rotated) = rotated {
-                        durable_file::replace(&self.path, &rotated)?;
+                    let (result, changed) = change(&bytes);
+                    if let Some(changed) = changed {
+                        durable_file::replace(&self.path, &changed)?;
                     }
-                    Ok(Some(rotation))
+                    Ok(Some(result))
                 }
                 None => Ok(None),
             })?;
-            if let Some(rotation) = rotation {
-                return Ok(rotation);
+            if let Some(result) = result {
+                return Ok(result);
             }
         }
     }

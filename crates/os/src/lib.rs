@@ -9,6 +9,7 @@
     allow(clippy::needless_pass_by_value, reason = "cases of a table read best as values")
 )]
 
+pub mod age;
 pub mod cancel;
 pub mod children;
 pub mod clock;

@@ -247,7 +247,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/workspace/sessions/.trash/TIME-KEY.jsonl.gone",
-        meaning: "a removed session; `nanobot session prune` deletes those older than 30 days",
+        meaning: "a removed session; `nanobot session prune` deletes those older than `retention.trash`, 30 days",
         erasure: Erasure::Overwrite,
     },
     DocumentedPath {
@@ -312,12 +312,12 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/pipes/NAME/",
-        meaning: "the journal and the lock file of `nanobot serve pipe --name NAME`: what waits, and the answers of a week, at most 10,000",
+        meaning: "the journal and the lock file of `nanobot serve pipe --name NAME`: what waits, and the answers of `retention.inbox`, a week, at most 10,000",
         erasure: Erasure::Overwrite,
     },
     DocumentedPath {
         path: "~/.nanobot/media/NAME/",
-        meaning: "attachments of chat messages, and in `clipboard` images that were pasted in the REPL; removed after 30 days",
+        meaning: "attachments of chat messages, and in `clipboard` images that were pasted in the REPL; removed after `retention.media`, 30 days",
         erasure: Erasure::RemoveFile,
     },
     DocumentedPath {
@@ -347,8 +347,13 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/undo/N/",
-        meaning: "changes that a turn made, for `nanobot undo`: the last 100 turns of 7 days, at most 1 GiB",
+        meaning: "changes that a turn made, for `nanobot undo`: the last 100 turns of `retention.undo`, 7 days, at most 1 GiB",
         erasure: Erasure::RemoveDirectory,
+    },
+    DocumentedPath {
+        path: "~/.nanobot/retention.json",
+        meaning: "the time at which old data was last looked for, once a day if the config has a key of `retention`",
+        erasure: Erasure::Keep(NO_TEXT),
     },
     DocumentedPath {
         path: "~/.nanobot/worktrees/REPOSITORY/BRANCH/",
@@ -512,6 +517,11 @@ impl Paths {
     /// Returns the directory of undo data, with one folder for each turn.
     pub fn undo(&self) -> PathBuf {
         self.root.join("undo")
+    }
+
+    /// Returns the file with the time at which old data was last looked for.
+    pub fn last_retention(&self) -> PathBuf {
+        self.root.join("retention.json")
     }
 
     /// Returns the directory of this program's own data about jobs, with one folder for each job.

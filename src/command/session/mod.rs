@@ -89,7 +89,9 @@ pub fn run(ctx: &Context, command: &SessionCommand) -> Result<Exit> {
         SessionCommand::Restore { key, json } => {
             remove::restore(ctx, &store, key.as_deref(), *json)?;
         }
-        SessionCommand::Prune(arguments) => return remove::prune(ctx, &store, arguments),
+        SessionCommand::Prune(arguments) => {
+            return remove::prune(ctx, &store, settings.retention.trash, arguments);
+        }
         SessionCommand::Repair { keys, all: _, dry_run, json } => {
             return repair::run(ctx, &store, keys, *dry_run, *json);
         }

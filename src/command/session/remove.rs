@@ -10,9 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 use nanobot_agent::report::Bar;
 use nanobot_base::error::{Exit, exit_for, fail_with_hint};
 use nanobot_base::shell_quote::quote;
+use nanobot_os::age::Age;
 use nanobot_os::signal;
 use nanobot_store::session::{
-    self, SessionListing, SessionStore, SessionSummary, TRASH_DAYS, TrashBatch, TrashedSession,
+    self, SessionListing, SessionStore, SessionSummary, TrashBatch, TrashedSession,
 };
 use serde_json::json;
 use std::ops::Range;
@@ -88,7 +89,12 @@ fn deletion_time(session: &TrashedSession) -> String {
 }
 
 /// Moves sessions that were not used for a long time to the trash.
-pub(super) fn prune(ctx: &Context, store: &SessionStore, arguments: &PruneArgs) -> Result<Exit> {
+pub(super) fn prune(
+    ctx: &Context,
+    store: &SessionStore,
+    trash_age: Age,
+    arguments: &PruneArgs,
+) -> Result<Exit> {
     let PruneArgs { pattern, older_than, empty, yes, dry_run, json } = arguments;
     let now = ctx.clock.timestamp();
     let limit = older_than.map(|age| {
@@ -140,9 +146,9 @@ pub(super) fn prune(ctx: &Context, store: &SessionStore, arguments: &PruneArgs) 
             "moved to the trash: {count}; `nanobot session restore KEY` restores one"
         ));
     }
-    let removed = session::remove_expired_trash(store)?;
+    let removed = session::remove_expired_trash(store, trash_age)?;
     if removed > 0 {
-        ctx.notice(&format!("removed from the trash after {TRASH_DAYS} days: {removed}"));
+        ctx.notice(&format!("removed from the trash after {trash_age}: {removed}"));
     }
     Ok(report_failures(ctx, &failures))
 }

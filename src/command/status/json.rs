@@ -5,6 +5,7 @@ use crate::ops::doctor::overview::{ContextUse, JobsSummary, MemoryState, Overvie
 use crate::ops::doctor::unused_tools::{USAGE_DAYS, UnusedTools};
 use crate::ops::turn_setup::toolset::can_write;
 use nanobot_config::policy::Sandbox;
+use nanobot_config::settings::retention::Retention;
 use nanobot_cron::job::Job;
 use nanobot_cron::schedule::Schedule;
 use nanobot_model::ledger::PeriodCosts;
@@ -22,7 +23,7 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
         "error": overview.endpoint.as_ref().err().map(|error| format!("{error:#}")),
         "config": ctx.paths.config, "workspace": overview.settings.workspace, "sessions": overview.session_count,
         "context": overview.context.as_ref().map(context_json), "memory": memory_json(&overview.memory),
-        "cron": jobs_json(&overview.jobs), "scope": overview.scope.as_ref().ok().map(scope_json),
+        "retention": retention_json(&overview.settings.retention), "cron": jobs_json(&overview.jobs), "scope": overview.scope.as_ref().ok().map(scope_json),
         "offered": tools_json(&overview.tools),
         "spent": {
             "day_usd": today.known_usd(), "day_unpriced_calls": today.unpriced,
@@ -31,6 +32,11 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
         },
         "next": overview.next_step,
     })
+}
+
+fn retention_json(retention: &Retention) -> Value {
+    let ages = retention.ages().map(|(kind, age)| (kind.to_owned(), age.to_string().into()));
+    Value::Object(ages.into_iter().collect())
 }
 
 fn context_json(context: &ContextUse) -> Value {

@@ -18,6 +18,7 @@ use nanobot_agent::report::meter::{draw_meter, format_percent};
 use nanobot_config::policy::Sandbox;
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::own_keys::own_file_path;
+use nanobot_config::settings::retention::Retention;
 use nanobot_cron::job::JobState;
 use nanobot_model::ledger::PeriodCosts;
 use nanobot_os::durable_file::format_size;
@@ -66,6 +67,7 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     }
     rows.extend(tool_rows(tools));
     rows.push(("sessions", session_count.to_string()));
+    rows.extend(retention_row(&settings.retention));
     let has_meters = ctx.terminal.stdout_width().is_some();
     if let Some(context) = context {
         rows.push(("context", format_context(context, has_meters)));
@@ -167,6 +169,12 @@ fn tool_rows(tools: &UnusedTools) -> Vec<StatusRow> {
         rows.push(("unused", description));
     }
     rows
+}
+
+/// The ages at which stored data is removed, if the config has one.
+fn retention_row(retention: &Retention) -> Option<StatusRow> {
+    let ages = retention.ages().map(|(kind, age)| format!("{kind} {age}"));
+    retention.is_configured.then(|| ("retention", ages.join(", ")))
 }
 
 fn jobs_rows(ctx: &Context, settings: &Settings, summary: &JobsSummary) -> Vec<StatusRow> {

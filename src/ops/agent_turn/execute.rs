@@ -5,6 +5,7 @@ use crate::ops::agent_turn::post_turn::{self, PlannedConsolidation};
 use crate::ops::agent_turn::tool_usage::UsageRecorder;
 use crate::ops::context::Context;
 use crate::ops::model::{self, ModelHandle};
+use crate::ops::retention::temporary_ages;
 use crate::ops::subagents::task::TurnContext;
 use crate::ops::turn_setup::TurnSetup;
 use crate::options::turn::TurnOptions;
@@ -376,7 +377,7 @@ pub(crate) fn finish(
         }
     }
     if session::is_temporary(session.key())
-        && let Err(error) = session::prune_temporary_sessions(sessions)
+        && let Err(error) = session::prune_temporary_sessions(sessions, temporary_ages(settings))
     {
         reporter.notice(&format!("old sessions were not removed: {error:#}"));
     }

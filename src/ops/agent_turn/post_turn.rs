@@ -1,5 +1,5 @@
-//! The work after a turn, when the answer is printed: the export of its spans, a title for a new session, and consolidation of old messages
-//! into the memory. It never delays the answer, nor the end-of-file of a process that prints nothing more.
+//! The work after a turn, when the answer is printed: the export of its spans, a title for a new session, consolidation of old messages
+//! into the memory, and, once a day, removal of old data. It never delays the answer, nor the end-of-file of a process that prints nothing more.
 
 use crate::ops::agent_turn::source::TurnSource;
 use crate::ops::agent_turn::span_export::SpanExport;
@@ -8,6 +8,7 @@ use crate::ops::consolidation::deferred::DeferredConsolidation;
 use crate::ops::context::Context;
 use crate::ops::default_session::is_begun_by_a_person;
 use crate::ops::model::ModelHandle;
+use crate::ops::retention::RetentionSweep;
 use crate::ops::session_title::DeferredTitle;
 use crate::options::turn::TurnOptions;
 use anyhow::{Context as _, Result};
@@ -26,6 +27,7 @@ pub(crate) struct PostTurnWork {
     pub(super) span_export: Option<SpanExport>,
     pub(super) title: Option<DeferredTitle>,
     pub(super) consolidation: Option<PlannedConsolidation>,
+    pub(super) sweep: Option<RetentionSweep>,
 }
 
 /// The consolidation that follows a turn.
@@ -128,9 +130,19 @@ impl PostTurnWork {
         if let Some(export) = &self.span_export {
             export.run(ctx, matches!(output_use, OutputUse::Ended { .. }));
         }
-        if !matches!(exit, Exit::Answered | Exit::Denied) {
-            return;
+        if matches!(exit, Exit::Answered | Exit::Denied) {
+            self.run_model_work(ctx, output_use);
         }
+        if let Some(sweep) = &self.sweep {
+            match output_use.close_ended(ctx) {
+                Ok(()) => sweep.run(ctx),
+                Err(error) => ctx.notice(&format!("old data was not removed: {error:#}")),
+            }
+        }
+    }
+
+    /// Does the work that needs the model.
+    fn run_model_work(&self, ctx: &Context, output_use: OutputUse) {
         if let Some(title) = &self.title
             && let Err(error) = run_title(ctx, title, output_use)
         {

@@ -7,22 +7,22 @@ use anyhow::Result;
 use nanobot_base::error::Stop;
 use nanobot_base::message::user_text::UserText;
 use nanobot_base::message::{Origin, tagged_block};
+use nanobot_channel::inbox::InboxState;
 use nanobot_channel::{AttachmentKind, InboundMessage, RemoteFile};
+use nanobot_os::age::{Age, is_older};
 use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
 use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
 use nanobot_tool::attach::{self, AttachmentOrigin};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// Largest attachment that is downloaded.
 const MAX_ATTACHMENT_BYTES: u64 = 20 << 20;
 /// Maximum number of attachments of one message.
 const MAX_ATTACHMENTS: usize = 10;
-/// Age at which an attachment is removed.
-const MAX_FILE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Maximum length of the sender's file name in ours, in characters.
 const MAX_NAME_CHARS: usize = 60;
 
@@ -55,7 +55,7 @@ pub(crate) fn download(
     durable_file::create_dir(directory)?;
     for file in message.files.iter().take(MAX_ATTACHMENTS) {
         let name = safe_name(&file.name);
-        let path = directory.join(format!("{}-{name}", &digest(file.id.as_bytes())[..16]));
+        let path = attachment_path(directory, file);
         let fetch_result = fetch_to(channel, file, &path);
         if let Ok(true) = fetch_result
             && let Some(label) = recording_label(file.kind)
@@ -105,6 +105,12 @@ pub(crate) fn download(
             .push(UserText::label(format!("[{omitted} more attachments were left out]")));
     }
     Ok(attachments)
+}
+
+/// The path of an attachment in `media`.
+fn attachment_path(media: &Path, file: &RemoteFile) -> PathBuf {
+    let name = safe_name(&file.name);
+    media.join(format!("{}-{name}", &digest(file.id.as_bytes())[..16]))
 }
 
 /// The word for a recording of speech; `None` for other files.
@@ -157,25 +163,40 @@ pub(crate) fn remove_copy(media: &Path, path: &Path) {
     }
 }
 
-/// Removes attachments in `directory` that are older than [`MAX_FILE_AGE`], and copies of files that could not be sent.
-pub(crate) fn remove_old(directory: &Path, now: SystemTime) {
-    let entries = std::fs::read_dir(directory).into_iter().flatten();
-    for entry in entries.flatten() {
-        let modified = entry.metadata().and_then(|metadata| metadata.modified());
-        let is_old = modified
-            .is_ok_and(|modified| now.duration_since(modified).is_ok_and(|age| age > MAX_FILE_AGE));
-        if is_old {
-            let path = entry.path();
-            let result = if path.is_dir() {
-                std::fs::remove_dir_all(&path)
-            } else {
-                std::fs::remove_file(&path)
-            };
-            if let Err(error) = result {
+/// Removes attachments, and copies of files that could not be sent, from the directory `media` of the channel with this inbox, if they
+/// were not changed for longer than `age`. The files of messages that wait stay.
+pub(crate) fn remove_old(media: &Path, age: Age, now: SystemTime, inbox: &InboxState) {
+    let Some(limit) = age.limit(now) else {
+        return;
+    };
+    let entries = std::fs::read_dir(media).into_iter().flatten().flatten();
+    let mut old_paths =
+        entries.map(|entry| entry.path()).filter(|path| is_older(path, limit)).peekable();
+    if old_paths.peek().is_none() {
+        return;
+    }
+    let used_paths = used_paths(media, inbox);
+    for path in old_paths.filter(|path| !used_paths.iter().any(|used| used.starts_with(path))) {
+        let is_directory = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+        let result =
+            if is_directory { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        match result {
+            // Another process was faster.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
                 log::warn!(target: "channel", "`{}` was not removed: {error}", path.display());
             }
+            Ok(()) => {}
         }
     }
+}
+
+/// The files of messages that wait for an answer, and of those that wait for their delivery.
+fn used_paths(media: &Path, inbox: &InboxState) -> Vec<PathBuf> {
+    let received = inbox.unanswered().flat_map(|entry| &entry.message.files);
+    let parts = inbox.undelivered().flat_map(|entry| &entry.message.parts);
+    let sent = parts.flat_map(|part| part.file.iter().chain(&part.attached));
+    received.map(|file| attachment_path(media, file)).chain(sent.cloned()).collect()
 }
 
 /// Downloads a file to `path`. Returns false if it is too large; then no file is left.

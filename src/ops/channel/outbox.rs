@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// The beginning of the keys of messages that are not answers.
 const KEY_PREFIX: &str = "send.";
+/// The name of the lock of the outbox, in the directory of its channel.
+pub(crate) const LOCK_NAME: &str = "outbox.lock";
 /// Maximum wait for the lock of the outbox, which another process holds while it sends.
 const OUTBOX_LOCK_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -316,7 +318,7 @@ pub(crate) fn lock(channel: &OpenChannel, timeout: Duration) -> Result<FileLock>
 
 fn lock_files(files: &ChannelFiles, timeout: Duration) -> Result<FileLock> {
     durable_file::create_dir(&files.directory)?;
-    let path = files.directory.join("outbox.lock");
+    let path = files.directory.join(LOCK_NAME);
     FileLock::acquire(&path, "the outbox", None, timeout, &mut |_| {})
 }
 

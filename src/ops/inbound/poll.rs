@@ -12,6 +12,7 @@ use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::chat_command::ChatCommand;
 use crate::ops::inbound::intake::{self, QueuedItem};
 use crate::ops::inbound::work_queue::WorkItem;
+use crate::ops::retention::RetentionSweep;
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint};
@@ -245,7 +246,7 @@ impl<'scope> ChannelThread<'scope, '_> {
         let mut records = PollRecords::default();
         if !channel.open.files.kind.receives {
             self.enqueue(unfinished_work(channel));
-            return self.record_poll(&channel.open.files, &mut records);
+            return self.record_poll(channel, &mut records);
         }
         if channel.open.files.is_pushed() {
             return self.watch_inbox(channel, &mut records);
@@ -264,17 +265,18 @@ impl<'scope> ChannelThread<'scope, '_> {
         Ok(age.filter(|age| *age > STUCK_POLL_AGE.saturating_add(wait)))
     }
 
-    /// Rewrites a large journal without its old entries, unless another process may append to it.
+    /// Rewrites a journal that is large, or has old entries, without these, unless another process may append to it.
     fn compact(&self, channel: &LockedChannel) -> Result<()> {
-        if !channel.inbox.lock().is_large() {
+        let now = self.run.ctx.clock.timestamp().as_millisecond();
+        let age = self.run.settings.retention.inbox;
+        if !channel.inbox.lock().is_due(now, age) {
             return Ok(());
         }
-        let now = self.run.ctx.clock.timestamp().as_millisecond();
         let lock = answer::try_lock_outbox(channel)?;
         if lock.is_some() {
             let mut inbox = channel.inbox.lock();
             inbox.refresh()?;
-            inbox.compact_if_large(now, false)?;
+            inbox.compact_if_due(now, age, false)?;
         }
         Ok(())
     }
@@ -309,7 +311,7 @@ impl<'scope> ChannelThread<'scope, '_> {
             match poll_result {
                 Ok(()) => {
                     delay = MIN_RETRY_DELAY;
-                    self.record_poll(files, records)?;
+                    self.record_poll(channel, records)?;
                     if self.run.follows {
                         self.compact(channel)?;
                         // Not while work is in progress, so that no work is done twice.
@@ -355,7 +357,7 @@ impl<'scope> ChannelThread<'scope, '_> {
                 retry_at = signal::now() + MAX_RETRY_DELAY;
             }
             channel.inbox.lock().refresh()?;
-            self.record_poll(&channel.open.files, records)?;
+            self.record_poll(channel, records)?;
             if self.run.follows {
                 self.compact(channel)?;
             }
@@ -375,21 +377,34 @@ impl<'scope> ChannelThread<'scope, '_> {
 
     /// Stores the time of a success, the first of this poll and then one a minute. The first one of a day removes old
     /// files.
-    fn record_poll(&self, files: &ChannelFiles, records: &mut PollRecords) -> Result<()> {
+    fn record_poll(&self, channel: &LockedChannel, records: &mut PollRecords) -> Result<()> {
         const DAY_MILLIS: i64 = 24 * 3_600_000;
         if records.next_at.is_some_and(|next_at| signal::now() < next_at) {
             return Ok(());
         }
         records.next_at = Some(signal::now() + POLL_RECORD_INTERVAL);
         let ctx = self.run.ctx;
+        let files = &channel.open.files;
         let now = ctx.clock.timestamp();
         let day_of = |millis: i64| millis.div_euclid(DAY_MILLIS);
         let last_poll = files.last_poll()?.unwrap_or_default();
         if day_of(last_poll) != day_of(now.as_millisecond()) {
-            attachments::remove_old(&files.media, now.into());
+            self.remove_old_data(channel)?;
         }
         files.write_last_poll(now.as_millisecond())?;
         self.run.record_success(self.name, ChannelActivity::Poll);
+        Ok(())
+    }
+
+    fn remove_old_data(&self, channel: &LockedChannel) -> Result<()> {
+        let (ctx, settings) = (self.run.ctx, &self.run.settings);
+        let now = ctx.clock.timestamp().into();
+        let media = &channel.open.files.media;
+        attachments::remove_old(media, settings.retention.media, now, channel.inbox.lock().state());
+        let sweep = RetentionSweep::plan(ctx, settings, &ctx.session_store(settings)?);
+        if let Some(sweep) = sweep {
+            sweep.run(ctx);
+        }
         Ok(())
     }
 

@@ -607,7 +607,7 @@ impl JobRunner<'_> {
     fn begin_session_anew_if_large(&self, key: &str) -> Result<()> {
         let store = self.ctx.session_store(self.settings)?;
         if sessions::move_to_trash_if_larger(&store, key, MAX_SESSION_BYTES)? {
-            sessions::remove_expired_trash(&store)?;
+            sessions::remove_expired_trash(&store, self.settings.retention.trash)?;
         }
         Ok(())
     }

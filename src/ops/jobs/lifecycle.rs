@@ -148,7 +148,7 @@ pub(crate) fn discard_session(ctx: &Context, settings: &Settings, job: &Job) -> 
             ctx.notice(&format!(
                 "moved the session of `{name}` to the trash; restore it with `nanobot session restore {key}`"
             ));
-            sessions::remove_expired_trash(&session_store)?;
+            sessions::remove_expired_trash(&session_store, settings.retention.trash)?;
         }
         // The job never ran, so it has no session.
         Err(error) if exit_for(&error) == Exit::NoInput => {}

@@ -52,9 +52,11 @@ impl<'a> PipeJournal<'a> {
             Duration::ZERO,
             &mut |_| {},
         )?;
+        let settings = ctx.settings()?;
         let mut inbox = ChannelInbox::open(&directory)?;
-        inbox.compact_if_large(ctx.clock.timestamp().as_millisecond(), true)?;
-        Ok(Self { ctx, settings: ctx.settings()?, inbox: Mutex::new(inbox), _lock: lock })
+        let now = ctx.clock.timestamp().as_millisecond();
+        inbox.compact_if_due(now, settings.retention.inbox, true)?;
+        Ok(Self { ctx, settings, inbox: Mutex::new(inbox), _lock: lock })
     }
 
     /// Ids and lines of answers that an earlier run stored and possibly did not print.
@@ -178,7 +180,7 @@ impl<'a> PipeJournal<'a> {
             return Ok(());
         }
         inbox.append(InboxRecord::Done { key: id.to_owned(), result: Settlement::Delivered })?;
-        inbox.compact_if_large(self.now(), true)
+        inbox.compact_if_due(self.now(), self.settings.retention.inbox, true)
     }
 
     fn now(&self) -> i64 {

@@ -3,10 +3,10 @@
 use super::{BegunTurn, HOUR_MILLIS, InboxRecord, InboxState, OutboundEntry};
 use crate::InboundMessage;
 use crate::settlement::Settlement;
+use nanobot_os::age::Age;
 use std::collections::BTreeMap;
 
-/// Age of settled entries that are forgotten, in milliseconds: a week. Services repeat messages for a day at most.
-const DEDUPLICATION_MILLIS: i64 = 7 * DAY_MILLIS;
+/// The ids of messages are kept for a day at least, since services repeat messages for so long.
 const DAY_MILLIS: i64 = 24 * HOUR_MILLIS;
 /// Maximum number of delivered messages whose text is kept for the sessions that do not have it yet.
 const MAX_KEPT_TEXTS: usize = 100;
@@ -14,16 +14,33 @@ const MAX_KEPT_TEXTS: usize = 100;
 const MAX_SETTLED_MESSAGES: usize = 10_000;
 
 impl InboxState {
+    /// True if entries have been settled for a day longer than `age`: with that day, a journal is written anew for this cause once a
+    /// day at most. Each such entry is one that a compaction removes.
+    pub fn has_expired(&self, now: i64, age: Age) -> bool {
+        let since = first_kept(now, age).saturating_sub(DAY_MILLIS);
+        let ids_since = since.min(now - 2 * DAY_MILLIS);
+        let is_counted = |turn: &BegunTurn| turn.at >= now - HOUR_MILLIS;
+        let has_old_message = self.inbound.iter().any(|entry| {
+            entry.settlement.is_some()
+                && entry.received_at < since
+                && !entry.turns.iter().any(is_counted)
+        });
+        let is_old = |entry: &OutboundEntry| entry.settlement.is_some() && entry.message.at < since;
+        has_old_message
+            || self.outbound.iter().any(is_old)
+            || self.settled_order.iter().any(|(_, at)| *at < ids_since)
+    }
+
     /// The records of a journal for later runs: waiting messages, ids against duplicates, and keys with the
     /// service's ids. With `keeps_answers`, the text of answers too; their `answers` are then the ids against duplicates.
-    pub(super) fn compacted(&self, now: i64, keeps_answers: bool) -> Vec<InboxRecord> {
-        let since = now - DEDUPLICATION_MILLIS;
+    pub(super) fn compacted(&self, now: i64, age: Age, keeps_answers: bool) -> Vec<InboxRecord> {
+        let since = first_kept(now, age);
         let mut records = Vec::new();
         if !keeps_answers {
             // These come first: a message is ignored once its id is settled.
             records.extend(self.dropped_since(since));
             records.extend(self.recent_turns(now - HOUR_MILLIS));
-            records.extend(self.settled_ids_since(since));
+            records.extend(self.settled_ids_since(since.min(now - DAY_MILLIS)));
         }
         records.extend(self.refused.iter().map(|refused| InboxRecord::Refused {
             sender: refused.sender.clone(),
@@ -149,6 +166,14 @@ impl InboxState {
         }
         records.extend(turns.iter().map(BegunTurn::to_record));
         records
+    }
+}
+
+/// The time before which settled entries are forgotten, in milliseconds since 1970.
+fn first_kept(now: i64, age: Age) -> i64 {
+    match age {
+        Age::Never => i64::MIN,
+        Age::After(span) => now.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The types of config keys: the values that each accepts, and the words that describe a mismatch.
 
 use super::secret_form::{STORED_SECRET_KINDS, is_stored_secret};
+use nanobot_os::age::Age;
 use serde_json::{Map, Number, Value, json};
 
 /// The type of a key.
@@ -21,6 +22,8 @@ pub enum KeyType {
     /// Like `Map`, but the values are never displayed.
     SecretMap,
     OneOf(&'static [&'static str]),
+    /// The age at which data is removed.
+    Age,
     Any,
     /// Like `Any`, but references to variables are left as they are.
     Verbatim,
@@ -65,6 +68,7 @@ impl KeyType {
                     .then(|| value.clone())
             }
             Self::OneOf(names) => names.contains(&value.as_str()?).then(|| value.clone()),
+            Self::Age => Age::parse(value.as_str()?).map(|_| value.clone()),
             Self::Any | Self::Verbatim => Some(value.clone()),
         }
     }
@@ -94,6 +98,7 @@ impl KeyType {
             Self::Map => "an object with string values".into(),
             Self::SecretMap => "an object whose values are strings, or objects with `file`, `command` or `credential`".into(),
             Self::OneOf(names) => format!("one of `{}`", names.join("`, `")),
+            Self::Age => "an age above zero, such as `12h`, `30d` or `2y`, or `never`".into(),
             Self::Any | Self::Verbatim => "a value".into(),
         }
     }
@@ -102,7 +107,7 @@ impl KeyType {
     pub fn describe_value(self, value: &Value) -> String {
         match (self, value) {
             (_, Value::Number(number)) => number.to_string(),
-            (Self::OneOf(_), Value::String(text)) => format!("`{text}`"),
+            (Self::OneOf(_) | Self::Age, Value::String(text)) => format!("`{text}`"),
             (Self::Whole(..) | Self::Number(..), Value::String(text))
                 if text.parse::<f64>().is_ok() =>
             {
@@ -145,6 +150,9 @@ impl KeyType {
                 let mut values: Vec<Value> = names.iter().map(|name| json!(name)).collect();
                 values.push(Value::Null);
                 json!({ "enum": values })
+            }
+            Self::Age => {
+                json!({"type": ["string", "null"], "pattern": "^(never|[0-9]+ *[A-Za-z].*)$"})
             }
             Self::Any | Self::Verbatim => json!({}),
         };
@@ -257,6 +265,10 @@ mod tests {
         check(KeyType::Map, json!({"a": 1}), NONE);
         check(KeyType::OneOf(&["a", "b"]), json!("b"), json!("b"));
         check(KeyType::OneOf(&["a", "b"]), json!("c"), NONE);
+        check(KeyType::Age, json!("30d"), json!("30d"));
+        check(KeyType::Age, json!("never"), json!("never"));
+        check(KeyType::Age, json!("0d"), NONE);
+        check(KeyType::Age, json!(30), NONE);
     }
 
     #[test]

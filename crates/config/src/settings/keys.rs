@@ -7,7 +7,7 @@
 
 use super::key_type::KeyType;
 use super::key_type::KeyType::{
-    Any, Bool, Map, Number, OneOf, Secret, SecretMap, Text, TextList, Verbatim, Whole,
+    Age, Any, Bool, Map, Number, OneOf, Secret, SecretMap, Text, TextList, Verbatim, Whole,
 };
 use serde_json::Value;
 
@@ -504,6 +504,16 @@ pub const KEYS: &[ConfigKey] = &[
     key("log.events", Text, "null", Used, "file to which each turn appends its events as JSON lines, if NANOBOT_LOG names none"),
 
     key("notify.target", Text, "null", Used, "place for what needs a person, in place of standard error, which cron mails: failures of jobs and channels, each once, and their ends; answers of scheduled jobs without `--channel` go there too: `CHANNEL:CHAT`, `command:CMD`, or `mail` for the local `sendmail`"),
+
+    // The only place of these defaults: `retention` reads them at compile time.
+    key("retention.sessions", Age, r#""never""#, Used, "age at which a session is moved to the trash, from its last change; one in use stays"),
+    key("retention.pipeSessions", Age, r#""7d""#, Used, "age at which the session of one run with piped input is removed"),
+    key("retention.trash", Age, r#""30d""#, Used, "time for which the trash keeps a removed session, and `rewind:…` a conversation as it was before `/rewind`"),
+    key("retention.media", Age, r#""30d""#, Used, "age at which attachments of chat messages and pasted images are removed; those of messages that wait stay"),
+    key("retention.runs", Age, r#""never""#, Used, "age at which records and outputs of jobs are removed; the last run and the last success of a job stay"),
+    key("retention.ledger", Age, r#""never""#, Used, "age at which lines of the ledger and of the use of tools are removed; those of this month stay, since budgets count them"),
+    key("retention.undo", Age, r#""7d""#, Used, "age at which a turn can no longer be undone"),
+    key("retention.inbox", Age, r#""7d""#, Used, "age at which settled messages and answers of channels and named pipes are removed; their ids stay for a day at least, and what waits stays"),
 
     key("telemetry.otlp", Text, "null", Used, "export of the spans of each turn, as OTLP/JSON: a file (a path with `/`), to which each turn appends a line, or the address of an OpenTelemetry collector, such as `http://localhost:4318`; unset: no spans"),
     key("telemetry.content", Bool, "false", Used, "put messages, and arguments and results of tools, into the spans, with known keys masked"),

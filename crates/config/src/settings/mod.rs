@@ -21,6 +21,7 @@ pub mod model_keys;
 pub mod models;
 pub mod own_keys;
 mod resolve;
+pub mod retention;
 pub mod schema;
 mod secret_form;
 pub mod secrets;
@@ -96,6 +97,8 @@ pub struct Settings {
     pub job_ping: Option<String>,
     /// The place for what needs a person, as written; `None` for standard error.
     pub notify_target: Option<String>,
+    /// The ages at which stored data is removed.
+    pub retention: retention::Retention,
     pub memory: MemorySettings,
     pub timeouts: ProviderTimeouts,
     /// The proxy and the CA certificates.

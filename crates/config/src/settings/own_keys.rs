@@ -29,6 +29,7 @@ const OWN_KEYS: &[&str] = &[
     "providers.*.maxConcurrent",
     "providers.*.requestsPerMinute",
     "providers.*.tokensPerMinute",
+    "retention",
     "session",
     "telemetry",
     "terminal",

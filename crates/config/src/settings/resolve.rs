@@ -6,6 +6,7 @@ use super::key_spelling::snake_case;
 use super::keys::{ConfigKey, config_key};
 use super::layers::LayeredConfig;
 use super::models::{self, ModelSettings};
+use super::retention::Retention;
 use super::typed_reader::{TypedReader, not_blank};
 use super::{
     BudgetSettings, CompactionSettings, Config, ConsolidationMode, DefaultDirectory,
@@ -104,6 +105,7 @@ impl Settings {
                 .and_then(|count| u32::try_from(count).ok()),
             job_ping: values.optional_text(const { config_key("cron.ping") }, None)?,
             notify_target: values.optional_text(const { config_key("notify.target") }, None)?,
+            retention: Retention::read(&values)?,
             memory: values.memory()?,
             timeouts: values.timeouts(env)?,
             network: values.network(env, paths)?,

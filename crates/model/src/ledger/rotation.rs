@@ -1,4 +1,5 @@
-//! Rotation of the ledger: the calls of a past month become one line for each session, job, provider and model.
+//! Rotation of the ledger: the calls of a past month become one line for each session, job, provider and model. Lines that are too old
+//! are removed.
 //!
 //! The totals of the last line remain unchanged, so that budgets do not depend on the rotation, whatever the clock says later. No I/O.
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The prefix of sessions that only one run uses. They are removed after a week, so their sum has no name.
+/// The prefix of sessions that only one run uses. They are removed after a while, so their sum has no name.
 const SINGLE_RUN_PREFIX: &str = "pipe:";
 const SINGLE_RUN_SUM: &str = "pipe:*";
 
@@ -74,6 +75,14 @@ pub(super) fn rotate(bytes: &[u8], limit: Date) -> (Rotation, Option<Vec<u8>>) {
     numbered_lines.sort_by_key(|(number, _)| *number);
     let lines: Vec<&[u8]> = numbered_lines.into_iter().map(|(_, line)| line).collect();
     (rotation, Some(lines.concat()))
+}
+
+/// Returns the ledger `bytes` without the lines of days before `limit`; `None` if it has none. Lines that cannot be parsed stay.
+pub(super) fn without_days_before(bytes: &[u8], limit: Date) -> Option<Vec<u8>> {
+    let is_kept = |line: &&[u8]| parse_line(line).is_none_or(|(entry, _)| entry.day >= limit);
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').filter(is_kept).collect();
+    let new_bytes = lines.concat();
+    (new_bytes.len() < bytes.len()).then_some(new_bytes)
 }
 
 fn group_key(entry: &LedgerEntry<'_>) -> GroupKey {

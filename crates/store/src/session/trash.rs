@@ -1,5 +1,5 @@
-//! Deletion of sessions. They are moved to a trash directory beside the sessions, under names that no release reads as
-//! a session, and can be restored for a while.
+//! Deletion of sessions, by hand and by age. They are moved to a trash directory beside the sessions, under names that no release
+//! reads as a session, and can be restored for a while. Temporary sessions are removed at once.
 
 use super::files::{list_logs, not_found_error};
 use super::integrity::{is_newer, list_side_files, side_files};
@@ -7,15 +7,17 @@ use super::layout::{SessionStore, encoded_name, key_from_name, read_key};
 use super::list::{SessionSummary, summarize};
 use super::lock::try_lock;
 use anyhow::{Context, Result};
-use jiff::ToSpan;
-use nanobot_base::error::{Exit, fail_with_hint};
+use jiff::Timestamp;
+use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_os::age::{Age, is_older};
 use nanobot_os::durable_file;
+use nanobot_os::signal;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-/// Number of days that the trash keeps a session.
-pub const TRASH_DAYS: i64 = 30;
 /// The trash directory beside the sessions.
 const TRASH_DIR: &str = ".trash";
 /// The suffix of the files in it.
@@ -132,6 +134,52 @@ impl<'s> TrashBatch<'s> {
     }
 }
 
+/// Moves the sessions that were not changed for longer than `age` to the trash, apart from temporary ones, those in use, and those that a
+/// newer release wrote. Returns their number.
+///
+/// # Errors
+/// The run is to end, or a session cannot be moved; the others are.
+pub fn trash_old_sessions(store: &SessionStore, age: Age) -> Result<usize> {
+    let Some(limit) = age.limit(store.clock.timestamp().into()) else {
+        return Ok(0);
+    };
+    let mut batch = TrashBatch::new(store);
+    let (mut count, mut failure) = (0, None);
+    for dir in store.directories() {
+        for path in list_logs(dir)?.iter().filter(|path| is_old_file(path, limit)) {
+            if let Err(stop) = signal::check() {
+                failure = Some(stop.into());
+                break;
+            }
+            match trash_old_session(&mut batch, path, limit) {
+                Ok(is_moved) => count += usize::from(is_moved),
+                Err(error) if [Exit::TryAgain, Exit::NoInput].contains(&exit_for(&error)) => {}
+                Err(error) => drop(failure.get_or_insert(error)),
+            }
+        }
+    }
+    // Sessions that were moved before an error are synced too.
+    batch.sync()?;
+    failure.map_or(Ok(count), Err)
+}
+
+/// Moves the session in the file `path` to the trash, if it is still as old once its lock is held.
+fn trash_old_session(batch: &mut TrashBatch<'_>, path: &Path, limit: SystemTime) -> Result<bool> {
+    let key = read_key(path)?.unwrap_or_else(|| key_from_name(path));
+    // A copy in the directory of another release goes with the file in use.
+    if is_temporary(&key) || batch.store.find_path(&key)? != path {
+        return Ok(false);
+    }
+    batch.add(&key, &|session| {
+        is_old_file(path, limit) && SystemTime::from(session.last_used) < limit && !session.is_newer
+    })
+}
+
+/// True if `path` is a regular file that was last changed before `limit`.
+fn is_old_file(path: &Path, limit: SystemTime) -> bool {
+    path.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) && is_older(path, limit)
+}
+
 /// Deletes a session permanently, including its copies in the trash.
 ///
 /// # Errors
@@ -210,21 +258,35 @@ pub fn restore(store: &SessionStore, key: &str) -> Result<()> {
     for (trash_path, suffix) in trashed.files()? {
         durable_file::rename_noreplace(&trash_path, &dir.join(format!("{name}{suffix}")))?;
     }
+    // Its age counts from now on: it would be removed again.
+    let now = store.clock.timestamp();
+    File::open(&path)
+        .and_then(|file| file.set_modified(now.into()))
+        .with_context(|| format!("set the time of `{}`", path.display()))?;
     drop(lock);
     Ok(())
 }
 
-/// Removes files that have been in the trash for more than [`TRASH_DAYS`]. Returns their number.
-pub fn remove_expired_trash(store: &SessionStore) -> Result<usize> {
-    let limit = store.clock.now().saturating_sub(TRASH_DAYS.days());
-    let limit = limit.strftime("%Y%m%d%H%M%S%6f").to_string();
+/// Removes files that have been in the trash for longer than `age`. Returns their number.
+pub fn remove_expired_trash(store: &SessionStore, age: Age) -> Result<usize> {
+    let now = store.clock.now();
+    let limit = age.limit(now.timestamp().into()).and_then(|limit| Timestamp::try_from(limit).ok());
+    let Some(limit) = limit else {
+        return Ok(0);
+    };
+    let limit = limit.to_zoned(now.time_zone().clone()).strftime("%Y%m%d%H%M%S%6f").to_string();
     let mut count = 0;
     for dir in store.directories() {
         for TrashFile { path, deleted_at, .. } in list_trash_files(&dir.join(TRASH_DIR))? {
             if deleted_at < limit {
-                std::fs::remove_file(&path)
-                    .with_context(|| format!("remove `{}`", path.display()))?;
-                count += 1;
+                match std::fs::remove_file(&path) {
+                    Ok(()) => count += 1,
+                    // Another process has restored or removed it.
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) => {
+                        return Err(error).with_context(|| format!("remove `{}`", path.display()));
+                    }
+                }
             }
         }
     }
@@ -288,19 +350,21 @@ pub const FILTER_PREFIX: &str = "pipe:";
 /// Begins the keys of conversations that the user has gone back in: all of it, as it was before.
 pub const REWOUND_PREFIX: &str = "rewind:";
 
-/// The sessions that lists leave out and that are removed after a while, by the beginning of their keys, with the time since their
-/// last use.
-const TEMPORARY: [(&str, Duration); 2] = [
-    (FILTER_PREFIX, Duration::from_secs(7 * 24 * 3600)),
-    (REWOUND_PREFIX, Duration::from_secs(30 * 24 * 3600)),
-];
+/// The ages at which temporary sessions are removed.
+#[derive(Clone, Copy, Debug)]
+pub struct TemporaryAges {
+    /// Of those with [`FILTER_PREFIX`].
+    pub filter: Age,
+    /// Of those with [`REWOUND_PREFIX`].
+    pub rewound: Age,
+}
 
 /// Maximum number removed at a time, so that a run is not slowed down noticeably.
 const MAX_PRUNED_SESSIONS: usize = 8;
 
 /// True for a session that lists leave out, and that [`prune_temporary_sessions`] removes after a while.
 pub fn is_temporary(key: &str) -> bool {
-    TEMPORARY.iter().any(|(prefix, _)| key.starts_with(prefix))
+    [FILTER_PREFIX, REWOUND_PREFIX].iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// Removes old sessions of piped input, and of conversations that were gone back in. A session that is in use or cannot be removed is
@@ -308,18 +372,14 @@ pub fn is_temporary(key: &str) -> bool {
 ///
 /// # Errors
 /// The directory of the sessions cannot be read.
-pub fn prune_temporary_sessions(store: &SessionStore) -> Result<()> {
+pub fn prune_temporary_sessions(store: &SessionStore, ages: TemporaryAges) -> Result<()> {
     let paths = list_logs(store.new_session_dir())?;
     let now = SystemTime::from(store.clock.timestamp());
-    for (prefix, retention_period) in TEMPORARY {
-        let Some(limit) = now.checked_sub(retention_period) else {
+    for (prefix, age) in [(FILTER_PREFIX, ages.filter), (REWOUND_PREFIX, ages.rewound)] {
+        let Some(limit) = age.limit(now) else {
             continue;
         };
-        let is_old = |path: &Path| {
-            std::fs::metadata(path)
-                .and_then(|metadata| metadata.modified())
-                .is_ok_and(|modified| modified < limit)
-        };
+        let is_old = |path: &Path| is_old_file(path, limit);
         // The name is only a hint: a user's own key may look like it.
         let has_key = |path: &Path| {
             read_key(path).is_ok_and(|key| key.is_some_and(|key| key.starts_with(prefix)))

@@ -6,6 +6,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use journal::{JournalLine, PreviousState};
+use nanobot_os::age::{Age, is_older};
 use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
 use nanobot_os::sync::Deferred;
@@ -14,7 +15,7 @@ use std::fs::{DirBuilder, DirEntry, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::SystemTime;
 
 pub mod command_changes;
 pub mod journal;
@@ -29,19 +30,19 @@ const MAX_TURN_BYTES: u64 = 256 << 20;
 const MAX_TOTAL_BYTES: u64 = 1 << 30;
 /// Maximum number of turns kept.
 const MAX_TURNS: usize = 100;
-/// Turns older than this are removed. Users mostly notice within a day that they want to undo a turn.
-const MAX_AGE: Duration = Duration::from_secs(7 * 86_400);
 
 /// The folder that holds the undo data of all turns.
 #[derive(Clone, Debug)]
 pub struct UndoStore {
     dir: PathBuf,
+    /// Older turns are removed.
+    max_age: Age,
 }
 
 impl UndoStore {
     /// Opens the folder `dir`, which need not exist.
-    pub fn new(dir: PathBuf) -> Self {
-        Self { dir }
+    pub fn new(dir: PathBuf, max_age: Age) -> Self {
+        Self { dir, max_age }
     }
 
     /// Lists the numbers of the turns, newest first.
@@ -93,30 +94,54 @@ impl UndoStore {
         Ok(id)
     }
 
-    /// Removes turns that exceed the limits on age, number and size, except for `newest`.
-    fn prune(&self, newest: u64) -> Result<()> {
-        let modified_at = |folder: &Path| {
-            std::fs::metadata(folder.join(journal::JOURNAL_FILE))
-                .or_else(|_| std::fs::metadata(folder))
-                .and_then(|metadata| metadata.modified())
+    /// Removes the turns that are too old at `now`, except for those that run.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn remove_old_turns(&self, now: SystemTime) -> Result<()> {
+        let Some(limit) = self.max_age.limit(now) else {
+            return Ok(());
         };
-        // The folder was created just now, so its time is the current one.
-        let now = modified_at(&self.turn_dir(newest)).context("stat the new undo folder")?;
-        let mut bytes = 0;
-        for (number, id) in self.ids()?.into_iter().filter(|id| *id < newest).enumerate() {
-            let folder = self.turn_dir(id);
-            bytes += dir_bytes(&folder);
-            let age = modified_at(&folder).map(|time| now.duration_since(time).unwrap_or_default());
-            let is_old = age.is_ok_and(|age| age > MAX_AGE);
-            if (is_old || number + 1 >= MAX_TURNS || bytes > MAX_TOTAL_BYTES)
-                && !journal::is_running(&folder)
-            {
-                // Another run may be pruning too; the remaining folders are removed next time.
-                drop(std::fs::remove_dir_all(&folder));
+        let folders = self.ids()?.into_iter().map(|id| self.turn_dir(id));
+        for folder in folders.filter(|folder| is_old(folder, limit)) {
+            if !journal::is_running(&folder) {
+                remove_turn_dir(&folder);
             }
         }
         Ok(())
     }
+
+    /// Removes turns that exceed the limits on age, number and size, except for `newest`.
+    fn prune(&self, newest: u64) -> Result<()> {
+        // The folder was created just now, so its time is the current one.
+        let now = std::fs::metadata(self.turn_dir(newest)).and_then(|metadata| metadata.modified());
+        let now = now.context("stat the new undo folder")?;
+        let limit = self.max_age.limit(now);
+        let mut bytes = 0;
+        for (number, id) in self.ids()?.into_iter().filter(|id| *id < newest).enumerate() {
+            let folder = self.turn_dir(id);
+            bytes += dir_bytes(&folder);
+            let is_old = limit.is_some_and(|limit| is_old(&folder, limit));
+            if (is_old || number + 1 >= MAX_TURNS || bytes > MAX_TOTAL_BYTES)
+                && !journal::is_running(&folder)
+            {
+                remove_turn_dir(&folder);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True if the journal in the folder of a turn, or else the folder, was last changed before `limit`.
+fn is_old(folder: &Path, limit: SystemTime) -> bool {
+    let journal = folder.join(journal::JOURNAL_FILE);
+    let entry = if journal.exists() { &journal } else { folder };
+    is_older(entry, limit)
+}
+
+fn remove_turn_dir(folder: &Path) {
+    // Another run may be removing it too; what remains is removed next time.
+    drop(std::fs::remove_dir_all(folder));
 }
 
 /// The number of bytes in a folder.
