@@ -236,6 +236,9 @@ pub struct CronRunArgs {
     /// Do not start the jobs of `--after` this one, for schedulers that start them themselves
     #[arg(long, requires = "scheduled", hide_short_help = true)]
     pub no_after: bool,
+    /// Leave notices to the process that started this one (for `--due`)
+    #[arg(long, requires = "scheduled", hide = true)]
+    pub no_notify: bool,
     /// Run all jobs that are due, one after the other
     ///
     /// For schedulers other than cron, which call this once a minute.

@@ -298,17 +298,22 @@ impl FlagField<'_> {
     }
 }
 
-/// Parses the rest of a crontab line, after `cron`: `run ID --scheduled`.
+/// Parses the rest of a crontab line, or of a line of `cron run --due`, after `cron`: `run ID --scheduled [--no-notify]`.
 fn parse_cron_line(global: GlobalArgs, rest: &[OsString]) -> Option<Cli> {
-    let [run, id, scheduled] = rest else {
+    let [run, id, scheduled, flags @ ..] = rest else {
         return None;
     };
-    if run != "run" || scheduled != "--scheduled" {
+    let no_notify = flags == ["--no-notify"];
+    if run != "run" || scheduled != "--scheduled" || !(flags.is_empty() || no_notify) {
         return None;
     }
     let id = id.to_str().filter(|id| job_store::is_valid_id(id))?;
-    let arguments =
-        CronRunArgs { job: Some(id.to_owned()), scheduled: true, ..CronRunArgs::default() };
+    let arguments = CronRunArgs {
+        job: Some(id.to_owned()),
+        scheduled: true,
+        no_notify,
+        ..CronRunArgs::default()
+    };
     Some(Cli { global, command: CliCommand::Cron { command: CronCommand::Run(arguments) } })
 }
 
@@ -392,6 +397,8 @@ mod tests {
         check("nanobot -m hello", false);
         check("nanobot cron run 0a1b2c3d --scheduled", true);
         check("/usr/bin/nanobot cron run heartbeat --scheduled", true);
+        check("nanobot cron run 0a1b2c3d --scheduled --no-notify", true);
+        check("nanobot cron run 0a1b2c3d --scheduled --no-after", false);
         check("nanobot -c /a/b.json cron run a-b_c --scheduled", true);
         check("nanobot -w w -c c cron run 0a1b2c3d --scheduled", true);
         check("nanobot -c -w w cron run 0a1b2c3d --scheduled", false);

@@ -165,6 +165,13 @@ fn files_are_at_the_documented_paths() {
     let mut limited = story.command(["cron", "run", "heartbeat"]);
     limited.env("NANOBOT_CRON__MAX_RUNNING", "1");
     assert_eq!(limited.output().unwrap().status.code(), Some(0));
+    // A job that cannot start is a notice.
+    let state = story.home().join(".nanobot/cron/heartbeat/state.json");
+    write(&state, b"{");
+    let mut failing = story.command(["cron", "run", "heartbeat", "--scheduled"]);
+    failing.env("NANOBOT_NOTIFY__TARGET", "command:true");
+    assert_eq!(failing.output().unwrap().status.code(), Some(78));
+    std::fs::remove_file(state).unwrap();
     let base = format!("http://127.0.0.1:{}/v1", story.server().port);
     // A command after the output of one with network, which is content from outside.
     let exec = || calls("exec", serde_json::json!({ "command": "true" }));

@@ -281,6 +281,21 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         erasure: Erasure::Keep(NO_TEXT),
     },
     DocumentedPath {
+        path: "~/.nanobot/notify.json",
+        meaning: "failures of which `notify.target` was told, until they end, and notices that wait to be sent",
+        erasure: Erasure::Overwrite,
+    },
+    DocumentedPath {
+        path: "~/.nanobot/notify.json.lock",
+        meaning: "lock file, locked while `notify.json` is changed",
+        erasure: Erasure::Keep(NO_TEXT),
+    },
+    DocumentedPath {
+        path: "~/.nanobot/notify.lock",
+        meaning: "lock file, locked while notices are sent",
+        erasure: Erasure::Keep(NO_TEXT),
+    },
+    DocumentedPath {
         path: "~/.nanobot/usage.jsonl",
         meaning: "the ledger: usage and cost of each model request, append-only",
         erasure: Erasure::Overwrite,
@@ -532,6 +547,16 @@ impl Paths {
     /// Returns the file in which jobs that run, or wait for others, have their places.
     pub fn running_jobs(&self) -> PathBuf {
         self.cron().join("running.lock")
+    }
+
+    /// Returns the file of the notices for `notify.target` of the config.
+    pub fn notices(&self) -> PathBuf {
+        self.root.join("notify.json")
+    }
+
+    /// Returns the lock file of the process that sends them.
+    pub fn notices_lock(&self) -> PathBuf {
+        self.root.join("notify.lock")
     }
 
     /// Returns the directory of chat channels, with one folder for each.

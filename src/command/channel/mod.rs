@@ -281,7 +281,7 @@ fn retry(ctx: &Context, id: &str) -> Result<Exit> {
 fn print_ids(ctx: &Context, outcome: SendOutcome) -> Result<Exit> {
     let ids = match outcome {
         SendOutcome::Sent(ids) => ids,
-        SendOutcome::Waits { error, .. } => return Err(error),
+        SendOutcome::Waits(error) => return Err(error),
     };
     let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
     ctx.terminal.print(&lines)?;

@@ -12,8 +12,7 @@ use nanobot_base::error::Exit;
 
 /// Runs `cron run`.
 pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
-    let CronRunArgs { job, as_cron, scheduled, no_jitter, no_after, due, json, probe, force: _ } =
-        arguments;
+    let CronRunArgs { job, as_cron, scheduled, due, json, probe, .. } = arguments;
     if *due {
         return trigger::run_due(ctx);
     }
@@ -23,7 +22,11 @@ pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     let mode = match (scheduled, as_cron) {
-        (true, _) => StartMode::Scheduled { no_jitter: *no_jitter, no_after: *no_after },
+        (true, _) => StartMode::Scheduled {
+            no_jitter: arguments.no_jitter,
+            no_after: arguments.no_after,
+            no_notify: arguments.no_notify,
+        },
         (false, true) => StartMode::AsCron,
         (false, false) => StartMode::Now,
     };

@@ -5,6 +5,7 @@
 
 use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
 use crate::ops::context::Context;
+use crate::ops::notices;
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use nanobot_base::error::exit_for;
@@ -43,6 +44,11 @@ impl ChannelActivity {
             Self::Answer => "answer",
             Self::Send => "send",
         }
+    }
+
+    /// The subject of notices about this activity of a channel.
+    pub(crate) fn notice_subject(self, channel: &str) -> String {
+        format!("channel {channel} {}", self.name())
     }
 
     fn path(self, directory: &Path) -> PathBuf {
@@ -97,7 +103,13 @@ pub(crate) fn record_failure(
     Ok(earlier.is_none_or(|earlier| earlier.status != status))
 }
 
-/// Records a success. Returns a message about the end of the failure before it, if there was one.
+/// The end of a failure.
+pub(crate) struct FailureEnd {
+    /// A message about it; `None` if a notice for `notify.target` was made, or the failure was short.
+    pub(crate) message: Option<String>,
+}
+
+/// Records a success. Returns the end of the failure before it, if there was one.
 ///
 /// # Errors
 /// Status 74.
@@ -106,11 +118,14 @@ pub(crate) fn record_success(
     directory: &Path,
     name: &str,
     activity: ChannelActivity,
-) -> Result<Option<String>> {
+) -> Result<Option<FailureEnd>> {
     let path = activity.path(directory);
     if !path.exists() {
         return Ok(None);
     }
+    let description = format!("channel {name}: {}", activity.name());
+    // Before the file is removed, so that a kill loses no notice.
+    let is_told = notices::record_success(ctx, &activity.notice_subject(name), &description)?;
     let earlier = ChannelFailure::read(directory, activity)?;
     match std::fs::remove_file(&path) {
         // Another process was faster, and reports it.
@@ -120,31 +135,26 @@ pub(crate) fn record_success(
     let now = ctx.clock.timestamp();
     let has_lasted =
         |earlier: &ChannelFailure| now.duration_since(earlier.since()) >= MIN_REPORTED_DURATION;
-    Ok(earlier.filter(has_lasted).map(|earlier| {
-        let (activity, since) = (activity.name(), earlier.since());
-        format!("channel {name}: {activity} works again; it failed since {since}")
-    }))
+    let untold = earlier.filter(|earlier| !is_told && has_lasted(earlier));
+    let message = untold
+        .map(|earlier| format!("{description} works again; it failed since {}", earlier.since()));
+    Ok(Some(FailureEnd { message }))
 }
 
-/// Records that a message of a channel was sent, or the error. Returns true if the failure is new. If that cannot be recorded, a
-/// warning is logged, so that the result of the delivery is still reported.
-pub(crate) fn record_delivery(
-    ctx: &Context,
-    channel: &OpenChannel,
-    error: Option<&anyhow::Error>,
-) -> bool {
+/// Records that a message of a channel was sent, or the error. If that cannot be recorded, a warning is logged, so that the result of
+/// the delivery is still reported.
+pub(crate) fn record_delivery(ctx: &Context, channel: &OpenChannel, error: Option<&anyhow::Error>) {
     let (directory, name) = (&channel.files.directory, channel.name());
     let result = match error {
-        Some(error) => record_failure(ctx, directory, ChannelActivity::Send, error),
-        None => record_success(ctx, directory, name, ChannelActivity::Send).map(|message| {
+        Some(error) => record_failure(ctx, directory, ChannelActivity::Send, error).map(drop),
+        None => record_success(ctx, directory, name, ChannelActivity::Send).map(|end| {
+            let message = end.and_then(|end| end.message);
             message.iter().for_each(|message| ctx.notice(message));
-            false
         }),
     };
-    result.unwrap_or_else(|error| {
+    if let Err(error) = result {
         log::warn!(target: "channel", "{name}: {error:#}");
-        true
-    })
+    }
 }
 
 pub(crate) struct ChannelHealth {

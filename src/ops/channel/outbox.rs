@@ -81,8 +81,7 @@ pub(crate) enum SendOutcome {
     /// The service's ids of its parts.
     Sent(Vec<String>),
     /// The service cannot take it now, for this reason; the next message or poll of the channel sends it.
-    /// `is_new` if the failure of the channel is.
-    Waits { error: anyhow::Error, is_new: bool },
+    Waits(anyhow::Error),
 }
 
 /// Sends a message, which is on disk before it is sent, with copies of its files.
@@ -247,16 +246,16 @@ fn deliver(
     let sent = send_earlier(ctx, channel, &inbox, key, now)
         .and_then(|()| delivery::deliver(channel, &inbox, key, now));
     let is_waiting = inbox.lock().state().waits(key);
-    let is_new = match &sent {
+    match &sent {
         Ok(_) => health::record_delivery(ctx, channel, None),
         Err(error) if is_waiting && !error.is::<Stop>() => {
-            health::record_delivery(ctx, channel, Some(error))
+            health::record_delivery(ctx, channel, Some(error));
         }
-        Err(_) => false,
-    };
+        Err(_) => {}
+    }
     match sent.with_context(|| format!("channel {}", channel.name())) {
         Ok(ids) => Ok(SendOutcome::Sent(ids)),
-        Err(error) if exit_for(&error).is_temporary() => Ok(SendOutcome::Waits { error, is_new }),
+        Err(error) if exit_for(&error).is_temporary() => Ok(SendOutcome::Waits(error)),
         Err(error) => Err(error),
     }
 }

@@ -1,12 +1,13 @@
 //! The state of one run of `channel poll` or `serve webhook`, which its threads share.
 
-use crate::ops::channel::health::{self, ChannelActivity};
+use crate::ops::channel::health::{self, ChannelActivity, FailureEnd};
 use crate::ops::channel::open_channel::OpenChannel;
 use crate::ops::context::{Context, report_error};
 use crate::ops::inbound::work_queue::WorkQueue;
+use crate::ops::notices::Failure;
 use crate::ops::notify;
 use crate::ops::notify_target;
-use nanobot_base::error::{Exit, exit_for, hint_for};
+use nanobot_base::error::{Exit, Stop, exit_for, hint_for};
 use nanobot_channel::inbox::ChannelInbox;
 use nanobot_channel::{Chat, RateLimit};
 use nanobot_config::settings::Settings;
@@ -38,8 +39,6 @@ pub(crate) struct ChannelRun<'a> {
     exits: Mutex<Vec<Exit>>,
     /// The time of each channel's last step, on the clock of `signal::now`; `None` if its thread has ended, or has not begun.
     last_steps: Mutex<Vec<Option<Duration>>>,
-    /// Messages about the channels that are sent together at the end of the run.
-    notifications: Mutex<Vec<String>>,
 }
 
 /// A channel with the lock under which this process writes its journal: that of the channel in a poll, that of the outbox in
@@ -73,7 +72,6 @@ impl<'a> ChannelRun<'a> {
             since: None,
             exits: Mutex::default(),
             last_steps: Mutex::new(vec![None; count]),
-            notifications: Mutex::default(),
         }
     }
 
@@ -104,35 +102,41 @@ impl<'a> ChannelRun<'a> {
     ) {
         let directory = self.ctx.paths.channels().join(channel);
         let is_new = health::record_failure(self.ctx, &directory, activity, &error);
+        let status = exit_for(&error).code();
         let error = error.context(format!("channel {channel}"));
-        let terminal = self.ctx.terminal;
-        let is_watched = terminal.stderr_is_tty || terminal.stderr_is_plain_tty;
-        // If the failure cannot be recorded, it may be new.
-        let is_new = is_new.unwrap_or(true);
-        if is_new && !is_watched && notify_target::covers_channel(&self.settings, channel) {
-            let hint = hint_for(&error).map(|hint| format!("\n  try: {hint}"));
-            let text = format!("{error:#}{}", hint.unwrap_or_default());
-            self.notify(redact_all(&text).into_owned());
-        } else if is_new || is_watched {
-            report_error(&error, terminal);
+        if self.has_target(channel) {
+            let subject = &activity.notice_subject(channel);
+            let text = describe_for_target(&error);
+            notify::record_failure(self.ctx, Failure { subject, status, text });
+            self.send_notices_if_following();
+        } else if is_new.unwrap_or(true) || self.is_watched() {
+            // If the failure cannot be recorded, it may be new.
+            report_error(&error, self.ctx.terminal);
         } else {
             log::warn!(target: "channel", "{error:#}");
         }
     }
 
-    /// Keeps a message for the notification at the end of the run. A run that waits for a signal sends it at once.
-    fn notify(&self, text: String) {
-        self.notifications.lock().push(text);
-        if self.follows {
-            self.send_notifications();
-        }
+    /// True if a person sees what is printed.
+    fn is_watched(&self) -> bool {
+        let terminal = self.ctx.terminal;
+        terminal.stderr_is_tty || terminal.stderr_is_plain_tty
     }
 
-    /// Sends the notification about the channels, if there is one.
-    pub(crate) fn send_notifications(&self) {
-        let texts = std::mem::take(&mut *self.notifications.lock());
-        if !texts.is_empty() {
-            notify::send_or_print(self.ctx, &self.settings, &texts.join("\n"));
+    /// True if failures of `channel` go to the place that the config names.
+    fn has_target(&self, channel: &str) -> bool {
+        !self.is_watched() && notify_target::covers_channel(&self.settings, channel)
+    }
+
+    /// Sends the notices about the channels, at the end of the run.
+    pub(crate) fn send_notices(&self) {
+        notify::send_waiting(self.ctx, &self.settings);
+    }
+
+    /// Sends the notices at once if the run goes on until a signal.
+    fn send_notices_if_following(&self) {
+        if self.follows {
+            self.send_notices();
         }
     }
 
@@ -140,19 +144,31 @@ impl<'a> ChannelRun<'a> {
     pub(crate) fn record_success(&self, channel: &str, activity: ChannelActivity) {
         let directory = self.ctx.paths.channels().join(channel);
         match health::record_success(self.ctx, &directory, channel, activity) {
-            Ok(Some(text)) if notify_target::covers_channel(&self.settings, channel) => {
-                self.notify(text);
+            Ok(Some(FailureEnd { message })) => {
+                match message {
+                    Some(message) if self.has_target(channel) => {
+                        notify::record_event(self.ctx, &message);
+                    }
+                    Some(message) => self.ctx.notice(&message),
+                    None => {}
+                }
+                self.send_notices_if_following();
             }
-            Ok(Some(text)) => self.ctx.notice(&text),
             Ok(None) => {}
             Err(error) => self.report(channel, error),
         }
     }
 
-    /// Prints an error, and adds its status to those of the run.
+    /// Reports an error, and adds its status to those of the run.
     pub(crate) fn report(&self, channel: &str, error: anyhow::Error) {
+        self.add_status(exit_for(&error));
         let error = error.context(format!("channel {channel}"));
-        self.add_status(report_error(&error, self.ctx.terminal));
+        if self.has_target(channel) && !error.is::<Stop>() {
+            notify::record_event(self.ctx, &describe_for_target(&error));
+            self.send_notices_if_following();
+        } else {
+            report_error(&error, self.ctx.terminal);
+        }
     }
 
     /// Records that the thread of a channel has gone on.
@@ -221,6 +237,12 @@ impl LockedChannel {
     pub(crate) fn is_rejected(&self) -> bool {
         self.is_rejected.load(Ordering::SeqCst)
     }
+}
+
+/// An error with its hint, without keys.
+fn describe_for_target(error: &anyhow::Error) -> String {
+    let hint = hint_for(error).map(|hint| format!("\n  try: {hint}"));
+    redact_all(&format!("{error:#}{}", hint.unwrap_or_default())).into_owned()
 }
 
 /// The status of a run that has several.

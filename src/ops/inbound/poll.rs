@@ -116,7 +116,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
         };
         wait_for_end(&run, &done_rx, &worker_token, options.grace, &service_manager)
     });
-    run.send_notifications();
+    run.send_notices();
     result?;
     Ok(run.status())
 }

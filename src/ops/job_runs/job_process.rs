@@ -17,8 +17,18 @@ use std::ffi::OsString;
 /// Maximum number of jobs that run at the same time.
 const MAX_PARALLEL_JOBS: usize = 8;
 
+/// A job to be started, and how.
+pub(super) struct JobStart {
+    pub(super) job: Job,
+    /// Its place among the jobs.
+    pub(super) index: usize,
+    /// This process sends its notices to `notify.target` of the config, together with those of others.
+    pub(super) no_notify: bool,
+}
+
 /// Starts the jobs that run after `job` and are due, and waits for them. `exit` is the status of the run of `job`: nothing follows a
-/// run that was stopped from outside. The failures of the others do not change it.
+/// run that was stopped from outside. The failures of the others do not change it. The process that sends the notices of
+/// `job` also sends those of the others with the same config.
 pub(super) fn start_followers(runner: &JobRunner, job: &Job, exit: Exit) {
     if was_stopped(exit) {
         return;
@@ -30,8 +40,18 @@ pub(super) fn start_followers(runner: &JobRunner, job: &Job, exit: Exit) {
         ..runner.ctx.clone()
     };
     match due_followers(ctx, runner.store, job) {
-        Ok(jobs) => {
-            start_processes(ctx, jobs.into_iter().enumerate().collect(), runner.prints_answer);
+        Ok(followers) => {
+            let has_same_config = |follower: &Job| {
+                let config = |job: &Job| job.options.as_ref()?.config.clone();
+                runner.ctx.config.is_none() && config(follower) == config(job)
+            };
+            let starts = followers.into_iter().enumerate();
+            let starts = starts.map(|(index, follower)| JobStart {
+                no_notify: has_same_config(&follower),
+                job: follower,
+                index,
+            });
+            start_processes(ctx, starts.collect(), runner.prints_answer);
         }
         Err(error) => {
             let error = error.context(format!("start the jobs after `{}` ({})", job.name, job.id));
@@ -61,20 +81,20 @@ fn due_followers(ctx: &Context, store: &JobStore, job: &Job) -> Result<Vec<Job>>
 /// they print on standard output is dropped.
 pub(super) fn start_processes(
     ctx: &Context,
-    starts: Vec<(usize, Job)>,
+    starts: Vec<JobStart>,
     prints_answers: bool,
 ) -> BTreeMap<usize, Exit> {
     let count = starts.len();
     let (queue, exits) = (Mutex::new(starts.into_iter()), Mutex::new(BTreeMap::new()));
     let next = || queue.lock().next();
     let work = || {
-        while let Some((index, job)) = next() {
-            let exit = start_process(ctx, &job, prints_answers).unwrap_or_else(|error| {
-                let error = error.context(format!("job `{}` ({})", job.name, job.id));
-                report_error(&error, ctx.terminal)
+        while let Some(start) = next() {
+            let exit = start_process(ctx, &start, prints_answers).unwrap_or_else(|error| {
+                let Job { name, id, .. } = &start.job;
+                report_error(&error.context(format!("job `{name}` ({id})")), ctx.terminal)
             });
             let mut exits = exits.lock();
-            exits.insert(index, exit);
+            exits.insert(start.index, exit);
         }
     };
     std::thread::scope(|scope| {
@@ -86,7 +106,7 @@ pub(super) fn start_processes(
 }
 
 /// Starts a job like a crontab line does, and waits for its end.
-fn start_process(ctx: &Context, job: &Job, prints_answer: bool) -> Result<Exit> {
+fn start_process(ctx: &Context, start: &JobStart, prints_answer: bool) -> Result<Exit> {
     let mut arguments: Vec<OsString> = Vec::new();
     for (flag, path) in [("--config", &ctx.config), ("--workspace", &ctx.workspace)] {
         arguments.extend(path.iter().flat_map(|path| [flag.into(), path.into()]));
@@ -94,7 +114,10 @@ fn start_process(ctx: &Context, job: &Job, prints_answer: bool) -> Result<Exit> 
     if ctx.quiet {
         arguments.push("--quiet".into());
     }
-    arguments.extend(["cron", "run", job.id.as_str(), "--scheduled"].map(OsString::from));
+    arguments.extend(["cron", "run", start.job.id.as_str(), "--scheduled"].map(OsString::from));
+    if start.no_notify {
+        arguments.push("--no-notify".into());
+    }
     let mut child = process::spawn_self(&arguments, prints_answer).context("start the process")?;
     let status = child.wait().context("wait for the process")?;
     Ok(status.code().map_or(Exit::Failed, Exit::from_code))

@@ -235,6 +235,9 @@ impl JobRunner<'_> {
             let is_failure = record.outcome.is_failure();
             ping.send(if is_failure { PingEvent::Failure } else { PingEvent::Success });
         }
+        if !is_retried {
+            self.record_notice(job, &record, &errors);
+        }
         let mut write_errors = Vec::new();
         if record.outcome == RunOutcome::Ok && self.is_stored {
             write_errors.extend(unseen_answers::remember(ctx, self.settings, job, &record).err());
@@ -247,12 +250,13 @@ impl JobRunner<'_> {
         if earlier_retry != state.retry {
             write_errors.extend(self.update_retry_line(job).err());
         }
-        if is_retried && !ctx.terminal.stderr_is_tty {
-            // A failure that is retried is only recorded. What could not be written is reported: the retry may depend on it.
+        // A failure that is retried is only recorded. What could not be written is reported: the retry may depend on it.
+        let is_only_recorded = is_retried && !ctx.terminal.stderr_is_tty;
+        if is_only_recorded || self.has_target(&record) {
             self.report_errors(job, &record, &write_errors);
-            errors.extend(write_errors);
-        } else {
-            errors.extend(write_errors);
+        }
+        errors.extend(write_errors);
+        if !is_only_recorded {
             self.report_end(job, &options, &record, &errors, result.text.trim_end());
         }
         if let Err(error) = self.run_end_hooks(job, &record, result.text.trim_end()) {
@@ -349,8 +353,8 @@ impl JobRunner<'_> {
             self.report_error(job, &error);
             true
         });
-        // The errors of a run by hand are reported in any case.
-        if is_notified || record.trigger == Trigger::Manual || self.has_target(record) {
+        // The errors of a run by hand are reported in any case. The place that the config names was told of the others.
+        if (is_notified || record.trigger == Trigger::Manual) && !self.has_target(record) {
             self.report_errors(job, record, errors);
         }
         if is_notified {

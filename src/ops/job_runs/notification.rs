@@ -2,11 +2,14 @@
 //! `--on-failure` and `--on-success`.
 
 use super::job_runner::JobRunner;
-use crate::ops::context::report_error;
+use crate::ops::channel::health::ChannelActivity;
+use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::delivery::{DelayedDelivery, run_command, shell_spec};
+use crate::ops::jobs::job_context::job_context;
 use crate::ops::jobs::job_grants::{as_flags, stored_grants};
 use crate::ops::jobs::time_format::{self, to_one_line};
 use crate::ops::jobs::time_zone;
+use crate::ops::notices::{self, Failure};
 use crate::ops::notify;
 use crate::ops::notify_target;
 use anyhow::{Context as _, Result};
@@ -41,32 +44,45 @@ impl JobRunner<'_> {
         record.trigger == Trigger::Schedule && notify_target::find(self.settings).is_some()
     }
 
-    /// Reports the errors of the run in `record`. At the place that the config names, a failure is reported once, and its end too.
+    /// Reports the errors of the run in `record`: on standard error, or at the place that the config names.
     pub(super) fn report_errors(&self, job: &Job, record: &RunRecord, errors: &[anyhow::Error]) {
         if !self.has_target(record) {
             errors.iter().for_each(|error| self.report_error(job, error));
+        } else if !errors.is_empty() {
+            self.record_notice(job, record, errors);
+        }
+    }
+
+    /// Records for the place that the config names how the run in `record` ended, before the record is stored: a kill loses no notice.
+    pub(super) fn record_notice(&self, job: &Job, record: &RunRecord, errors: &[anyhow::Error]) {
+        if self.settings.notify_target.is_none() {
             return;
         }
-        // Unreadable records do not hide the error.
-        let earlier = self.earlier_failures(record).unwrap_or_default();
-        let is_failure = record.outcome.is_failure();
-        let mut lines = Vec::new();
-        if !is_failure || earlier.is_empty() {
-            let errors = errors.iter().filter(|error| !error.is::<Stop>());
-            for error in errors.map(|error| self.describe_error(job, error)) {
-                lines.push(format!("{error:#}"));
-                lines.extend(hint_for(&error).map(|hint| format!("  try: {hint}")));
+        let (ctx, subject) = (self.ctx, notices::job_subject(&job.id));
+        let errors = errors.iter().filter(|error| !is_silent_stop(error));
+        let repetition = self.describe_repetition(Some(record));
+        let lines = errors.map(|error| describe_for_target(job, error, &repetition));
+        let text = lines.collect::<Vec<_>>().join("\n");
+        if text.is_empty() {
+            if NotifiedResult::new(record.outcome) == Some(NotifiedResult::Success)
+                && let description = format!("job `{}` ({})", job.name, job.id)
+                && let Err(error) = notices::record_success(ctx, &subject, &description)
+            {
+                self.report_error(job, &error);
             }
+        } else if !self.has_target(record) {
+            // A person has started it, and sees its errors.
+        } else if self.runs_again(job) {
+            notify::record_failure(ctx, Failure { subject: &subject, status: 0, text });
+        } else {
+            notify::record_event(ctx, &text);
         }
-        if let (Some(NotifiedResult::Success), Some(first)) =
-            (NotifiedResult::new(record.outcome), earlier.last())
-        {
-            let Job { name, id, .. } = job;
-            lines.push(format!("job `{name}` ({id}) works again; it failed since {}", first.start));
-        }
-        if !lines.is_empty() {
-            notify::send_or_print(self.ctx, self.settings, &lines.join("\n"));
-        }
+    }
+
+    /// True if the job runs again after this run: otherwise its failure has no end.
+    fn runs_again(&self, job: &Job) -> bool {
+        // A job file that cannot be read is another failure.
+        !job.is_over_after_run() && self.store.job(&job.id).ok().flatten().is_some()
     }
 
     /// Reports that the answer in `record` waits. At the place that the config names, only the first of a failure is reported.
@@ -76,43 +92,32 @@ impl JobRunner<'_> {
         record: &RunRecord,
         delayed_delivery: &DelayedDelivery,
     ) {
-        let DelayedDelivery { error, is_new, channel } = delayed_delivery;
+        let DelayedDelivery { error, channel } = delayed_delivery;
         let name = to_one_line(&job.name);
         let cause = format!("the answer of `{name}` is not delivered yet: {error:#}");
         let cause = cause.replace('\n', " ");
         if !self.has_target(record) || !notify_target::covers_channel(self.settings, channel) {
             self.ctx.terminal.eprint_failure(&cause);
-        } else if *is_new {
-            notify::send_or_print(self.ctx, self.settings, &secret::redact_all(&cause));
+            return;
         }
+        let subject = &ChannelActivity::Send.notice_subject(channel);
+        let (status, text) = (exit_for(error).code(), secret::redact_all(&cause).into_owned());
+        notify::record_failure(self.ctx, Failure { subject, status, text });
     }
 
     /// Prints an error on standard error, which cron mails.
     pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
-        report_error(&self.describe_error(job, error), self.ctx.terminal);
+        let repetition = self.describe_repetition(None);
+        report_error(&describe_error(job, error, &repetition), self.ctx.terminal);
     }
 
-    /// The error with the job's name, without keys.
-    fn describe_error(&self, job: &Job, error: &anyhow::Error) -> anyhow::Error {
-        let repetition = self.describe_repetition();
-        let cause = format!("job `{}` ({}){repetition}: {error:#}", job.name, job.id);
-        // Cron mails this text, and the output of a command may contain keys.
-        let cause = secret::redact_all(&cause).into_owned();
-        let exit = exit_for(error);
-        let grants = job.options.as_ref().and_then(|options| stored_grants(options).ok());
-        let flags = grants.map(|grants| as_flags(&grants)).unwrap_or_default();
-        match adapt_hint(error, exit, &job.id, &flags) {
-            Some(hint) => fail_with_hint(exit, cause, hint),
-            None => fail(exit, cause),
-        }
-    }
-
-    /// The number of failures in a row and the time of the first, as text; empty before the second failure.
-    fn describe_repetition(&self) -> String {
+    /// The number of failures in a row and the time of the first, as text; empty before the second failure. `record` is not stored yet.
+    fn describe_repetition(&self, record: Option<&RunRecord>) -> String {
         // Unreadable records do not hide the error.
         let history = self.job_dir.history().unwrap_or_default();
-        match (history.failures, history.failing_since) {
-            (failures @ 2.., Some(since)) => {
+        let failures = history.failures + usize::from(record.is_some());
+        match (failures, history.failing_since) {
+            (2.., Some(since)) => {
                 let since =
                     time_format::format_time(since, &time_zone::now(self.ctx, self.settings));
                 format!(", failed {failures} times since {since}")
@@ -187,6 +192,66 @@ impl JobRunner<'_> {
         let start = record.start.parse().context("read the start of the run")?;
         let output = format!("{output}\n");
         self.job_dir.store_output(start, &format!("-{flag}"), output.as_bytes()).map(drop)
+    }
+}
+
+/// Reports that a job could not be started by its schedule, at the place that the config names. Returns the status.
+///
+/// # Errors
+/// `error`, if the config names no place, or the job is being stopped.
+pub(super) fn report_start_error(
+    ctx: &Context,
+    job: &Job,
+    error: anyhow::Error,
+    sends_notices: bool,
+) -> Result<Exit> {
+    let Ok((ctx, settings)) = ctx.settings().and_then(|settings| job_context(ctx, settings, job))
+    else {
+        return Err(error);
+    };
+    if settings.notify_target.is_none() || error.is::<Stop>() {
+        return Err(error);
+    }
+    let exit = exit_for(&error);
+    let text = describe_for_target(job, &error, "");
+    if exit == Exit::TryAgain {
+        // The job is still running: this is said once for each run.
+        notify::record_event(&ctx, &text);
+    } else {
+        notify::record_failure(
+            &ctx,
+            Failure { subject: &notices::job_subject(&job.id), status: 0, text },
+        );
+    }
+    if sends_notices {
+        notify::send_waiting(&ctx, &settings);
+    }
+    Ok(exit)
+}
+
+/// True if the run was stopped from outside.
+fn is_silent_stop(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Stop>().is_some_and(|stop| stop.is_silent())
+}
+
+/// The error with the job's name and a hint, as lines of a notice.
+fn describe_for_target(job: &Job, error: &anyhow::Error, repetition: &str) -> String {
+    let error = describe_error(job, error, repetition);
+    let hint = hint_for(&error).map(|hint| format!("\n  try: {hint}"));
+    format!("{error:#}{}", hint.unwrap_or_default())
+}
+
+/// The error with the job's name, without keys. `repetition` is the text about earlier failures.
+fn describe_error(job: &Job, error: &anyhow::Error, repetition: &str) -> anyhow::Error {
+    let cause = format!("job `{}` ({}){repetition}: {error:#}", job.name, job.id);
+    // Cron mails this text, and the output of a command may contain keys.
+    let cause = secret::redact_all(&cause).into_owned();
+    let exit = exit_for(error);
+    let grants = job.options.as_ref().and_then(|options| stored_grants(options).ok());
+    let flags = grants.map(|grants| as_flags(&grants)).unwrap_or_default();
+    match adapt_hint(error, exit, &job.id, &flags) {
+        Some(hint) => fail_with_hint(exit, cause, hint),
+        None => fail(exit, cause),
     }
 }
 

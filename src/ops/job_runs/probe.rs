@@ -119,6 +119,8 @@ fn probe_run(ctx: &Context, name: &str) -> Result<Value> {
             replay: Some(Path::new(demo::UNSHADOWED_PATH)),
             no_jitter: true,
             no_after: true,
+            // A failure of the probe is part of its report.
+            no_notify: true,
         },
     )?;
     let last: RunRecord =

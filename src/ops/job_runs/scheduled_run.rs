@@ -4,9 +4,11 @@
 use crate::ops::context::Context;
 use crate::ops::job_runs::job_process::{start_followers, was_stopped};
 use crate::ops::job_runs::job_runner::JobRunner;
+use crate::ops::jobs::delivery::COMMAND_TIMEOUT;
 use crate::ops::jobs::job_context::job_context;
 use crate::ops::jobs::retry;
 use crate::ops::jobs::timing::{self, StartTime};
+use crate::ops::notify;
 use anyhow::{Context as _, Result, anyhow};
 use jiff::{SignedDuration, Timestamp};
 use nanobot_base::error::{Exit, exit_for};
@@ -38,6 +40,8 @@ pub(crate) struct ScheduledStart<'a> {
     pub(crate) no_jitter: bool,
     /// The scheduler starts the jobs that run after this one by itself.
     pub(crate) no_after: bool,
+    /// The process that started this one sends the notices to `notify.target` of the config.
+    pub(crate) no_notify: bool,
 }
 
 /// Runs a job if it is due, and prints nothing otherwise.
@@ -76,11 +80,9 @@ pub(crate) fn run_if_due(
     let mut exit = Exit::Answered;
     if is_due {
         exit = run_locked(&runner, job, start_time, None)?;
+        finish_start(&runner, job, start, exit);
         if was_stopped(exit) {
             return Ok(exit);
-        }
-        if !start.no_after {
-            start_followers(&runner, job, exit);
         }
         start_time.now = ctx.clock.timestamp().max(start_time.now);
     }
@@ -96,10 +98,21 @@ pub(crate) fn run_if_due(
         return Ok(exit);
     };
     let delayed_exit = run_locked(&runner, &job, start_time, Some(delay_lock))?;
-    if !start.no_after {
-        start_followers(&runner, &job, delayed_exit);
-    }
+    finish_start(&runner, &job, start, delayed_exit);
     Ok(if exit == Exit::Answered { delayed_exit } else { exit })
+}
+
+/// Starts the jobs that run after `job`, whose run ended with `exit`, and sends the notices.
+fn finish_start(runner: &JobRunner, job: &Job, start: ScheduledStart<'_>, exit: Exit) {
+    if !start.no_after {
+        start_followers(runner, job, exit);
+    }
+    if !start.no_notify {
+        if exit == Exit::Timeout {
+            signal::grant_extra_time(COMMAND_TIMEOUT);
+        }
+        notify::send_waiting(runner.ctx, runner.settings);
+    }
 }
 
 /// Runs what is due, with the lock of the job. `delay_lock` is released once it is held.

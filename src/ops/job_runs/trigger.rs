@@ -1,15 +1,17 @@
 //! `nanobot cron run` and `rerun`: starts a run by hand, from a crontab line, or for another scheduler.
 
 use crate::ops::context::{Context, report_error};
-use crate::ops::job_runs::job_process::{start_followers, start_processes};
+use crate::ops::job_runs::job_process::{JobStart, start_followers, start_processes};
 use crate::ops::job_runs::job_runner::JobRunner;
+use crate::ops::job_runs::notification::report_start_error;
 use crate::ops::job_runs::scheduled_run::{ScheduledStart, has_other_work, run_if_due};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::heartbeat;
-use crate::ops::jobs::job_context::job_context;
+use crate::ops::jobs::job_context::{job_context, with_config};
 use crate::ops::jobs::run_log;
 use crate::ops::jobs::timing::{self, StartTime};
 use crate::ops::jobs::workspace_jobs;
+use crate::ops::notify;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
@@ -26,8 +28,8 @@ pub(crate) enum StartMode {
     /// Starts the job now.
     Now,
     /// Starts the job only if it is due, like a crontab line. With `no_jitter`, the job's delay is left out. With `no_after`, the
-    /// jobs that run after it are not started.
-    Scheduled { no_jitter: bool, no_after: bool },
+    /// jobs that run after it are not started. With `no_notify`, notices are left to the process that started this one.
+    Scheduled { no_jitter: bool, no_after: bool, no_notify: bool },
     /// Starts the job now, with the small environment of cron.
     AsCron,
 }
@@ -54,7 +56,7 @@ pub(crate) fn run(
             let error = process::become_shell(&command, &env, &ctx.paths.home);
             Err(error).context("start a shell with cron's environment")
         }
-        StartMode::Scheduled { no_jitter, no_after } => {
+        StartMode::Scheduled { no_jitter, no_after, no_notify } => {
             let job = match store.job(name_or_id)? {
                 Some(job) => job,
                 // Lines of cron have the id; other schedulers may be given the name.
@@ -65,8 +67,9 @@ pub(crate) fn run(
                     }
                 },
             };
-            let start = ScheduledStart { no_jitter, no_after, replay: None };
+            let start = ScheduledStart { no_jitter, no_after, no_notify, replay: None };
             run_if_due(ctx, settings, &store, &job, start)
+                .or_else(|error| report_start_error(ctx, &job, error, !no_notify))
         }
     }
 }
@@ -171,6 +174,7 @@ fn run_manually(
     let exit = runner.run(job, Trigger::Manual, slot, state)?;
     drop(lock);
     start_followers(&runner, job, exit);
+    notify::send_waiting(ctx, settings);
     Ok(exit)
 }
 
@@ -189,7 +193,8 @@ fn remove_stale_line(ctx: &Context, settings: &Settings, store: &JobStore, id: &
 /// Jobs of another program run only if `cron sync` took them over: write access to the job file alone must not be
 /// enough to run a job.
 pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
-    let store = &workspace_jobs::open(ctx, &ctx.settings()?);
+    let settings = ctx.settings()?;
+    let store = &workspace_jobs::open(ctx, &settings);
     let mut exits = BTreeMap::new();
     let mut starts = Vec::new();
     for (index, job) in store.jobs()?.into_iter().enumerate() {
@@ -199,14 +204,22 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
         }
         match needs_start(ctx, store, &job) {
             Ok(false) => {}
-            Ok(true) => starts.push((index, job)),
+            Ok(true) => {
+                let options = job.options.clone().unwrap_or_default();
+                // The target of another config may be another one.
+                let no_notify = with_config(ctx, &options).paths.config == ctx.paths.config;
+                starts.push(JobStart { job, index, no_notify });
+            }
             // The other jobs still run.
             Err(error) => {
-                exits.insert(index, report_error(&error, ctx.terminal));
+                let exit = report_start_error(ctx, &job, error, false)
+                    .unwrap_or_else(|error| report_error(&error, ctx.terminal));
+                exits.insert(index, exit);
             }
         }
     }
     exits.extend(start_processes(ctx, starts, true));
+    notify::send_waiting(ctx, &settings);
     let first_failure = exits.into_values().find(|exit| *exit != Exit::Answered);
     Ok(first_failure.unwrap_or(Exit::Answered))
 }

@@ -36,8 +36,6 @@ pub(crate) struct AnswerSource {
 /// A message that a service cannot take now.
 pub(crate) struct DelayedDelivery {
     pub(crate) error: anyhow::Error,
-    /// True if the failure of the channel is new.
-    pub(crate) is_new: bool,
     pub(crate) channel: String,
 }
 
@@ -73,7 +71,7 @@ pub(crate) fn deliver(
     };
     let formatted = format_destination(&destination);
     let spec = |command: &str| shell_spec(ctx, settings, job, None, command, Some(text));
-    let outgoing = OutgoingText { text, source, spec: &spec };
+    let outgoing = OutgoingText { text, source, key: None, spec: &spec };
     match send(ctx, &destination, outgoing) {
         Ok(waiting) => {
             let state = if waiting.is_some() { " (waits)" } else { "" };
@@ -102,6 +100,8 @@ pub(crate) struct OutgoingText<'a> {
     pub(crate) text: &'a str,
     /// The sender, for the session of a chat.
     pub(crate) source: MessageSource,
+    /// A key under which a chat gets it once.
+    pub(crate) key: Option<String>,
     /// Makes the specification of the command that a destination names.
     pub(crate) spec: &'a dyn Fn(&str) -> CommandSpec,
 }
@@ -115,11 +115,10 @@ pub(crate) fn send(
     destination: &AnswerDestination,
     outgoing: OutgoingText,
 ) -> Result<Option<DelayedDelivery>> {
-    let OutgoingText { text, source, spec } = outgoing;
     match destination {
-        AnswerDestination::File(path) => append_to_file(path, text).map(|()| None),
-        AnswerDestination::Command(command) => run_command(&spec(command)).map(|_| None),
-        AnswerDestination::Chat { channel, to } => send_to_chat(ctx, channel, to, text, source),
+        AnswerDestination::File(path) => append_to_file(path, outgoing.text).map(|()| None),
+        AnswerDestination::Command(command) => run_command(&(outgoing.spec)(command)).map(|_| None),
+        AnswerDestination::Chat { channel, to } => send_to_chat(ctx, channel, to, outgoing),
     }
 }
 
@@ -167,23 +166,21 @@ fn send_to_chat(
     ctx: &Context,
     channel: &str,
     to: &str,
-    text: &str,
-    source: MessageSource,
+    outgoing: OutgoingText,
 ) -> Result<Option<DelayedDelivery>> {
     let message = OutboxMessage {
         is_offline: false,
         is_in_conversation: false,
         channel: channel.to_owned(),
         to: to.to_owned(),
-        markdown: text.to_owned(),
-        source: Some(source),
+        markdown: outgoing.text.to_owned(),
+        key: outgoing.key,
+        source: Some(outgoing.source),
         ..OutboxMessage::default()
     };
     Ok(match outbox::send(ctx, message)? {
         SendOutcome::Sent(_) => None,
-        SendOutcome::Waits { error, is_new } => {
-            Some(DelayedDelivery { error, is_new, channel: channel.to_owned() })
-        }
+        SendOutcome::Waits(error) => Some(DelayedDelivery { error, channel: channel.to_owned() }),
     })
 }
 

@@ -6,6 +6,7 @@ use crate::ops::jobs::job_status;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs::{self, is_heartbeat};
+use crate::ops::notices;
 use anyhow::Result;
 use nanobot_base::error::{Exit, exit_for, fail_with_hint};
 use nanobot_config::settings::Settings;
@@ -113,6 +114,7 @@ pub(crate) fn remove_data(
     if !nanobot_cron::job_store::is_valid_id(&job.id) {
         return Ok(());
     }
+    notices::forget(ctx, &notices::job_subject(&job.id))?;
     let job_dir = store.job_dir(&job.id)?;
     if job_dir.exists() {
         match JobDir::new(job_dir).lock(&job.name, &ctx.clock.local_timestamp()) {
