@@ -183,6 +183,7 @@ mod usage;
 mod usage_rotation;
 mod wait;
 mod web;
+mod week;
 mod worktree;
 mod written_calls;
 mod year;
