@@ -3,6 +3,7 @@
 
 use crate::ops::context::Context;
 use crate::ops::permissions;
+use crate::ops::turn_setup::web_tools::search_problem;
 use crate::ops::{profiles, prompt_files};
 use crate::options::grants::Grants;
 use anyhow::Result;
@@ -51,6 +52,10 @@ pub(crate) fn findings(ctx: &Context, config: &Config, is_strict: bool) -> Vec<C
     // Settings that cannot be resolved are among the findings.
     if let Ok(settings) = ctx.resolve(config, FlagOverrides::default()) {
         errors.extend(self::errors(ctx, &settings));
+        findings.extend(
+            search_problem(ctx, &settings)
+                .map(|problem| ConfigFinding::new(ConfigSeverity::Warning, problem)),
+        );
         for server in &settings.servers {
             let files =
                 unmakeable_files(server, &ctx.paths).into_iter().filter(|file| !file.exists);

@@ -807,7 +807,7 @@ fn web_search_returns_results() {
         .stdout_has("No results; try other words.");
     fails("searxng", "busy", "rate limit exceeded");
     fails("brave", "key", "rejects the key");
-    fails("tavily", "a", "expected brave, searxng or duckduckgo");
+    fails("mst", "a", "expected one of duckduckgo, brave, searxng, tavily");
     let story =
         Story::new().set("tools", json!({ "web": { "search": { "provider": "searxng" } } }));
     run_tool(&story, "web_search", &query).status(1).stderr_has("`tools.web.search.baseUrl`");
@@ -830,6 +830,87 @@ fn web_search_returns_results() {
     );
     assert!(told[2].contains("10.0.0.1, which is not a public address"), "{}", told[2]);
     assert!(told[3].contains("untrusted content"), "{}", told[3]);
+}
+
+#[test]
+fn each_search_engine_gets_its_own_request() {
+    let pages = PageServer::start(|path| {
+        let result = r#"{"title": "T", "link": "https://a.example/", "url": "https://a.example/", "content": "c d",
+            "snippet": "c d", "description": "c d", "name": "T", "Title": "T", "Url": "https://a.example/", "Summary": "c d", "summary": "c d"}"#;
+        let members =
+            ["results", "organic", "items"].map(|name| format!(r#""{name}": [{result}]"#));
+        let path = path.split_once('?').map_or(path, |(path, _)| path);
+        let data = match path {
+            "/api/v1/search" => format!(r#"{{"search": [{result}]}}"#),
+            "/v1/web-search" => format!(r#"{{"webPages": {{"value": [{result}]}}}}"#),
+            _ => format!("[{result}]"),
+        };
+        let nested = format!(
+            r#""data": {data}, "result": {{"links": [{result}]}}, "Result": {{"WebResults": [{result}]}}"#
+        );
+        page_response("application/json", format!("{{{}, {nested}}}", members.join(", ")))
+    });
+    let search = |provider: &str, more: Value| {
+        let mut search =
+            json!({ "provider": provider, "baseUrl": format!("http://{}", pages.address) });
+        search.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Story::new().set("tools", json!({ "web": { "search": search } }))
+    };
+    let check = |provider: &str, variable: &str, line: &str, header: &str| {
+        let story =
+            search(provider, json!({ "engineId": "mine" })).env(variable, "key-of-the-engine");
+        run_tool(&story, "web_search", &json!({ "query": "a b", "count": 3 }))
+            .stdout_has("1. T\n   https://a.example/\n   c d\n");
+        let request = pages.requests().pop().unwrap().to_lowercase();
+        assert!(request.starts_with(line), "{provider}: {request}");
+        assert!(request.contains(header), "{provider}: {request}");
+    };
+    let bearer = "authorization: bearer key-of-the-engine";
+    let api_key = "x-api-key: key-of-the-engine";
+    check("tavily", "TAVILY_API_KEY", "post /search ", bearer);
+    check("exa", "EXA_API_KEY", "post /search ", api_key);
+    check("serper", "SERPER_API_KEY", "post /search ", api_key);
+    let google = "get /customsearch/v1?cx=mine&q=a%20b&num=3 ";
+    check("google", "GOOGLE_SEARCH_API_KEY", google, "x-goog-api-key: key-of-the-engine");
+    check("kagi", "KAGI_API_KEY", "post /api/v1/search ", bearer);
+    check("jina", "JINA_API_KEY", "get /?q=a%20b ", bearer);
+    check("olostep", "OLOSTEP_API_KEY", "post /searches ", bearer);
+    check("bocha", "BOCHA_API_KEY", "post /v1/web-search ", bearer);
+    check("volcengine", "WEB_SEARCH_API_KEY", "post /search_api/web_search ", bearer);
+    check("keenable", "KEENABLE_API_KEY", "post /v1/search ", api_key);
+    check("keenable", "UNUSED", "post /v1/search/public ", "content-length: 15");
+    // The config's key comes before the variable's.
+    let story =
+        search("exa", json!({ "apiKey": "key-of-the-config" })).env("EXA_API_KEY", "other-key");
+    run_tool(&story, "web_search", &json!({ "query": "a" })).stdout_has("1. T");
+    assert!(pages.requests().pop().unwrap().contains("key-of-the-config"));
+}
+
+#[test]
+fn config_check_names_a_search_engine_that_cannot_be_used() {
+    let check = |search: Value, problem: &str| {
+        let story = Story::new().set("tools", json!({ "web": { "search": search } }));
+        story.run(["config", "check"]).stdout_has(problem);
+        let problems = story.run(["config", "check", "--json"]).text();
+        assert!(problems.contains(r#""severity":"warning""#), "{problems}");
+    };
+    check(
+        json!({ "provider": "mst" }),
+        "`tools.web.search.provider` is `mst`, expected one of duckduckgo, ",
+    );
+    let lacks = "Tavily has no key (`tools.web.search.apiKey` or `TAVILY_API_KEY`): DuckDuckGo is searched instead";
+    check(json!({ "provider": "tavily" }), lacks);
+    check(
+        json!({ "provider": "searxng" }),
+        "SearXNG requires an address in `tools.web.search.baseUrl`",
+    );
+    let google = json!({ "provider": "google", "apiKey": "key-of-google" });
+    check(google, "Google requires `tools.web.search.engineId`");
+    let story = Story::new().set(
+        "tools",
+        json!({ "web": { "search": { "provider": "exa", "apiKey": "key-of-exa" } } }),
+    );
+    story.run(["config", "check"]).stdout_has("no problems found");
 }
 
 #[test]

@@ -132,7 +132,7 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: BRAVE_API_KEY,
-        meaning: "API key of the Brave search engine if the config has none",
+        meaning: "API key of the Brave search engine if the config has none; the other engines have such variables too (`TAVILY_API_KEY`, …)",
     },
     Variable {
         name: "NOTIFY_SOCKET, WATCHDOG_USEC",

@@ -5,7 +5,9 @@ use super::arguments::usize_argument;
 use super::function_tool::FunctionTool;
 use super::untrusted_text::UNTRUSTED_NOTICE;
 use super::web::WebAccess;
-use super::web::engine::{SearchEngine, SearchResult};
+use super::web::engine::{
+    EngineRequest, SearchEngine, SearchQuery, SearchResult, engine_names, find_engine,
+};
 use super::{CallEffect, ToolError, ToolOutput};
 use nanobot_base::error::Stop;
 use nanobot_base::message::tagged_block;
@@ -33,6 +35,8 @@ pub struct SearchSettings {
     pub key: Option<LazySecret>,
     /// The base address, if not the engine's default. The user chose it, so it may be on any network.
     pub base: Option<String>,
+    /// The user's own engine at Google.
+    pub engine_id: Option<String>,
     pub count: usize,
     pub timeout: Duration,
 }
@@ -60,11 +64,12 @@ fn search(
     let query = arguments["query"].as_str().unwrap_or_default().trim();
     let count = usize_argument(arguments, "count").unwrap_or(settings.count);
     let provider = &settings.provider;
-    let Some(engine) = SearchEngine::from_name(provider) else {
-        return Err(format!(
-            "`tools.web.search.provider` is `{provider}`, expected brave, searxng or duckduckgo; tell the user"
-        )
-        .into());
+    let Some(engine) = find_engine(provider) else {
+        let names = engine_names();
+        let text = format!(
+            "`tools.web.search.provider` is `{provider}`, expected one of {names}; tell the user"
+        );
+        return Err(text.into());
     };
     WebAccess::check_secrets(query)?;
     let truncated_end = web
@@ -91,25 +96,33 @@ fn search(
 fn query_engine(
     web: &WebAccess,
     settings: &SearchSettings,
-    engine: SearchEngine,
+    engine: &SearchEngine,
     query: &str,
     count: usize,
 ) -> Result<Vec<SearchResult>, ToolError> {
-    let SearchSettings { key, base, timeout, .. } = settings;
-    let name = engine.name();
-    let Some(base) = base.as_deref().or(engine.default_base()) else {
+    let SearchSettings { key, base, engine_id, timeout, .. } = settings;
+    let name = engine.label;
+    let engine_id = engine_id.as_deref().unwrap_or_default();
+    if engine.needs_engine_id() && engine_id.is_empty() {
+        return Err(format!("{name} requires `tools.web.search.engineId`; tell the user").into());
+    }
+    let key = key.as_ref().map(LazySecret::resolve).transpose();
+    let key = key.map_err(|error| format!("{error:#}; tell the user"))?;
+    let query = SearchQuery { text: query, count, engine_id };
+    let key_text = key.as_ref().map(|key| key.expose());
+    let Some(request) = engine.request(base.as_deref(), key_text, &query) else {
         return Err(format!(
             "{name} requires an address in `tools.web.search.baseUrl`; tell the user"
         )
         .into());
     };
-    let mut headers = vec![("accept".to_owned(), "application/json, text/html".to_owned())];
-    if let (SearchEngine::Brave, Some(key)) = (engine, key) {
-        let key = key.resolve().map_err(|error| format!("{error:#}; tell the user"))?;
-        headers.push(("x-subscription-token".into(), key.expose().into()));
-    }
+    let EngineRequest { url, headers, body } = &request;
     let http = web.configured_client(*timeout)?;
-    let response = http.request(&engine.request_url(base, query, count), &headers, HttpMethod::Get);
+    let method = match body {
+        Some(body) => HttpMethod::Post("application/json", body.as_bytes()),
+        None => HttpMethod::Get,
+    };
+    let response = http.request(url, headers, method);
     let response = response.map_err(|error| {
         if error.is::<Stop>() {
             "interrupted: the run is ending".to_owned()
@@ -120,12 +133,11 @@ fn query_engine(
     match response.status {
         200 => {}
         401 | 403 if key.is_some() => {
-            return Err(format!(
-                "{name} rejects the key in `tools.web.search.apiKey`; tell the user"
-            )
-            .into());
+            return Err(
+                format!("{name} rejects the key of `tools.web.search`; tell the user").into()
+            );
         }
-        403 if engine == SearchEngine::Searxng => {
+        403 if engine.name == "searxng" => {
             return Err("SearXNG does not answer as JSON; tell the user that its settings must allow the format `json`".into());
         }
         202 | 429 => {

@@ -10,6 +10,7 @@ use crate::ops::skills::{self as workspace_skills, SkillsSummary};
 use crate::ops::turn_setup;
 use crate::ops::turn_setup::programs;
 use crate::ops::turn_setup::toolset;
+use crate::ops::turn_setup::web_tools::search_problem;
 use crate::options::grants::Grants;
 use anyhow::{Context as _, Result, anyhow};
 use nanobot_base::error::{Exit, exit_for};
@@ -66,7 +67,8 @@ pub(crate) fn check_config(input: &CheckInput) -> Vec<CheckResult> {
         CheckResult::warn("no config file: all settings have their defaults")
             .with_hint("`nanobot onboard`")
     };
-    std::iter::once(summary).chain(problems).collect()
+    let search_problem = search_problem(input.ctx, input.settings).map(CheckResult::warn);
+    std::iter::once(summary).chain(problems).chain(search_problem).collect()
 }
 
 /// Checks that a run can write its files.

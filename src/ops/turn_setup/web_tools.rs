@@ -6,18 +6,24 @@ use crate::ops::turn_setup::shared_state::SharedState;
 use nanobot_config::policy::net::Net;
 use nanobot_config::policy::provenance::{ProvenanceTracker, TrustContext};
 use nanobot_config::policy::{Policy, Sandbox};
-use nanobot_config::settings::Settings;
+use nanobot_config::settings::{Settings, WebSettings};
 use nanobot_net::test_dns::TestHosts;
+use nanobot_os::env::BRAVE_API_KEY;
+use nanobot_os::secret::LazySecret;
 use nanobot_sandbox::private_tmp;
 use nanobot_store::skill::BUILT_IN_SKILLS;
 use nanobot_tool::Tool;
 use nanobot_tool::host_proxy::HostTraffic;
 use nanobot_tool::web::WebAccess;
+use nanobot_tool::web::engine::{engine_names, find_engine};
 use nanobot_tool::web::page_cache::PageCache;
 use nanobot_tool::web_fetch::WebFetch;
 use nanobot_tool::web_search::{self, SearchSettings};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The search engine that needs no key.
+const DEFAULT_ENGINE: &str = "duckduckgo";
 
 /// The initial, empty record of content read by a run under `policy`.
 pub(crate) fn new_provenance_tracker(
@@ -80,23 +86,62 @@ pub(crate) fn tools(
         network: settings.network.clone(),
         env: ctx.env.clone(),
     });
-    // As in the Python program, a key without a provider means `brave`, and without a key another engine is used.
-    let provider = match (
-        &web_settings.search_engine,
-        &web_settings.search_api_key,
-        &web_settings.search_base_url,
-    ) {
-        (None, Some(_), _) => "brave",
-        (Some(name), None, None) if name.eq_ignore_ascii_case("brave") => "duckduckgo",
-        (Some(name), ..) => name,
-        (None, None, _) => "duckduckgo",
-    };
+    let SearchChoice { provider, key, .. } = choose_engine(ctx, web_settings);
     let engines = SearchSettings {
-        provider: provider.to_owned(),
-        key: web_settings.search_api_key.clone(),
+        provider,
+        key,
         base: web_settings.search_base_url.clone(),
+        engine_id: web_settings.search_engine_id.clone(),
         count: web_settings.max_results,
         timeout: web_settings.search_timeout,
     };
     vec![Arc::new(web_search::tool(Arc::clone(&web), engines)), Arc::new(WebFetch::new(web))]
+}
+
+/// The search engine of a run.
+struct SearchChoice {
+    /// Its name in the config.
+    provider: String,
+    key: Option<LazySecret>,
+    /// The problem with the config, if another engine is used than it names, or none.
+    problem: Option<String>,
+}
+
+/// Chooses the search engine. As in the Python program, a key without a provider means `brave`, and an engine that lacks its key is
+/// replaced by DuckDuckGo.
+fn choose_engine(ctx: &Context, web_settings: &WebSettings) -> SearchChoice {
+    let WebSettings { search_engine, search_api_key, search_base_url, search_engine_id, .. } =
+        web_settings;
+    let variable_key = |names: &[&str]| names.iter().find_map(|name| ctx.env.get(name));
+    let has_brave_key = search_api_key.is_some() || ctx.env.get(BRAVE_API_KEY).is_some();
+    let default = if has_brave_key { "brave" } else { DEFAULT_ENGINE };
+    let name = search_engine.as_deref().unwrap_or(default);
+    let Some(engine) = find_engine(name) else {
+        let problem =
+            format!("`tools.web.search.provider` is `{name}`, expected one of {}", engine_names());
+        return SearchChoice { provider: name.to_owned(), key: None, problem: Some(problem) };
+    };
+    let key =
+        search_api_key.clone().or_else(|| variable_key(engine.key_variables).map(LazySecret::new));
+    if engine.needs_key() && key.is_none() && search_base_url.is_none() {
+        let variables = engine.key_variables.join("` or `");
+        let problem = format!(
+            "{} has no key (`tools.web.search.apiKey` or `{variables}`): DuckDuckGo is searched instead",
+            engine.label
+        );
+        return SearchChoice { provider: DEFAULT_ENGINE.into(), key: None, problem: Some(problem) };
+    }
+    let problem = if engine.needs_engine_id() && search_engine_id.is_none() {
+        Some(format!("{} requires `tools.web.search.engineId`", engine.label))
+    } else if !engine.has_address() && search_base_url.is_none() {
+        Some(format!("{} requires an address in `tools.web.search.baseUrl`", engine.label))
+    } else {
+        None
+    };
+    SearchChoice { provider: engine.name.to_owned(), key, problem }
+}
+
+/// The problem with the configured search engine, if searches fail or another engine is used.
+pub(crate) fn search_problem(ctx: &Context, settings: &Settings) -> Option<String> {
+    if settings.web.enabled { choose_engine(ctx, &settings.web).problem } else { None }
 }

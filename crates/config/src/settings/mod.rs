@@ -337,6 +337,8 @@ pub struct WebSettings {
     pub search_engine: Option<String>,
     pub search_api_key: Option<LazySecret>,
     pub search_base_url: Option<String>,
+    /// The user's own engine at Google.
+    pub search_engine_id: Option<String>,
     /// Results per search. The default is enough to see whether there is anything relevant.
     pub max_results: usize,
     /// Timeout of a search.

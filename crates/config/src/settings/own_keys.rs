@@ -37,6 +37,7 @@ const OWN_KEYS: &[&str] = &[
     "tools.deny",
     "tools.exec.memory",
     "tools.mcpBudgetTokens",
+    "tools.web.search.engineId",
     "tools.mcpServers.*.disabled",
     "tools.mcpServers.*.read",
     "tools.mcpServers.*.required",

@@ -17,10 +17,9 @@ use super::{
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_net::http::{Network, NetworkDefaults};
-use nanobot_os::env::{self, BRAVE_API_KEY, Env};
+use nanobot_os::env::{self, Env};
 use nanobot_os::log;
 use nanobot_os::paths::Paths;
-use nanobot_os::secret::LazySecret;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -83,7 +82,7 @@ impl Settings {
             profile: values.text(const { config_key("agents.defaults.profile") })?,
             tools: values.tools()?,
             exec: values.exec(paths)?,
-            web: values.web(config, env)?,
+            web: values.web(config)?,
             hooks: HookSettings::parse(&values.get(const { config_key("hooks") }, None)?),
             servers: values.servers(),
             restrict_to_workspace: values
@@ -360,11 +359,8 @@ impl TypedReader<'_> {
         })
     }
 
-    fn web(&self, config: &Config, env: &Env) -> Result<WebSettings> {
+    fn web(&self, config: &Config) -> Result<WebSettings> {
         let text = |key: &'static ConfigKey| self.optional_text(key, None);
-        let search_api_key = self
-            .secret(const { config_key("tools.web.search.apiKey") })?
-            .or_else(|| env.get(BRAVE_API_KEY).map(LazySecret::new));
         let parse_range = |text: String| {
             text.parse().map_err(|()| {
                 let cause = format!("`tools.ssrfWhitelist`: `{text}` is not an address range");
@@ -383,8 +379,9 @@ impl TypedReader<'_> {
             proxy: self.secret(const { config_key("tools.web.proxy") })?,
             user_agent: text(const { config_key("tools.web.userAgent") })?,
             search_engine: search_engine.as_ref().and_then(Value::as_str).and_then(not_blank),
-            search_api_key,
+            search_api_key: self.secret(const { config_key("tools.web.search.apiKey") })?,
             search_base_url: text(const { config_key("tools.web.search.baseUrl") })?,
+            search_engine_id: text(const { config_key("tools.web.search.engineId") })?,
             max_results: self.count(const { config_key("tools.web.search.maxResults") })?.min(10),
             search_timeout: Duration::from_secs(
                 self.whole_number(const { config_key("tools.web.search.timeout") }, None)?.into(),
