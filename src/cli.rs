@@ -14,6 +14,7 @@ pub mod cron;
 pub mod forget;
 pub mod grammar;
 pub mod heartbeat;
+pub mod json_table;
 pub mod mcp;
 pub mod memory;
 pub mod model;

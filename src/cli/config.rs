@@ -100,5 +100,8 @@ pub enum ConfigCommand {
         /// Print the schema of the events and the result of `agent` instead
         #[arg(long)]
         events: bool,
+        /// Print the schema of what other commands print as JSON instead
+        #[arg(long, conflicts_with = "events")]
+        commands: bool,
     },
 }

@@ -53,7 +53,7 @@ pub const OLD_NAMES: &[CommandWords] = &[
 pub const RULES: &str = "A command is a noun and a verb: `nanobot session list`. A noun is in the singular, and a verb \
 means the same with each noun; `serve` alone stands before what it serves. `ls` stands for `list` and `rm` for `remove`; `help` after a noun lists its verbs.\n\n\
 A command that prints data has `--json`: one object for one thing, and one object per line for many. Fields may be added; a \
-field never changes its meaning, and none is removed.\n\n\
+field never changes its meaning, and none is removed. nanobot-json(5) describes them.\n\n\
 Results go to standard output; everything else goes to standard error. A command that creates or \
 removes something says so in one line, which `-q` suppresses; `config set` and `config unset` are silent.\n\n\
 Only commands with `--yes` ask for confirmation; without a terminal they need it. With `--dry-run` a command prints what it \

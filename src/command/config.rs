@@ -3,6 +3,7 @@
 mod edit;
 
 use crate::cli::config::ConfigCommand;
+use crate::cli::json_table;
 use crate::ops::config_keys::{self, ConfigValue};
 use crate::ops::context::Context;
 use crate::ops::usable_config;
@@ -59,9 +60,10 @@ pub fn run(ctx: &Context, command: &ConfigCommand) -> Result<Exit> {
             }
             return check(ctx, *strict, *json);
         }
-        ConfigCommand::Schema { events: true } => ctx.terminal.print(SCHEMA)?,
-        ConfigCommand::Schema { events: false } => {
-            ctx.terminal.print(&format!("{:#}\n", schema::schema()))?;
+        ConfigCommand::Schema { events: true, .. } => ctx.terminal.print(SCHEMA)?,
+        ConfigCommand::Schema { commands, .. } => {
+            let schema = if *commands { json_table::schema() } else { schema::schema() };
+            ctx.terminal.print(&format!("{schema:#}\n"))?;
         }
     }
     Ok(Exit::Answered)

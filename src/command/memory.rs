@@ -187,7 +187,7 @@ fn show(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
     }
     if as_json {
         ctx.terminal.print_json(&json!({
-            "path": memory.path(), "bytes": bytes.len(), "text": String::from_utf8_lossy(&bytes),
+            "path": memory.path().display().to_string(), "bytes": bytes.len(), "text": String::from_utf8_lossy(&bytes),
         }))
     } else {
         // The output of a pipe is sanitized too, since a pager may pass it on to a terminal.

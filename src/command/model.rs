@@ -167,7 +167,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         ("address", details.address.clone()),
         ("format", details.format.to_owned()),
         ("model", details.model.clone()),
-        ("key", details.key.as_deref().unwrap_or("none").replace('`', "")),
+        ("key", details.key.clone().unwrap_or_else(|| "none".into())),
         ("context", tokens(&details.context)),
         ("output", tokens(&details.output)),
         ("images", yes_or_no(&details.images)),

@@ -92,7 +92,7 @@ fn print_turns(ctx: &Context, turns: &[UndoTurn], as_json: bool) -> Result<()> {
             json!({
                 "id": turn.id, "turn": turn.info.turn, "session": turn.info.session,
                 "time": ctx.clock.to_rfc3339(&turn.info.time), "directory": turn.info.directory.display().to_string(),
-                "paths": paths, "gaps": gaps, "undone": turn.undone_at.as_deref().map(|time| ctx.clock.to_rfc3339(time)),
+                "paths": paths, "gaps": gaps, "undone": turn.undone_at.as_deref().and_then(|time| ctx.clock.to_rfc3339(time)),
             })
         }));
     }

@@ -546,5 +546,5 @@ fn the_keys_of_a_file_are_applied_as_a_whole() {
     write(&story.dir().join("f.json"), br#"{"budget": {"daily": null}}"#);
     story
         .run(["config", "apply", "-f", "f.json", "--json"])
-        .stdout("{\"key\":\"budget.daily\",\"old\":5,\"new\":null}\n");
+        .stdout("{\"v\":1,\"key\":\"budget.daily\",\"old\":5,\"new\":null}\n");
 }

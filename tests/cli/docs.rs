@@ -1,11 +1,11 @@
 //! Documentation that is generated from the code: help and man pages. `.ci/renew docs` writes it anew.
 
-use crate::man::EVENT_EXAMPLES;
+use crate::man::{EVENT_EXAMPLES, JSON_EXAMPLES};
 use crate::page_commands::run_line;
 use crate::recorded::assert_recorded;
 use crate::requirements::require;
 use crate::screen::Key;
-use crate::server::{Response, calls, says, sends};
+use crate::server::{Response, calls, fails, says, sends};
 use crate::story::{NANOBOT, Story, write};
 use nanobot::cli::pages::HelpLength;
 use nanobot::cli::topics::{HelpTopic, TOPICS, find_topic};
@@ -285,6 +285,17 @@ fn examples_of_events_match_the_program() {
     for ((_, line), output) in EVENT_EXAMPLES.iter().zip(["Hi.", "0\n"]) {
         let story = Story::new().script([says("Hi.")]);
         assert_eq!(run_line(&story, line, &[]).0, output, "{line}");
+    }
+    for (_, line) in JSON_EXAMPLES {
+        let story = Story::new().script([says("Hi."), fails(401, "no")]);
+        story.run(["agent", "-m", "hello"]).stdout("Hi.\n");
+        story
+            .run(["cron", "add", "-n", "tea", "--every", "1h", "-m", "x"])
+            .stdout_has("tea")
+            .error_text();
+        story.run(["cron", "run", "tea"]).status(77).error_text();
+        let output = run_line(&story, line, &[]).0;
+        assert!(["tea\n", "scripted\t0\n"].contains(&&*output), "{line}: {output}");
     }
 }
 

@@ -94,18 +94,18 @@ fn sessions_and_memory_as_json() {
     story.run(["agent", "-m", "hello", "-s", "a"]).stdout("One.\n");
     assert_eq!(
         lines_of(&story, &["session", "fork", "a", "b", "--json"]),
-        [json!({ "session": "b", "messages": 2 })]
+        [json!({ "v": 1, "session": "b", "messages": 2 })]
     );
     assert_eq!(
         lines_of(&story, &["session", "title", "a", "--json"]),
-        [json!({ "session": "a", "title": null })]
+        [json!({ "v": 1, "session": "a", "title": null })]
     );
     story.run(["session", "rm", "b", "-q"]).stdout("");
     let trash = lines_of(&story, &["session", "restore", "--json"]);
     assert_eq!(trash[0]["session"], "b");
     assert_eq!(
         lines_of(&story, &["session", "restore", "b", "--json"]),
-        [json!({ "session": "b" })]
+        [json!({ "v": 1, "session": "b" })]
     );
     let repaired = lines_of(&story, &["-q", "session", "repair", "--all", "--json"]);
     assert_eq!(repaired[1]["repair"], "set to 0600", "{repaired:?}");

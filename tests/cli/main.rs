@@ -87,6 +87,7 @@ mod hostile_servers;
 mod html_export;
 mod json_output;
 mod json_schema;
+mod json_table;
 mod keys;
 mod links;
 mod login;

@@ -1,13 +1,17 @@
-//! The man pages, generated from the command tree and its tables: one for the program, one for each command, two for the
-//! file formats, one for all files, and one for each topic.
+//! The man pages, generated from the command tree and its tables: one for the program, one for each command, three for
+//! formats, one for all files, and one for each topic.
 
 use clap::{Arg, Command};
 use nanobot::cli::grammar::{OLD_NAMES, RULES, SHORTCUTS, VERBS};
+use nanobot::cli::json_table::{
+    COMMANDS, JsonField, JsonForm, JsonShape, JsonType, OBJECTS, PROMISE,
+};
 use nanobot::cli::page_table::{HelpPage, page};
 use nanobot::cli::pages::{HelpLength, is_global};
 use nanobot::cli::state_files::{STATE_FILES, StateFile};
 use nanobot::cli::topics::{HelpTopic, TOPICS};
 use nanobot_base::error::Exit;
+use nanobot_base::json_text::JSON_VERSION;
 use nanobot_config::settings::key_type::KeyType;
 use nanobot_config::settings::keys::{ConfigKey, KEYS, KeySupport};
 use nanobot_os::env::VARIABLES;
@@ -30,6 +34,7 @@ pub(crate) fn pages() -> Vec<(String, String)> {
     pages.push(("nanobot-config.5".into(), config_page()));
     pages.push(("nanobot-events.5".into(), events_page()));
     pages.push(("nanobot-files.5".into(), files_page()));
+    pages.push(("nanobot-json.5".into(), json_page()));
     pages.extend(TOPICS.iter().map(topic_page));
     pages
 }
@@ -441,6 +446,7 @@ fn see_also(command: &Command, words: &[String]) -> String {
     if ["", "agent"].contains(&words.join(" ").as_str()) {
         pages.push(("nanobot-events".into(), 5));
         pages.push(("nanobot-files".into(), 5));
+        pages.push(("nanobot-json".into(), 5));
     }
     if words.is_empty() {
         let topics = TOPICS.iter();
@@ -648,6 +654,95 @@ fn events_page() -> String {
     roff.section("SEE ALSO");
     roff.line(&format!("{}(1), {}(1)", bold("nanobot-agent"), bold("nanobot-config-schema")));
     roff.0
+}
+
+/// Command lines of the page about JSON, with what they print.
+pub(crate) const JSON_EXAMPLES: [(&str, &str); 2] = [
+    (
+        "The jobs whose last run failed:",
+        "nanobot cron list --json | jq -r 'select(.failures > 0) | .name'",
+    ),
+    ("The cost of each model:", "nanobot usage --by model --json | jq -r '[.model, .usd] | @tsv'"),
+];
+
+fn json_page() -> String {
+    let mut roff = Roff::begin("nanobot-json", 5, "the JSON that commands print");
+    roff.section("DESCRIPTION");
+    roff.paragraphs(PROMISE);
+    roff.paragraphs(&format!(
+        "This is version {JSON_VERSION}. `nanobot config schema --commands` prints it as a JSON schema."
+    ));
+    roff.section("COMMANDS");
+    for JsonShape { name, form, meaning, base, fields } in COMMANDS {
+        roff.subsection(&format!("nanobot {name}"));
+        let form = match form {
+            JsonForm::Object => "One object",
+            JsonForm::Lines => "One object per line",
+            JsonForm::Array => "One array of objects",
+        };
+        let base =
+            base.map(|base| format!(" It has the fields of `{base}` below.")).unwrap_or_default();
+        roff.paragraphs(&format!("{form}: {}{base}", lowercase_first(meaning)));
+        json_fields(&mut roff, "", fields);
+    }
+    roff.section("OBJECTS");
+    for JsonShape { name, meaning, fields, .. } in OBJECTS {
+        roff.subsection(name);
+        roff.paragraphs(meaning);
+        json_fields(&mut roff, "", fields);
+    }
+    roff.section("EXAMPLES");
+    for (does, line) in JSON_EXAMPLES {
+        roff.paragraphs(does);
+        roff.verbatim(&break_command_line(line));
+    }
+    roff.section("SEE ALSO");
+    roff.line(&format!(
+        "{}(1), {}(1), {}(5)",
+        bold("nanobot"),
+        bold("nanobot-config-schema"),
+        bold("nanobot-events")
+    ));
+    roff.0
+}
+
+fn json_fields(roff: &mut Roff, above: &str, fields: &[JsonField]) {
+    for (name, kind, meaning) in fields {
+        let optional = if name.ends_with('?') { ", optional" } else { "" };
+        let path = format!("{above}{}", name.trim_end_matches('?'));
+        let meaning = if meaning.is_empty() { String::new() } else { format!(": {meaning}") };
+        roff.tagged(
+            &bold(&path),
+            &format!("{}{optional}{meaning}.", uppercase_first(&json_type(kind))),
+        );
+        let (kind, path) = match kind {
+            JsonType::OrNull(JsonType::List(kind)) | JsonType::List(kind) => {
+                (*kind, format!("{path}[]."))
+            }
+            JsonType::OrNull(kind) => (*kind, format!("{path}.")),
+            kind => (kind, format!("{path}.")),
+        };
+        if let JsonType::Fields(fields) = kind {
+            json_fields(roff, &path, fields);
+        }
+    }
+}
+
+/// The type of a field, in words.
+fn json_type(kind: &JsonType) -> String {
+    match kind {
+        JsonType::Text => "text".into(),
+        JsonType::Time => "time".into(),
+        JsonType::Count => "whole number".into(),
+        JsonType::Number => "number".into(),
+        JsonType::Bool => "true or false".into(),
+        JsonType::Any => "any value".into(),
+        JsonType::Object | JsonType::Fields(_) => "object".into(),
+        JsonType::OneOf(words) => format!("one of `{}`", words.replace(' ', "`, `")),
+        JsonType::Shape(name) => format!("object `{name}`"),
+        JsonType::List(item) => format!("list, each {}", json_type(item)),
+        JsonType::OrNull(kind) => format!("{} or null", json_type(kind)),
+    }
 }
 
 /// The fields of an object of the schema, including nested ones.

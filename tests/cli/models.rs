@@ -25,7 +25,7 @@ fn models_lists_known_models() {
     let lines = story.run(["model", "list", "--json"]).json_lines();
     let price = |above, input, cached, written, output| json!({ "above": above, "input": input, "cached_input": cached, "cache_write": written, "output": output });
     let expect = json!({
-        "provider": "gemini", "name": "gemini-2.5-pro", "context": 1_048_576, "output": 65_536, "images": true, "pdf": true,
+        "v": 1, "provider": "gemini", "name": "gemini-2.5-pro", "context": 1_048_576, "output": 65_536, "images": true, "pdf": true,
         "reasoning": true,
         "prices": [price(0, 1.25, 0.125, 1.25, 10.0), price(200_000, 2.5, 0.25, 2.5, 15.0)],
     });
@@ -81,8 +81,8 @@ fn a_preset_is_shown_with_its_config_overrides() {
     let base = format!("http://127.0.0.1:{}/v1", story.server().port);
     let price = json!([{ "above": 0, "input": 1.0, "cached_input": 1.0, "cache_write": 1.0, "output": 2.0 }]);
     let expect = json!({
-        "name": "quick", "provider": "custom", "label": "Custom (any OpenAI-compatible address)", "address": base,
-        "format": "OpenAI chat completions", "model": "m", "key": "`providers.custom.apiKey`",
+        "v": 1, "name": "quick", "provider": "custom", "label": "Custom (any OpenAI-compatible address)", "address": base,
+        "format": "OpenAI chat completions", "model": "m", "key": "providers.custom.apiKey",
         "context": { "value": 9000, "from": "config" }, "output": null, "images": { "value": false, "from": "config" },
         "pdf": null, "reasoning": null, "prices": { "value": price, "from": "config" }, "quirks": ["JSON schemas are sent as text only"],
         "fallbacks": [{ "model": "n", "provider": "custom" }],
@@ -294,6 +294,7 @@ fn providers_shows_the_source_of_each_key() {
     assert_eq!(find_by_name(&lines, "ollama")["address"], expect);
     let keys: Vec<&String> = lines[0].as_object().unwrap().keys().collect();
     let expect = [
+        "v",
         "name",
         "label",
         "kind",

@@ -102,7 +102,7 @@ fn a_prompt_has_a_name() {
     );
     story.run(["run", "--list"]).stdout("NAME  DESCRIPTION\nsum   Sum up $1.\n");
     let listed = story.run(["run", "--list", "--json"]).json();
-    assert_eq!(listed, json!({ "name": "sum", "description": "Sum up $1." }));
+    assert_eq!(listed, json!({ "v": 1, "name": "sum", "description": "Sum up $1." }));
     // Its text is the user's: it may name what widens.
     story.server().script([says("Short.")]);
     story.run(["run", "sum", "letter.txt"]).stdout("Short.\n");

@@ -2,6 +2,8 @@
 
 use crate::server::{Response, calls, calls_all, fails, replies, says, sends};
 use crate::story::Story;
+use jiff::Timestamp;
+use nanobot::cli::json_table;
 use nanobot_base::error::Exit;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -11,13 +13,28 @@ fn read_schema() -> Value {
 }
 
 /// The violations of `schema` by `value`, each with its path.
-fn violations(schema: &Value, value: &Value, root: &Value, place: &str) -> Vec<String> {
+pub(crate) fn violations(schema: &Value, value: &Value, root: &Value, place: &str) -> Vec<String> {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.strip_prefix("#/$defs/").expect("references are local");
         return violations(&root["$defs"][name], value, root, place);
     }
+    if let Some(kinds) = schema["anyOf"].as_array() {
+        let mut found = kinds.iter().map(|kind| violations(kind, value, root, place));
+        return if found.clone().any(|found| found.is_empty()) {
+            Vec::new()
+        } else {
+            found.next().unwrap_or_default()
+        };
+    }
     let mut found = Vec::new();
     let mut no = |words: String| found.push(format!("{place}: {words}"));
+    if schema["format"] == "date-time"
+        && value
+            .as_str()
+            .is_some_and(|text| text.parse::<Timestamp>().is_err() || !text.ends_with('Z'))
+    {
+        no(format!("{value} is not a time in UTC"));
+    }
     if !schema["const"].is_null() && schema["const"] != *value {
         no(format!("{value} is not {}", schema["const"]));
     }
@@ -95,11 +112,17 @@ fn object_violations(
     found
 }
 
-/// Validates an event or a result. Every story that reads JSON output calls this.
+/// Validates an event, a result, or an object of another command. Every story that reads JSON output calls this.
 #[track_caller]
 pub(crate) fn assert_valid(line: &Value) {
+    let Some(kind) = line["type"].as_str() else {
+        let root = json_table::schema();
+        let definitions = root["$defs"].as_object().unwrap().values();
+        let mut commands = definitions.filter(|definition| definition["title"].is_string());
+        let is_described = commands.any(|command| violations(command, line, &root, "").is_empty());
+        return assert!(is_described, "no command is described that prints {line:#}");
+    };
     let root = read_schema();
-    let kind = line["type"].as_str().expect("a line has a type");
     let described = &root["$defs"][kind];
     assert!(!described.is_null(), "the schema has no {kind}");
     let named = json!({ "$ref": format!("#/$defs/{kind}") });

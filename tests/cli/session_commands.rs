@@ -331,7 +331,7 @@ fn search_as_json_has_positions() {
     let story = story_with_needles();
     let lines = story.run(["session", "search", "two", "--json", "-C", "1"]).json_lines();
     let expect = json!({
-        "session": "new", "number": 3, "time": "2025-12-01T09:30:00Z", "role": "tool", "line": "two needles",
+        "v": 1, "session": "new", "number": 3, "time": "2025-12-01T09:30:00Z", "role": "tool", "line": "two needles",
         "start": 0, "end": 3, "before": ["one"], "after": ["three"],
     });
     assert_eq!(lines, [expect]);

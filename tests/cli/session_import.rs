@@ -146,7 +146,7 @@ fn a_rollout_of_codex_becomes_a_session() {
     let story = Story::new().file("rollout-2026 x.jsonl", codex());
     let imported = story.run(["session", "import", "rollout-2026 x.jsonl", "--json"]).json();
     let key = "import:rollout-2026-x";
-    assert_eq!(imported, json!({ "session": key, "messages": 6, "format": "Codex" }));
+    assert_eq!(imported, json!({ "v": 1, "session": key, "messages": 6, "format": "Codex" }));
     let expect = [
         "user: run the tests",
         "assistant: Running. shell",

@@ -74,9 +74,9 @@ fn json_has_exact_numbers() {
     let story = story_with_usage();
     let lines = story.run(["usage", "--json"]).json_lines();
     let expect = [
-        json!({ "day": "2026-01-01", "runs": 2, "calls": 3, "failed_calls": 0, "unpriced_calls": 0, "estimated_calls": 0,
+        json!({ "v": 1, "day": "2026-01-01", "runs": 2, "calls": 3, "failed_calls": 0, "unpriced_calls": 0, "estimated_calls": 0,
                 "input": 3000, "cached": 1200, "cache_write": 0, "output": 150, "reasoning": 30, "usd": 0.75 }),
-        json!({ "day": "2026-01-02", "runs": 1, "calls": 1, "failed_calls": 1, "unpriced_calls": 1, "estimated_calls": 1,
+        json!({ "v": 1, "day": "2026-01-02", "runs": 1, "calls": 1, "failed_calls": 1, "unpriced_calls": 1, "estimated_calls": 1,
                 "input": 1000, "cached": 400, "cache_write": 0, "output": 50, "reasoning": 10, "usd": null }),
     ];
     assert_eq!(lines, expect);
@@ -255,8 +255,8 @@ fn usage_of_the_offered_tools_is_counted() {
     story.run(["agent", "-m", "tea"]).stdout("Done.\n").stderr_has("`--write`");
     let lines = story.run(["usage", "--by", "tool", "--json"]).json_lines();
     let expect = [
-        json!({ "tool": "read_file", "runs": 1, "calls": 1, "failed_calls": 0, "denied_calls": 0 }),
-        json!({ "tool": "write_file", "runs": 1, "calls": 1, "failed_calls": 1, "denied_calls": 1 }),
+        json!({ "v": 1, "tool": "read_file", "runs": 1, "calls": 1, "failed_calls": 0, "denied_calls": 0 }),
+        json!({ "v": 1, "tool": "write_file", "runs": 1, "calls": 1, "failed_calls": 1, "denied_calls": 1 }),
     ];
     assert_eq!(lines, expect);
     let text = story.run(["usage", "--by", "skill"]).text();
@@ -299,8 +299,8 @@ fn unused_tools_are_reported() {
     assert!(!text.contains("the server clock"), "{text}");
     let servers = story.run(["usage", "--by", "server", "--json"]).json_lines();
     let expect = [
-        json!({ "server": "clock", "runs": 1, "offered_runs": 12, "calls": 3, "failed_calls": 1, "denied_calls": 0, "told_tokens": 960 }),
-        json!({ "server": "hub", "runs": 0, "offered_runs": 12, "calls": 0, "failed_calls": 0, "denied_calls": 0, "told_tokens": 4800 }),
+        json!({ "v": 1, "server": "clock", "runs": 1, "offered_runs": 12, "calls": 3, "failed_calls": 1, "denied_calls": 0, "told_tokens": 960 }),
+        json!({ "v": 1, "server": "hub", "runs": 0, "offered_runs": 12, "calls": 0, "failed_calls": 0, "denied_calls": 0, "told_tokens": 4800 }),
     ];
     assert_eq!(servers, expect);
 }

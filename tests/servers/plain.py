@@ -59,6 +59,7 @@ def main():
                 "protocolVersion": params["protocolVersion"],
                 "capabilities": {kind: {"listChanged": True} for kind in kinds},
                 "serverInfo": {"name": "plain", "version": "1"},
+                **({"instructions": plan["instructions"]} if "instructions" in plan else {}),
             }
         if method == "tools/list":
             return {"tools": [offered(tool) for tool in plan.get("tools", [])]}

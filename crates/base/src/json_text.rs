@@ -1,6 +1,9 @@
-//! Layout of JSON text. It is never parsed into values, since a parsed number can lose digits.
+//! Layout of JSON text, and the version of what commands print. The text is never parsed into values, since a parsed number can lose digits.
 
 use serde::de::IgnoredAny;
+
+/// The version of the JSON that commands print, which nanobot-json(5) describes.
+pub const JSON_VERSION: u32 = 1;
 
 /// The depth of JSON from which on it is not indented: each line of a hostile document could be mostly spaces.
 const MAX_JSON_DEPTH: usize = 32;

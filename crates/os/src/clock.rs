@@ -204,14 +204,14 @@ impl Clock {
         }
     }
 
-    /// Converts local time without a zone, as files contain it, to RFC 3339 in UTC. Other text is returned unchanged.
-    pub fn to_rfc3339(&self, local: &str) -> String {
-        let zone = self.now().time_zone().clone();
-        let time = local.parse::<jiff::civil::DateTime>();
-        match (local.parse::<Timestamp>(), time.map(|time| time.to_zoned(zone))) {
-            (Err(_), Ok(Ok(time))) => time.timestamp().to_string(),
-            _ => local.to_owned(),
-        }
+    /// Converts a time as files contain it, local if it has no zone, to RFC 3339 in UTC. `None` for other text.
+    pub fn to_rfc3339(&self, text: &str) -> Option<String> {
+        let from_local = |time: jiff::civil::DateTime| {
+            Some(time.to_zoned(self.now().time_zone().clone()).ok()?.timestamp())
+        };
+        let time = text.parse::<Timestamp>().ok();
+        let time = time.or_else(|| text.parse().ok().and_then(from_local))?;
+        Some(time.to_string())
     }
 
     /// Returns local time without a zone, to the microsecond: the format of session files.

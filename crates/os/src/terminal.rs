@@ -81,7 +81,8 @@ impl Terminal {
         }
     }
 
-    /// Like [`Self::print`], for a line of JSON, which stays valid JSON on a terminal too.
+    /// Like [`Self::print`], for a line of JSON, which stays valid JSON on a terminal too. An object without a version `v` gets
+    /// [`JSON_VERSION`](nanobot_base::json_text::JSON_VERSION).
     pub fn print_json(self, value: &Value) -> Result<()> {
         self.write_stdout(json_line(self.stdout_is_tty, value).as_bytes())
     }

@@ -56,7 +56,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
     }
     for Job { id, name, .. } in &removed {
         if *json {
-            let line = json!({ "id": id, "name": name, "change": "removed" });
+            let line = json!({ "id": id, "name": name, "change": "removed", "schedule": null, "next": null });
             ctx.terminal.print_json(&line)?;
         } else {
             let name = to_one_line(name);

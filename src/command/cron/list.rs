@@ -202,7 +202,7 @@ pub(super) fn run_json(record: &RunRecord) -> Value {
     let usage = &record.usage;
     json!({
         "run": record.id, "job": record.job_id, "name": record.name, "host": record.host, "release": record.release, "trigger": record.trigger,
-        "slot": record.slot.as_deref().map(truncate_to_seconds), "retry": record.retry,
+        "slot": record.slot.as_deref().and_then(truncate_to_seconds), "retry": record.retry,
         "start": truncate_to_seconds(&record.start), "end": truncate_to_seconds(&record.end), "outcome": record.outcome,
         "status": record.status, "cause": record.cause, "error": record.error, "session": usage.session, "turn": usage.turn,
         "model": usage.model, "iterations": usage.iterations, "input_tokens": usage.input_tokens,
@@ -211,10 +211,9 @@ pub(super) fn run_json(record: &RunRecord) -> Value {
     })
 }
 
-/// A recorded time without fractions of a second.
-fn truncate_to_seconds(text: &str) -> String {
-    let time = text.parse::<Timestamp>();
-    time.map_or_else(|_| text.to_owned(), format_utc)
+/// A recorded time without fractions of a second; `None` if it is not a time.
+fn truncate_to_seconds(text: &str) -> Option<String> {
+    text.parse().ok().map(format_utc)
 }
 
 pub(super) fn format_utc(time: Timestamp) -> String {

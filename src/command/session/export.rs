@@ -9,6 +9,7 @@ use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
 use nanobot_agent::report::Bar;
 use nanobot_base::format::format_dollars;
+use nanobot_base::json_text::JSON_VERSION;
 use nanobot_base::message::Message;
 use nanobot_os::durable_file;
 use nanobot_os::secret;
@@ -135,7 +136,7 @@ fn document_start(
         }
         DocumentFormat::Json => {
             let object = json!({
-                "key": key, "created": clock.to_rfc3339(created), "updated": clock.to_rfc3339(updated), "statistics": stats.as_ref().map(statistics_json),
+                "v": JSON_VERSION, "key": key, "created": clock.to_rfc3339(created), "updated": clock.to_rfc3339(updated), "statistics": stats.as_ref().map(statistics_json),
             });
             // The messages follow one by one, so the object stays open.
             let mut text = object.to_string();

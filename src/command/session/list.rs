@@ -88,7 +88,7 @@ pub(super) fn session_json(clock: &Clock, session: &SessionSummary) -> Value {
         "key": session.key, "messages": session.messages, "created": clock.to_rfc3339(&session.created),
         "updated": clock.to_rfc3339(&session.updated), "used": session.last_used.to_string(),
         "title": session.title, "first_words": session.first_words, "fork_of": session.fork_of,
-        "bytes": session.bytes, "path": session.path, "read_only": session.is_newer,
+        "bytes": session.bytes, "path": session.path.display().to_string(), "read_only": session.is_newer,
         "statistics": session.stats.as_ref().map(statistics_json),
     })
 }

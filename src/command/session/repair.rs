@@ -40,7 +40,7 @@ pub(super) fn run(
                 for finding in findings {
                     if as_json {
                         let object = json!({ "session": key, "problem": finding.problem, "repair": finding.repair });
-                        writer.write(&format!("{object}\n"))?;
+                        writer.write_json(&object)?;
                     } else {
                         let description = describe_finding(&finding, is_dry_run);
                         writer.write(&format!("{}: {description}\n", single_line(key)))?;

@@ -88,7 +88,7 @@ fn json_lines(found_skills: &FoundSkills) -> impl Iterator<Item = Value> {
     let line = |skill: &Skill, state: &str, hidden_by: Option<String>| {
         json!({
             "name": skill.name, "description": skill.description, "source": origin_json(&skill.source),
-            "location": skill.location, "state": state, "hidden_by": hidden_by, "always": skill.always, "missing": skill.unmet_requirements,
+            "location": skill.location.display().to_string(), "state": state, "hidden_by": hidden_by, "always": skill.always, "missing": skill.unmet_requirements,
             "tokens": body_tokens(skill), "warnings": skill.warnings,
         })
     };
@@ -107,7 +107,7 @@ fn json_lines(found_skills: &FoundSkills) -> impl Iterator<Item = Value> {
         });
     let unreadable = found_skills.unreadable.iter().map(|unreadable| {
         json!({
-            "name": unreadable.name, "location": unreadable.path, "state": "unreadable", "error": unreadable.reason,
+            "name": unreadable.name, "location": unreadable.path.display().to_string(), "state": "unreadable", "error": unreadable.reason,
         })
     });
     active.chain(inactive).chain(unreadable)

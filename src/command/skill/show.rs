@@ -86,7 +86,7 @@ fn skill_json(ctx: &Context, skill: &Skill) -> Value {
         .collect();
     json!({
         "name": skill.name, "description": skill.description, "source": origin_json(&skill.source),
-        "location": skill.location, "available": skill.is_available(), "offered": skill.is_offered,
+        "location": skill.location.display().to_string(), "available": skill.is_available(), "offered": skill.is_offered,
         "always": skill.always, "missing": skill.unmet_requirements,
         "needs": skill.requirements.describe(&RequirementChecker::new(&ctx.env)), "install": skill.requirements.install,
         "license": skill.inert_fields.license, "compatibility": skill.inert_fields.compatibility,

@@ -10,6 +10,7 @@ use nanobot_cron::job::Job;
 use nanobot_cron::schedule::Schedule;
 use nanobot_model::ledger::PeriodCosts;
 use nanobot_sandbox as sandbox;
+use nanobot_store::memory::last_run::LastRun;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
         "model": choice.map(|choice| &choice.model), "provider": choice.map(|choice| &choice.provider),
         "key": choice.map(|choice| choice.key_label.to_string().replace('`', "")),
         "error": overview.endpoint.as_ref().err().map(|error| format!("{error:#}")),
-        "config": ctx.paths.config, "workspace": overview.settings.workspace, "sessions": overview.session_count,
-        "context": overview.context.as_ref().map(context_json), "memory": memory_json(&overview.memory),
+        "config": ctx.paths.config.display().to_string(), "workspace": overview.settings.workspace.display().to_string(), "sessions": overview.session_count,
+        "context": overview.context.as_ref().map(context_json), "memory": memory_json(ctx, &overview.memory),
         "retention": retention_json(&overview.settings.retention), "cron": jobs_json(&overview.jobs), "scope": overview.scope.as_ref().ok().map(scope_json),
         "offered": tools_json(&overview.tools),
         "spent": {
@@ -44,17 +45,21 @@ fn context_json(context: &ContextUse) -> Value {
     json!({ "session": session, "tokens": tokens, "window": window })
 }
 
-fn memory_json(memory: &MemoryState) -> Value {
+fn memory_json(ctx: &Context, memory: &MemoryState) -> Value {
+    let last_consolidation = memory.last_consolidation.as_ref().map(|last| {
+        let LastRun { time, session, outcome } = last;
+        json!({ "time": ctx.clock.to_rfc3339(time), "session": session, "outcome": outcome })
+    });
     json!({
         "bytes": memory.bytes, "tokens": memory.tokens, "budget_tokens": memory.budget_tokens,
-        "over_budget": memory.is_over_budget, "last_consolidation": memory.last_consolidation,
+        "over_budget": memory.is_over_budget, "last_consolidation": last_consolidation,
         "trouble": memory.last_error, "write_error": memory.write_error,
     })
 }
 
 fn scope_json(scope: &RunScope) -> Value {
     json!({
-        "directory": scope.policy.file_scope.directory, "may_write": can_write(&scope.policy), "profile": scope.profile.name,
+        "directory": scope.policy.file_scope.directory.display().to_string(), "may_write": can_write(&scope.policy), "profile": scope.profile.name,
         "sandbox": match scope.policy.sandbox {
             Sandbox::Off => "off",
             _ if sandbox::check_available().is_ok() => "on",

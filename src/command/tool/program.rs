@@ -131,16 +131,20 @@ pub(super) fn check(ctx: &Context, names: &[PathBuf], as_json: bool) -> Result<E
             Ok((name, spec))
         });
         let is_enabled = programs::is_enabled(&settings.tools.programs, &path);
+        if result.is_err() {
+            exit = Exit::Failed;
+        }
+        if as_json {
+            ctx.terminal.print_json(&match result {
+                Ok((name, spec)) => json!({
+                    "path": path.display().to_string(), "tool": tool_name(&name), "enabled": is_enabled, "description": spec.description,
+                    "parameters": spec.parameters,
+                }),
+                Err(error) => json!({ "path": path.display().to_string(), "error": format!("{error:#}") }),
+            })?;
+            continue;
+        }
         let line = match result {
-            Ok((name, spec)) if as_json => json!({
-                "path": path, "tool": tool_name(&name), "enabled": is_enabled, "description": spec.description,
-                "parameters": spec.parameters,
-            })
-            .to_string(),
-            Err(error) if as_json => {
-                exit = Exit::Failed;
-                json!({ "path": path, "error": format!("{error:#}") }).to_string()
-            }
             Ok((name, spec)) => {
                 let first_line = spec.description.lines().next().unwrap_or_default();
                 // A program elsewhere is not installed yet.
@@ -152,7 +156,6 @@ pub(super) fn check(ctx: &Context, names: &[PathBuf], as_json: bool) -> Result<E
                 format!("ok    {}: {}{note}", tool_name(&name), sanitize(first_line))
             }
             Err(error) => {
-                exit = Exit::Failed;
                 let path = ctx.paths.display(&path);
                 format!("fail  {path}: {}", sanitize(&format!("{error:#}")))
             }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
-use nanobot_base::json_text;
+use nanobot_base::json_text::{self, JSON_VERSION};
 use nanobot_config::settings::servers::McpServer;
 use nanobot_mcp::catalog::{CallError, ToolCatalog};
 use nanobot_mcp::protocol::{ContentPart, ServerAnswer};
@@ -149,6 +149,7 @@ fn print_result(mcp: &McpContext<'_>, answer: &ServerAnswer) -> Result<()> {
 /// The result of a call, for `--json`.
 #[derive(Serialize)]
 struct ServerResult {
+    v: u32,
     is_error: bool,
     content: Vec<Value>,
     /// As the server wrote it, since a parsed number can lose digits.
@@ -182,6 +183,7 @@ fn to_result(answer: &ServerAnswer) -> Result<ServerResult> {
         RawValue::from_string(json).context("redact the structured content")
     });
     Ok(ServerResult {
+        v: JSON_VERSION,
         is_error: answer.is_error,
         content: answer.parts.iter().map(part_json).collect(),
         structured: structured.transpose()?,

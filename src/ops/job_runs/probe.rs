@@ -32,7 +32,7 @@ const JOB_TIMEOUT_SECS: u64 = 30;
 pub(crate) fn probe(ctx: &Context, name: &str) -> Result<Value> {
     let settings = &ctx.settings()?;
     let mut report = json!({
-        "version": env!("CARGO_PKG_VERSION"), "config": ctx.paths.config, "workspace": settings.workspace,
+        "version": env!("CARGO_PKG_VERSION"), "config": ctx.paths.config.display().to_string(), "workspace": settings.workspace.display().to_string(),
     });
     for (part, probe) in [
         ("model", probe_model(ctx, settings)),

@@ -6,6 +6,7 @@
 //! it again does not change it.
 
 use crate::secret;
+use nanobot_base::json_text::JSON_VERSION;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -215,9 +216,16 @@ pub(super) fn json_text(is_terminal: bool, text: &str) -> Cow<'_, str> {
     if is_terminal { sanitize_json(&text).into() } else { text }
 }
 
-/// Formats `value` as a line for standard output, as [`json_text`] does.
+/// Formats `value` as a line for standard output, as [`json_text`] does. An object without a version gets [`JSON_VERSION`].
 pub(super) fn json_line(is_terminal: bool, value: &Value) -> String {
-    json_text(is_terminal, &format!("{value}\n")).into_owned()
+    let mut text = format!("{value}\n");
+    if let Value::Object(members) = value
+        && !members.contains_key("v")
+    {
+        let separator = if members.is_empty() { "" } else { "," };
+        text.insert_str(1, &format!("\"v\":{JSON_VERSION}{separator}"));
+    }
+    json_text(is_terminal, &text).into_owned()
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ impl StdoutWriter {
         Ok(())
     }
 
-    /// Adds a line of JSON.
+    /// Adds a line of JSON, as [`Terminal::print_json`] prints it.
     ///
     /// # Errors
     /// The errors of [`Terminal::print`].
