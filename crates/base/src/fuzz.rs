@@ -3,7 +3,11 @@
 //! A target is a test in the module of its parser. It passes a few real inputs to [`check`], with assertions that must
 //! hold for any input. `NANOBOT_FUZZ` sets the number of inputs; if it is set, other tests with very many cases run more of them too
 //! ([`by_depth`]). The random numbers are the same in every run, so failures are reproducible.
+//!
+//! `tests/real/fuzz` has AFL++ choose the inputs of the same tests by the code that they reach: `NANOBOT_FUZZ_SEEDS` names a
+//! directory for the real inputs, and `NANOBOT_FUZZ_INPUT` the file with the only input of a test.
 
+use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
@@ -94,6 +98,13 @@ pub fn by_depth(default: usize, thorough: usize) -> usize {
 
 /// Runs `target` with `seeds` and with mutations of them. If it panics or takes too long, prints the input and panics.
 pub fn check(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random)) {
+    if let Some(directory) = std::env::var_os("NANOBOT_FUZZ_SEEDS") {
+        return write_seeds(&directory, seeds);
+    }
+    if let Some(path) = std::env::var_os("NANOBOT_FUZZ_INPUT") {
+        let input = std::fs::read(path).expect("the input can be read");
+        return target(&input, &mut Random(input.len() as u64));
+    }
     let count = std::env::var("NANOBOT_FUZZ")
         .map_or(DEFAULT_INPUTS, |count| count.parse().expect("NANOBOT_FUZZ is a number"));
     let mut random = Random(seeds.len() as u64);
@@ -113,6 +124,13 @@ pub fn check(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random)) {
             print_input(number, &input);
             panic!("input {number} took {elapsed:?}");
         }
+    }
+}
+
+fn write_seeds(directory: &OsString, seeds: &[&[u8]]) {
+    for (number, seed) in seeds.iter().enumerate() {
+        let path = std::path::Path::new(directory).join(number.to_string());
+        std::fs::write(path, seed).expect("the seed can be written");
     }
 }
 
