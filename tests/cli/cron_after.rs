@@ -365,3 +365,25 @@ fn a_repeated_run_gets_the_answer_of_its_slot() {
     assert_eq!((&last["trigger"], &last["slot"]), (&json!("hand"), &json!("2026-01-02T08:00:00Z")));
     start(&story, "10:04:00", &report).stdout("");
 }
+
+#[test]
+fn a_run_is_repeated_with_its_input_although_the_other_job_was_removed() {
+    let (story, digest, report) = story_with_pair();
+    story.server().script([says("First."), fails(401, "no")]);
+    start(&story, "08:00:00", &digest).stdout("First.\n").stderr_has("no");
+    let failed = records(&story, &report)[0]["id"].as_str().unwrap().to_owned();
+    at(&story, "08:01:00", &["remove", "digest"]).stdout_has("Removed").error_text();
+    story.server().script([says("At last."), says("Again.")]);
+    at(&story, "10:00:00", &["rerun", &failed]).stdout("At last.\n").stderr("");
+    // A repeated run can be repeated, too.
+    let again = records(&story, &report).pop().unwrap()["id"].as_str().unwrap().to_owned();
+    at(&story, "10:01:00", &["rerun", &again]).stdout("Again.\n").stderr("");
+    for request in &story.requests()[2..] {
+        assert!(request.last_content().contains("<stdin>\nFirst.\n</stdin>"));
+    }
+    std::fs::remove_dir_all(job_dir(&story, &report).join("output")).unwrap();
+    at(&story, "10:02:00", &["rerun", &failed])
+        .status(66)
+        .stderr_has("the answer of `")
+        .stderr_has("at 2026-01-02T08:00:00Z is no longer stored: the job was removed\n");
+}

@@ -72,6 +72,8 @@ const CONDITION_OUTPUT_LIMIT_BYTES: usize = 256 << 10;
 const MAX_ANSWER_BYTES: u64 = input::MAX_STDIN_BYTES as u64;
 /// The suffix of the stored output of `--when`, which is the input of the run.
 const INPUT_SUFFIX: &str = "-input";
+/// The suffix of the stored answer of the job before, which is the input of the run too.
+const ANSWER_SUFFIX: &str = "-answer";
 /// Exit statuses of a shell for a program that it cannot execute, or cannot find (POSIX, `sh`).
 const NOT_EXECUTABLE_STATUS: i32 = 126;
 const NOT_FOUND_STATUS: i32 = 127;
@@ -105,6 +107,16 @@ struct PredecessorAnswer {
     text: String,
     /// The origin of what that job has read, but at least that of piped text.
     origin: Origin,
+}
+
+impl PredecessorAnswer {
+    /// `origin` is that of the run whose answer it is, or of a run that has read it.
+    fn new(bytes: &[u8], origin: Option<Origin>) -> Self {
+        Self {
+            text: String::from_utf8_lossy(bytes).into_owned(),
+            origin: origin.unwrap_or(Origin::External).max(Origin::Project),
+        }
+    }
 }
 
 /// The result of a run's work.
@@ -468,6 +480,8 @@ impl JobRunner<'_> {
         }
         let mut turn_options = self.turn_options(job, options)?;
         if let Some(answer) = self.predecessor_answer(job, slot)? {
+            let stored = self.job_dir.store_output(start, ANSWER_SUFFIX, answer.text.as_bytes());
+            stored.context("the answer of the job before was not stored")?;
             turn_options.input.message = turn_options.input.message.map(|message| {
                 let mut message = prompt::with_piped(Some(message), Some(&answer.text));
                 let content = OthersContent::new(answer.origin, "the answer of another job");
@@ -533,7 +547,8 @@ impl JobRunner<'_> {
         Ok(result)
     }
 
-    /// Reads the answer of the job that `job` runs after: of the run that ended at `slot`, or of the last one.
+    /// Reads the answer of the job that `job` runs after: of the run that ended at `slot`, or of the last one. A repeated run gets the one
+    /// that it had.
     ///
     /// # Errors
     /// Status 66 if the answer of the slot is no longer stored.
@@ -545,6 +560,12 @@ impl JobRunner<'_> {
         let Some(predecessor) = &job.predecessor else {
             return Ok(None);
         };
+        if let Some(rerun) = self.rerun {
+            let path = self.job_dir.output_path(rerun.start.parse()?, ANSWER_SUFFIX);
+            if let Some(bytes) = durable_file::read_limited(&path, MAX_ANSWER_BYTES)? {
+                return Ok(Some(PredecessorAnswer::new(&bytes, rerun.origin)));
+            }
+        }
         let job_dir = JobDir::new(self.store.job_dir(&predecessor.id)?);
         let until = self.rerun.and_then(|run| run.start.parse().ok()).unwrap_or(Timestamp::MAX);
         let record = job_dir.last_answered(slot.unwrap_or(until))?;
@@ -556,16 +577,17 @@ impl JobRunner<'_> {
         let bytes =
             path.map(|path| durable_file::read_limited(path, MAX_ANSWER_BYTES)).transpose()?;
         let Some((bytes, record)) = bytes.flatten().zip(record.as_ref()) else {
-            return Err(fail_with_hint(
-                Exit::NoInput,
-                format!("the answer of `{}` at {end} is no longer stored", predecessor.label()),
-                format!("`nanobot cron run {}`", predecessor.id),
-            ));
+            let cause =
+                format!("the answer of `{}` at {end} is no longer stored", predecessor.label());
+            return Err(match predecessor.name {
+                Some(_) => {
+                    let hint = format!("`nanobot cron run {}`", predecessor.id);
+                    fail_with_hint(Exit::NoInput, cause, hint)
+                }
+                None => fail(Exit::NoInput, format!("{cause}: the job was removed")),
+            });
         };
-        Ok(Some(PredecessorAnswer {
-            text: String::from_utf8_lossy(&bytes).into_owned(),
-            origin: record.origin.unwrap_or(Origin::External).max(Origin::Project),
-        }))
+        Ok(Some(PredecessorAnswer::new(&bytes, record.origin)))
     }
 
     /// Runs the command of the condition.
