@@ -27,10 +27,15 @@ pub(crate) fn can_inject() -> bool {
     found
 }
 
+/// True with `NANOBOT_FAULTS=all`.
+pub(crate) fn is_exhaustive() -> bool {
+    std::env::var("NANOBOT_FAULTS").is_ok_and(|faults| faults == "all")
+}
+
 /// The numbers of the system calls at which faults are injected: with `NANOBOT_FAULTS=all` each; otherwise every third of the first
 /// ones, and ever fewer of the later ones, which mostly repeat what the first do.
 pub(crate) fn fault_numbers() -> impl Iterator<Item = usize> {
-    let is_whole = std::env::var("NANOBOT_FAULTS").is_ok_and(|faults| faults == "all");
+    let is_whole = is_exhaustive();
     std::iter::successors(Some(1), move |n| Some(n + if is_whole { 1 } else { 3.max(n / 4) }))
 }
 
