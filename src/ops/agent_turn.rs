@@ -500,7 +500,7 @@ fn run_steps(
     Ok(ending)
 }
 
-/// Reports new files and directories that are not in the patch.
+/// Reports new files and directories that are not in the patch, and changes that only git can apply.
 fn report_left_out(changes: &CopyChanges, reporter: &mut Reporter) {
     let names = |paths: &mut dyn Iterator<Item = &PathBuf>| {
         let mut names: Vec<String> = paths.map(|path| format!("`{}`", path.display())).collect();
@@ -517,6 +517,12 @@ fn report_left_out(changes: &CopyChanges, reporter: &mut Reporter) {
         let names = names(&mut changes.ignored.iter());
         reporter.notice(&format!(
             "not in the patch, since a `.gitignore` that the run has changed ignores it: {names}"
+        ));
+    }
+    if !changes.only_for_git.is_empty() {
+        let names = names(&mut changes.only_for_git.iter());
+        reporter.notice(&format!(
+            "`git apply` takes this patch, and `nanobot apply` does not: {names}"
         ));
     }
 }

@@ -147,6 +147,34 @@ fn a_proposal_is_a_patch_that_git_takes() {
 }
 
 #[test]
+fn a_proposal_names_what_only_git_applies() {
+    let Some(story) = in_repository() else { return };
+    let check = |script: &str, expect: &str| {
+        story.server().script([runs(script), says("Done.")]);
+        let ran = story.run(["agent", "--propose", "--ephemeral", "-m", "fix it"]);
+        let (notices, patch) = (ran.error_text(), ran.bytes());
+        drop(ran);
+        let refused = apply(&story, patch, &[]);
+        let is_refused = refused.code() != 0;
+        refused.text();
+        refused.error_text();
+        let notice = format!("`nanobot apply` does not: {expect}");
+        assert_eq!(
+            notices.contains("`nanobot apply` does not: "),
+            is_refused,
+            "{script}: {notices}"
+        );
+        assert!(expect.is_empty() || notices.contains(&notice), "{script}: {notices}");
+    };
+    check("rm a-file; mkdir a-file; echo x > a-file/x", "`a-file/x`");
+    check("rm -r sub; echo x > sub", "`sub/part.txt`");
+    check("ln -s a.txt link", "`link`");
+    check("rm was-link", "`was-link`");
+    check("printf x > \"$(printf 'a\\377')\"", "`a\u{fffd}`");
+    check("echo x > a.txt; mkdir new; mv end.txt new/", "");
+}
+
+#[test]
 fn a_patch_is_applied_and_undone() {
     let Some(story) = in_repository() else { return };
     let patch = propose(&story, [runs(CHANGES)]);

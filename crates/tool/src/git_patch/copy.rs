@@ -57,6 +57,8 @@ pub struct CopyChanges {
     /// New files and directories that git ignores, if the run has changed what git ignores, relative to the copied directory. They are not
     /// in the patch.
     pub ignored: Vec<PathBuf>,
+    /// Changes that only `git apply` makes: links, names that are not UTF-8, and files where directories were or are.
+    pub only_for_git: BTreeSet<PathBuf>,
 }
 
 impl DirectoryCopy {
@@ -198,6 +200,7 @@ impl DirectoryCopy {
         paths.extend(written.map(Path::to_owned));
         let mut bytes = 0;
         let mut changes_rules = false;
+        let (mut created, mut removed) = (BTreeSet::new(), BTreeSet::new());
         for path in &paths {
             let old = if self.entries.contains(path) { read(&base, path)? } else { None };
             let new = read(&work, path)?;
@@ -205,6 +208,15 @@ impl DirectoryCopy {
                 continue;
             }
             changes_rules |= path.ends_with(".gitignore");
+            let mut files = [&old, &new].into_iter().flatten();
+            if path.to_str().is_none() || files.any(|file| file.kind == FileKind::Link) {
+                changes.only_for_git.insert(path.clone());
+            }
+            if old.is_none() {
+                created.insert(path.as_path());
+            } else if new.is_none() {
+                removed.insert(path.as_path());
+            }
             bytes += [&old, &new].into_iter().flatten().map(|file| file.bytes.len()).sum::<usize>();
             if bytes > MAX_PATCH_BYTES {
                 let cause = format!(
@@ -216,6 +228,13 @@ impl DirectoryCopy {
             let name = prefix.join(path);
             let change = format_change(&name, old.as_ref(), new.as_ref(), self.objects);
             changes.patch.push_str(&change.context("compress a binary file")?);
+        }
+        for [paths, others] in [[&created, &removed], [&removed, &created]] {
+            let is_below_other =
+                |path: &&&Path| path.ancestors().skip(1).any(|parent| others.contains(parent));
+            changes
+                .only_for_git
+                .extend(paths.iter().filter(is_below_other).map(|path| path.to_path_buf()));
         }
         if changes_rules {
             let all =
