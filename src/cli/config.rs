@@ -63,8 +63,8 @@ pub enum ConfigCommand {
     },
     /// Set the keys that a file has, all of them or none
     ///
-    /// The file has the form of the config; `null` removes a key, and keys that it does not have stay as they are. Prints each key that
-    /// changes, with its old and its new value. A reference such as `${OPENAI_API_KEY}` is stored as it is.
+    /// The file has the form of the config; `null` removes a key, and keys that it does not have stay as they are, also those of maps such
+    /// as `env`. Prints each key that changes, with its old and its new value. A reference such as `${OPENAI_API_KEY}` is stored as it is.
     Apply {
         /// The file; `-` is standard input
         #[arg(short, long, value_name = "FILE", value_parser = path())]

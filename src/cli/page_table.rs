@@ -158,7 +158,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot config set 'models.\"gpt-4.1\".price' '{\"input\": 2, \"output\": 8}'", "A name with a dot, in quotes"),
         ("pass show openai | nanobot config set providers.openai.apiKey -", "An API key that stays out of the shell history"),
     ] },
-    HelpPage { command: "config apply", statuses: &[DONE, (65, "the file is not text"), NO_PATH, FILE_BUSY, (77, "a key is locked by /etc/nanobot/config.json"), (78, "no such key, or a value is invalid; nothing was written")], variables: &[], files: &["config.json"], examples: &[
+    HelpPage { command: "config apply", statuses: &[DONE, (65, "the file is not text, or empty"), NO_PATH, FILE_BUSY, (77, "a key is locked by /etc/nanobot/config.json"), (78, "no such key, or a value is invalid; nothing was written")], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config apply -f team.json --dry-run", "What would change"),
         ("nanobot config apply -f - < team.json", "From standard input"),
     ] },
@@ -435,7 +435,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot undo", "Undo the last turn in this directory"),
         ("nanobot undo --redo", "Reapply the undone changes"),
     ] },
-    HelpPage { command: "forget", statuses: &[DONE, (1, "it was not found, or the answer was no"), (74, "a file cannot be written"), (75, "a file is in use"), (77, "in a run's sandbox"), CONFIG], variables: &[], files: &["/"], examples: &[
+    HelpPage { command: "forget", statuses: &[DONE, (1, "it was not found, or the answer was no"), (66, "there is no such `--file`"), (74, "a file cannot be read or written"), (75, "a file is in use"), (77, "in a run's sandbox"), CONFIG], variables: &[], files: &["/"], examples: &[
         ("nanobot forget --dry-run 'Ada Lovelace'", "List where a text occurs, and what would happen"),
         ("nanobot forget --session telegram:123456", "A session, with what belongs to it"),
         ("nanobot forget --sender telegram:123456 --yes", "All of a person, in a script"),

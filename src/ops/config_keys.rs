@@ -26,6 +26,9 @@ use std::path::Path;
 /// Maximum size in bytes of a file whose keys are set.
 const MAX_BYTES: usize = 4 << 20;
 
+/// The text that is shown in place of a secret.
+const MASKED: &str = "***";
+
 /// A key with its value.
 #[derive(Serialize)]
 pub(crate) struct ConfigValue {
@@ -188,6 +191,9 @@ pub(crate) struct ChangedKey {
 /// Status 78 if a key does not exist or does not take its value, or if no run could use the config; nothing is written then.
 pub(crate) fn apply(ctx: &Context, file: &Path, dry_run: bool) -> Result<Vec<ChangedKey>> {
     let text = input::read_file_or_stdin(file, MAX_BYTES)?;
+    if text.trim().is_empty() {
+        return Err(fail(Exit::BadInput, format!("`{}` is empty", file.display())));
+    }
     let file = ConfigFile::parse(file, &text)?;
     let mut values = Vec::new();
     collect_keys(file.value(), &mut Vec::new(), &mut values);
@@ -227,12 +233,13 @@ pub(crate) fn apply(ctx: &Context, file: &Path, dry_run: bool) -> Result<Vec<Cha
 
 /// Adds the keys of `value`, the object at `path`, with their values to `values`. Some users keep comments in keys of their own.
 fn collect_keys(value: &Value, path: &mut Vec<String>, values: &mut Vec<(Vec<String>, Value)>) {
-    let is_object_of_keys = KeyNode::at(path).is_some_and(|node| node.key().is_none());
+    let is_map = matches!(KeyNode::kind_at(path), Some(KeyType::Map | KeyType::SecretMap));
+    let is_object_of_keys = is_map || KeyNode::at(path).is_some_and(|node| node.key().is_none());
     match value {
         Value::Object(members) if is_object_of_keys => {
-            for (name, member) in
-                members.iter().filter(|(name, _)| !name.starts_with(['_', '$', '/']))
-            {
+            // The names of a map, such as variables, may begin with anything.
+            let is_comment = |name: &str| !is_map && name.starts_with(['_', '$', '/']);
+            for (name, member) in members.iter().filter(|(name, _)| !is_comment(name)) {
                 path.push(name.clone());
                 collect_keys(member, path, values);
                 path.pop();
@@ -245,6 +252,10 @@ fn collect_keys(value: &Value, path: &mut Vec<String>, values: &mut Vec<(Vec<Str
 /// Checks that there is a key at `path`, and that it takes a value of the type of `value`. A reference to a variable is checked when it
 /// is used.
 fn check_type(path: &[String], value: &Value) -> Result<()> {
+    if is_secret(path) && value == MASKED {
+        let cause = format!("`{}` is `{MASKED}`, which stands for a secret", format_path(path));
+        return Err(fail(Exit::Config, cause));
+    }
     let Some(key_type) = KeyNode::kind_at(path) else {
         return Err(fail(Exit::Config, UnknownKey::new(path, value).description));
     };
@@ -378,7 +389,7 @@ fn expand_wildcards(layers: &LayeredConfig<'_>, row: &str) -> Vec<Vec<String>> {
 /// The `value` at `path`, with secrets replaced by `***`.
 fn mask_secrets(value: &Value, path: &mut Vec<String>) -> Value {
     match value {
-        Value::String(text) if !text.is_empty() && is_secret(path) => "***".into(),
+        Value::String(text) if !text.is_empty() && is_secret(path) => MASKED.into(),
         Value::Object(members) => {
             let mut masked = serde_json::Map::new();
             for (name, member) in members {

@@ -548,3 +548,26 @@ fn the_keys_of_a_file_are_applied_as_a_whole() {
         .run(["config", "apply", "-f", "f.json", "--json"])
         .stdout("{\"v\":1,\"key\":\"budget.daily\",\"old\":5,\"new\":null}\n");
 }
+
+#[test]
+fn members_of_a_map_are_keys_of_their_own() {
+    let story = Story::new();
+    let server =
+        |env: &Value| json!({ "tools": { "mcpServers": { "s": { "command": "c", "env": env } } } });
+    let apply = |env: &Value| {
+        write(&story.dir().join("f.json"), server(env).to_string().as_bytes());
+        story.run(["config", "apply", "-f", "f.json"])
+    };
+    let applied = || story.config_value()["tools"]["mcpServers"]["s"]["env"].clone();
+    apply(&json!({ "A": "1", "_TOKEN": "t" })).stdout_has("tools.mcpServers.s.env._TOKEN: unset");
+    apply(&json!({ "B": "2" })).stdout_has("tools.mcpServers.s.env.B: unset");
+    assert_eq!(applied(), json!({ "A": "1", "_TOKEN": "t", "B": "2" }));
+    apply(&json!({ "A": null, "B": "3" })).stdout_has("tools.mcpServers.s.env.A: ");
+    assert_eq!(applied(), json!({ "_TOKEN": "t", "B": "3" }));
+    apply(&json!({ "B": ["x"] })).status(78).stderr_has("tools.mcpServers.s.env.B");
+    // What hides a secret is none, and a program that printed nothing has failed.
+    apply(&json!({ "B": "***" })).status(78).stderr_has("stands for a secret");
+    assert_eq!(applied(), json!({ "_TOKEN": "t", "B": "3" }));
+    write(&story.dir().join("f.json"), b"\n");
+    story.run(["config", "apply", "-f", "f.json"]).status(65).stderr_has("`f.json` is empty");
+}
