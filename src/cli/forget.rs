@@ -10,16 +10,18 @@ use std::path::PathBuf;
 ///
 /// With TEXT, each occurrence is overwritten with `*` in sessions (also in the trash), the memory with its versions and
 /// history, notes of the workspace such as USER.md, usage, inboxes, records and outputs of jobs, the history of the REPL,
-/// and logs. Letter case does not matter. The words around it stay, so a whole fact is a longer TEXT. Attachments, and turns
-/// of `nanobot undo` that have the text, are removed as a whole.
+/// and logs. Letter case does not matter, nor does which white space is between words. The words around it stay, so a whole
+/// fact is a longer TEXT. Attachments, and turns of `nanobot undo` that have the text, are removed as a whole.
 ///
 /// With `--session`, the session is removed with its attachments, its turns of `nanobot undo` and the outputs of its runs,
-/// and its name and messages are overwritten in usage, records and inboxes. With `--sender`, so are the sessions that
-/// only this sender wrote to, the messages of the sender in inboxes, and the pairing.
+/// and its name and messages are overwritten in usage, records and inboxes. With `--sender`, so are the direct chats of this sender, other
+/// sessions that no other person wrote to as far as the usage shows, the messages of the sender in the channel's inbox, and
+/// the pairing.
 ///
 /// Files that are yours to write stay and are named: the config, jobs, skills, prompts and other files of the workspace. So are
-/// files in use. Not found: text in images, compressed documents and encrypted reasoning of a provider. What providers and
-/// chat services received, mail, histories of git and backups are beyond its reach.
+/// files in use, and copies without the session's name, such as forks and facts in the memory. What cannot be read, and a link to a
+/// directory of yours, is named and not searched. Not found: text in images, sound, compressed documents and encrypted
+/// reasoning of a provider. What providers and chat services received, mail, histories of git and backups are beyond its reach.
 #[derive(Args, Clone, Debug)]
 #[command(group(clap::ArgGroup::new("subject").args(["text", "session", "sender"]).required(true)))]
 pub struct ForgetArgs {

@@ -3,7 +3,8 @@
 use super::question::confirm_at_terminal;
 use crate::cli::forget::ForgetArgs;
 use crate::ops::context::Context;
-use crate::ops::forget::{self, Finding, FindingAction, Subject};
+use crate::ops::forget::finding::{Finding, FindingAction};
+use crate::ops::forget::search::{Search, Subject};
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_os::terminal::sanitize;
@@ -15,7 +16,7 @@ const MIN_TEXT_CHARS: usize = 4;
 pub fn run(ctx: &Context, arguments: &ForgetArgs) -> Result<Exit> {
     let ForgetArgs { files, dry_run, yes, .. } = arguments;
     let subject = subject(arguments)?;
-    let search = forget::Search::new(ctx, &subject, files)?;
+    let search = Search::new(ctx, &subject, files)?;
     let findings = search.find()?;
     if findings.is_empty() {
         ctx.notice("it was not found");
@@ -28,9 +29,10 @@ pub fn run(ctx: &Context, arguments: &ForgetArgs) -> Result<Exit> {
         "what providers and chat services received, mail, histories of git and backups stay",
     );
     if *dry_run {
-        return Ok(Exit::Answered);
+        return require_searched(&findings).map(|()| Exit::Answered);
     }
-    if findings.iter().all(|finding| matches!(finding.action, FindingAction::Keep(_))) {
+    if findings.iter().all(|finding| finding.action.is_kept()) {
+        require_searched(&findings)?;
         ctx.notice("there is nothing that can be removed");
         return Ok(Exit::Failed);
     }
@@ -48,8 +50,19 @@ pub fn run(ctx: &Context, arguments: &ForgetArgs) -> Result<Exit> {
             let cause = "some of it was not removed";
             Err(fail_with_hint(exit, cause, "the same command again, once the causes are gone"))
         }
-        None => Ok(Exit::Answered),
+        None => require_searched(&erased.findings).map(|()| Exit::Answered),
     }
+}
+
+/// # Errors
+/// Status 74 if a file could not be read.
+fn require_searched(findings: &[Finding]) -> Result<()> {
+    let is_unread = |finding: &Finding| matches!(finding.action, FindingAction::NotSearched(_));
+    if findings.iter().any(is_unread) {
+        let cause = "some of it was not searched";
+        return Err(fail_with_hint(Exit::Io, cause, "as a user who may read it"));
+    }
+    Ok(())
 }
 
 fn subject(arguments: &ForgetArgs) -> Result<Subject> {
@@ -86,8 +99,8 @@ fn subject(arguments: &ForgetArgs) -> Result<Subject> {
 fn list(ctx: &Context, findings: &[Finding], would: &str) -> String {
     let line = |finding: &Finding| {
         let verb = match (&finding.action, would) {
-            (FindingAction::Keep(_), "") => "kept",
-            (FindingAction::Keep(_), _) => "keep",
+            (action, "") if action.is_kept() => "kept",
+            (action, _) if action.is_kept() => "keep",
             (FindingAction::Overwrite, "") => "overwritten",
             (FindingAction::Overwrite, _) => "overwrite",
             (_, "") => "removed",
@@ -100,16 +113,19 @@ fn list(ctx: &Context, findings: &[Finding], would: &str) -> String {
             1 => line += ": once",
             count => line += &format!(": {count} times"),
         }
-        if !finding.excerpt.is_empty() {
+        // What was removed stays out of logs.
+        if !finding.excerpt.is_empty() && !would.is_empty() {
             line += &format!(", \"{}\"", finding.excerpt);
         }
-        if let FindingAction::Keep(reason) = &finding.action {
-            line += &format!(": {reason}");
+        match &finding.action {
+            FindingAction::Keep(reason) => line += &format!(": {reason}"),
+            FindingAction::NotSearched(reason) => line += &format!(": not searched: {reason}"),
+            _ => {}
         }
         // A line break in a name must not start a new line.
         sanitize(&line).replace('\n', "?") + "\n"
     };
-    let is_kept = |finding: &&Finding| matches!(finding.action, FindingAction::Keep(_));
+    let is_kept = |finding: &&Finding| finding.action.is_kept();
     let changed = findings.iter().filter(|finding| !is_kept(finding));
     changed.chain(findings.iter().filter(is_kept)).map(line).collect()
 }

@@ -25,12 +25,12 @@ const PYTHON_SESSION: &str = concat!(
     "\n",
 );
 
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned()
 }
 
 /// All files below the home, with their contents.
-fn contents(story: &Story) -> Vec<(PathBuf, String)> {
+pub(crate) fn contents(story: &Story) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![story.home().join(".nanobot")];
     while let Some(folder) = folders.pop() {
@@ -44,7 +44,7 @@ fn contents(story: &Story) -> Vec<(PathBuf, String)> {
 }
 
 /// The files that have `name`, in any case, as it is or escaped.
-fn files_with(story: &Story, name: &str) -> Vec<PathBuf> {
+pub(crate) fn files_with(story: &Story, name: &str) -> Vec<PathBuf> {
     let escape = |letter: char| {
         if letter.is_ascii() { letter.to_string() } else { format!("\\u{:04x}", u32::from(letter)) }
     };
@@ -222,14 +222,14 @@ fn what_cannot_be_removed_is_named() {
     let list = ran.text();
     drop(ran);
     for line in [
-        "kept ~/.nanobot/config.json: once, \"",
-        "kept ~/.nanobot/workspace/skills/tea/SKILL.md: once, ",
-        "kept ~/.nanobot/workspace/letters/one.md: once, ",
+        "kept ~/.nanobot/config.json: once: ",
+        "kept ~/.nanobot/workspace/skills/tea/SKILL.md: once: ",
+        "kept ~/.nanobot/workspace/letters/one.md: once: ",
         "kept ~/.nanobot/workspace/cron/jobs.json: ",
-        "kept ~/.nanobot/workspace/USER.md: once, \"A friend of Ada Lovelace.\": it is read-only\n",
-        "kept ~/.nanobot/workspace/memory/MEMORY.md: once, \"Ada Lovelace likes tea.\": the memory is in use",
+        "kept ~/.nanobot/workspace/USER.md: once: it is read-only\n",
+        "kept ~/.nanobot/workspace/memory/MEMORY.md: once: the memory is in use",
         "kept ~/.nanobot/workspace/sessions/chat_ada lovelace.jsonl: ",
-        ": in keys and names; `--session`",
+        ": in keys, names and numbers of its format; `--session`",
     ] {
         assert!(list.contains(line), "{line}\n{list}");
     }

@@ -76,6 +76,8 @@ mod files;
 mod filters;
 mod finish_reasons;
 mod forget;
+mod forget_sender;
+mod forget_text;
 mod formats;
 mod gallery;
 mod graph_server;

@@ -22,7 +22,6 @@ pub mod format;
 #[cfg(feature = "test-hooks")]
 pub mod fuzz;
 pub mod json_rpc;
-pub mod json_string;
 pub mod json_text;
 pub mod line_search;
 pub mod markdown;
@@ -31,3 +30,4 @@ pub mod patch;
 pub mod shell_quote;
 pub mod terminal_text;
 pub mod trace_context;
+pub mod written_text;

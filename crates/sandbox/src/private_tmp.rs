@@ -156,6 +156,11 @@ pub fn remove_all() {
     }
 }
 
+/// Removes the directories in `parents` that killed runs of the same user left.
+pub fn remove_left(parents: &[PathBuf]) {
+    parents.iter().for_each(|parent| remove_stale(parent));
+}
+
 /// Removes the directories in `parent` that killed runs of the same user left.
 fn remove_stale(parent: &Path) {
     let own_uid = rustix::process::getuid().as_raw();

@@ -108,7 +108,7 @@ pub(crate) fn download(
 }
 
 /// The path of an attachment in `media`.
-fn attachment_path(media: &Path, file: &RemoteFile) -> PathBuf {
+pub(crate) fn attachment_path(media: &Path, file: &RemoteFile) -> PathBuf {
     let name = safe_name(&file.name);
     media.join(format!("{}-{name}", &digest(file.id.as_bytes())[..16]))
 }

@@ -209,7 +209,7 @@ fn send(
 }
 
 /// The path at which the text of the recording at `path` is stored.
-fn stored_text_path(path: &Path) -> PathBuf {
+pub(crate) fn stored_text_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".transcription");
     PathBuf::from(name)

@@ -1,5 +1,5 @@
-//! Rotation of the ledger: the calls of a past month become one line for each session, job, provider and model. Lines that are too old
-//! are removed.
+//! Rotation of the ledger: the calls of a past month become one line for each session, job, sender, provider and model. Lines that
+//! are too old are removed.
 //!
 //! The totals of the last line remain unchanged, so that budgets do not depend on the rotation, whatever the clock says later. No I/O.
 
@@ -28,6 +28,7 @@ struct GroupKey {
     month: Date,
     session: String,
     job: Option<String>,
+    sender: Option<String>,
     provider: String,
     model: String,
 }
@@ -91,6 +92,7 @@ fn group_key(entry: &LedgerEntry<'_>) -> GroupKey {
         month: entry.day.first_of_month(),
         session: if is_single_run { SINGLE_RUN_SUM } else { &entry.session }.to_owned(),
         job: entry.job.as_deref().map(str::to_owned),
+        sender: entry.sender.as_deref().map(str::to_owned),
         provider: entry.provider.to_string(),
         model: entry.model.to_string(),
     }
@@ -98,13 +100,16 @@ fn group_key(entry: &LedgerEntry<'_>) -> GroupKey {
 
 impl Group {
     fn add(&mut self, line_number: usize, entry: &LedgerEntry<'_>, totals: &CostTotals) {
-        let GroupKey { session, job, provider, model, .. } = group_key(entry);
+        let GroupKey { session, job, sender, provider, model, .. } = group_key(entry);
         self.line_number = line_number;
         self.line = json!({
             "v": 1, "time": entry.time.to_string(), "day": entry.day.to_string(), "session": session, "turn": "",
             "job": job, "cause": "sum", "provider": provider, "model": model, "estimated": false, "outcome": "ok",
             "day_usd": totals.daily, "month_usd": totals.monthly,
         });
+        if let Some(sender) = sender {
+            self.line["sender"] = sender.into();
+        }
         let sums = entry.call_sums();
         self.sums.calls += sums.calls;
         self.sums.failed += sums.failed;

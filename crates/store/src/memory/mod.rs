@@ -35,7 +35,7 @@ const REMAINDER_DIVISOR: usize = 2;
 const FEW_FACTS_DIVISOR: usize = 8;
 const REDUCED_DIVISOR: usize = 5;
 /// Name of the plan file, which is written before anything is changed.
-const PLAN_FILE: &str = ".pending.json";
+pub const PLAN_FILE: &str = ".pending.json";
 const PLAN_FORMAT_VERSION: u32 = 1;
 /// The reason of a version that is stored aside because the text that it is based on is no longer current.
 const CHANGED_MEANWHILE: &str = "the memory was changed meanwhile";

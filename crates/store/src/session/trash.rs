@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use nanobot_base::error::{Exit, exit_for, fail_with_hint};
 use nanobot_os::age::{Age, is_older};
 use nanobot_os::durable_file;
+use nanobot_os::file_lock::FileLock;
 use nanobot_os::signal;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -185,26 +186,55 @@ fn is_old_file(path: &Path, limit: SystemTime) -> bool {
 /// # Errors
 /// Status 66 if there is no such session, 75 if it is in use.
 pub fn remove(store: &SessionStore, key: &str) -> Result<()> {
+    begin_removal(store, key)?.finish()
+}
+
+/// Takes the lock of a session that is to be deleted permanently.
+///
+/// # Errors
+/// The errors of [`remove`].
+pub fn begin_removal<'s>(store: &'s SessionStore, key: &str) -> Result<SessionRemoval<'s>> {
     let path = store.find_path(key)?;
-    let mut is_removed = false;
-    if path.exists() {
-        let lock = try_lock(store, key, &path)?;
-        for copy in store.find_copies(key)? {
-            remove_files(&copy)?;
+    let lock = if path.exists() {
+        Some(try_lock(store, key, &path)?)
+    } else if list_trash(store)?.iter().any(|trashed| trashed.key == key) {
+        None
+    } else {
+        return Err(not_found_error(store, key));
+    };
+    Ok(SessionRemoval { store, key: key.to_owned(), lock })
+}
+
+/// A session that no turn can use, because it is about to be deleted.
+#[derive(Debug)]
+pub struct SessionRemoval<'s> {
+    store: &'s SessionStore,
+    key: String,
+    /// `None` if it is in the trash only.
+    lock: Option<FileLock>,
+}
+
+impl SessionRemoval<'_> {
+    /// Deletes the session, including its copies in the trash.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn finish(self) -> Result<()> {
+        let Self { store, key, lock } = self;
+        if let Some(lock) = lock {
+            for copy in store.find_copies(&key)? {
+                remove_files(&copy)?;
+            }
+            lock.remove()?;
         }
-        lock.remove()?;
-        is_removed = true;
-    }
-    for trashed in list_trash(store)? {
-        if trashed.key == key {
+        for trashed in list_trash(store)?.iter().filter(|trashed| trashed.key == key) {
             for (path, _) in trashed.files()? {
                 std::fs::remove_file(&path)
                     .with_context(|| format!("remove `{}`", path.display()))?;
             }
-            is_removed = true;
         }
+        Ok(())
     }
-    if is_removed { Ok(()) } else { Err(not_found_error(store, key)) }
 }
 
 /// Lists the trash, newest first.

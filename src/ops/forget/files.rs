@@ -1,0 +1,211 @@
+//! The files that may contain the subject, and what happens to each.
+
+use super::finding::{FindingAction, Findings, add, not_searched};
+use super::search::Search;
+use crate::ops::owned_path::{Ownership, documented_path, ownership};
+use nanobot_channel::inbox::ChannelInbox;
+use nanobot_os::paths::Erasure;
+use nanobot_store::memory;
+use std::collections::{BTreeSet, HashSet};
+use std::fs::{DirEntry, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Largest lock file: it names a process.
+const MAX_LOCK_BYTES: u64 = 200;
+/// The age from which on a temporary file is that of a killed run.
+const MIN_LEFTOVER_AGE: Duration = Duration::from_secs(60);
+/// The length of the name of a temporary file: `.tmp` and six letters.
+const LEFTOVER_NAME_BYTES: usize = 10;
+
+const NOT_OURS: Erasure = Erasure::Keep("not written by nanobot");
+
+impl Search<'_> {
+    /// All files that may contain the subject. What cannot be listed is added to `findings`.
+    pub(super) fn list_files(&self, findings: &mut Findings) -> BTreeSet<PathBuf> {
+        // By the names under which we use them, before links lead to them under others.
+        let sessions = self.sessions.directories().map(Path::to_owned);
+        let memory = self.workspace.join("memory");
+        let roots = sessions.chain([memory, self.workspace.clone(), self.ctx.paths.root.clone()]);
+        let mut list =
+            FileList { files: self.files.iter().cloned().collect(), ..FileList::default() };
+        let identities = self.files.iter().filter_map(|file| std::fs::metadata(file).ok());
+        list.visited.extend(identities.map(|metadata| identity(&metadata)));
+        for root in roots {
+            let mut directories = vec![root];
+            while let Some(directory) = directories.pop() {
+                let is_new = match std::fs::metadata(&directory) {
+                    Ok(metadata) => list.visited.insert(identity(&metadata)),
+                    Err(error) => not_searched(findings, &directory, &error),
+                };
+                if !is_new {
+                    continue;
+                }
+                match std::fs::read_dir(&directory) {
+                    Ok(entries) => {
+                        for entry in entries {
+                            match entry {
+                                Ok(entry) => self.list_entry(&entry, &mut list, findings),
+                                Err(error) => drop(not_searched(findings, &directory, &error)),
+                            }
+                        }
+                    }
+                    Err(error) => drop(not_searched(findings, &directory, &error)),
+                }
+                directories.append(&mut list.directories);
+            }
+        }
+        list.files
+    }
+
+    fn list_entry(&self, entry: &DirEntry, list: &mut FileList, findings: &mut Findings) {
+        let path = entry.path();
+        // Of a link, this is the target.
+        let metadata = match std::fs::metadata(&path) {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                // A link to nothing, or to itself, has no text.
+                if !path.is_symlink() || error.kind() == ErrorKind::PermissionDenied {
+                    not_searched(findings, &path, &error);
+                }
+                return;
+            }
+        };
+        if metadata.is_dir() {
+            if !path.is_symlink() || self.is_followed(&path) {
+                list.directories.push(path);
+            } else if !list.visited.contains(&identity(&metadata)) {
+                let reason = "a link to a directory, which was not searched".to_owned();
+                add(findings, &path, FindingAction::Keep(reason), 0, "");
+            }
+        } else if metadata.is_file() && !is_lock_file(&path, &metadata) {
+            // The user may have named it.
+            if !list.visited.contains(&identity(&metadata)) {
+                list.files.insert(path);
+            }
+        }
+    }
+
+    /// True for a link to a directory of this program's own data.
+    fn is_followed(&self, path: &Path) -> bool {
+        let relative = self.relative(path);
+        relative.is_some_and(|relative| ownership(&relative, true) == Ownership::HasOwn)
+            || !matches!(self.erasure(path).erasure, Erasure::Keep(_))
+    }
+
+    /// The path of a file of this program as the table of documented paths has it.
+    fn relative(&self, path: &Path) -> Option<PathBuf> {
+        match (path.strip_prefix(&self.workspace), path.strip_prefix(&self.ctx.paths.root)) {
+            (Ok(relative), _) => Some(Path::new("workspace").join(relative)),
+            (_, Ok(relative)) => Some(relative.to_owned()),
+            _ => None,
+        }
+    }
+
+    /// The treatment of the file at `path`.
+    pub(super) fn erasure(&self, path: &Path) -> Treatment {
+        let of_file = |erasure| Treatment { erasure, path: path.to_owned() };
+        if self.files.iter().any(|file| file == path) || self.is_session_file(path) {
+            return of_file(Erasure::Overwrite);
+        }
+        let Some(relative) = self.relative(path) else {
+            return of_file(NOT_OURS);
+        };
+        if is_leftover(path) && is_own_place(&relative) {
+            return of_file(Erasure::RemoveFile);
+        }
+        let is_note = path.extension().is_some_and(|kind| kind == "md" || kind == "jsonl");
+        let parent = relative.parent().unwrap_or(Path::new(""));
+        let is_in_memory = parent == Path::new("workspace/memory");
+        // An unfinished change of the memory would bring its text back.
+        if is_note && (is_in_memory || parent == Path::new("workspace"))
+            || is_in_memory && path.ends_with(memory::PLAN_FILE)
+        {
+            return of_file(Erasure::Overwrite);
+        }
+        match documented_path(&relative) {
+            Some(location) => {
+                let above = relative.components().count() - location.depth;
+                let documented = path.ancestors().nth(above).unwrap_or(path);
+                Treatment { erasure: location.documented.erasure, path: documented.to_owned() }
+            }
+            None => of_file(NOT_OURS),
+        }
+    }
+
+    /// True for a session and its side files, in a directory of any release.
+    pub(super) fn is_session_file(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_below = |directory: &Path| path.starts_with(directory);
+        name.contains(".jsonl")
+            && !name.ends_with(".lock")
+            && self.sessions.directories().any(is_below)
+    }
+
+    /// True for a file in which lines of sessions and senders are looked for: a note of the workspace is a person's text.
+    pub(super) fn has_members(&self, path: &Path) -> bool {
+        path.parent() != Some(&self.workspace)
+    }
+
+    /// The channel whose data the file at `path` is.
+    pub(super) fn channel_of(&self, path: &Path) -> Option<String> {
+        let relative = path.strip_prefix(self.ctx.paths.channels()).ok()?;
+        Some(relative.iter().next()?.to_string_lossy().into_owned())
+    }
+
+    pub(super) fn is_channel_inbox(&self, path: &Path) -> bool {
+        self.channel_of(path).is_some() && path.ends_with(ChannelInbox::FILE_NAME)
+    }
+}
+
+/// The treatment of a file.
+pub(super) struct Treatment {
+    pub(super) erasure: Erasure,
+    /// The file or the directory that is treated so.
+    pub(super) path: PathBuf,
+}
+
+#[derive(Default)]
+struct FileList {
+    files: BTreeSet<PathBuf>,
+    /// The directories found last.
+    directories: Vec<PathBuf>,
+    /// The directories that are listed, and the files that the user named: device and inode.
+    visited: HashSet<(u64, u64)>,
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+fn is_lock_file(path: &Path, metadata: &Metadata) -> bool {
+    (path.extension().is_some_and(|kind| kind == "lock") || path.ends_with("lock"))
+        && metadata.len() <= MAX_LOCK_BYTES
+}
+
+/// True for a temporary file through which another is replaced.
+pub(super) fn is_leftover(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    name.len() == LEFTOVER_NAME_BYTES
+        && name.strip_prefix(b".tmp").is_some_and(|rest| rest.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// True if a run may still be writing the temporary file at `path`.
+pub(super) fn is_young(path: &Path) -> bool {
+    let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified());
+    let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+    age.is_none_or(|age| age < MIN_LEFTOVER_AGE)
+}
+
+/// True for a place, relative to our directory, in which no other program writes.
+fn is_own_place(relative: &Path) -> bool {
+    let starts_with = |names: &[&str]| names.iter().any(|name| relative.starts_with(name));
+    if relative.starts_with("workspace") {
+        relative.components().count() == 2
+            || starts_with(&["workspace/sessions", "workspace/memory", "workspace/cron"])
+    } else {
+        !starts_with(&["mcp/state", "worktrees"])
+    }
+}
