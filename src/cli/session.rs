@@ -38,7 +38,7 @@ pub enum SessionCommand {
     /// of Codex (~/.codex/sessions/…/rollout-….jsonl). Texts, tool calls and results are imported; images and reasoning are not. The
     /// session counts as one that has read content of others. No session is overwritten.
     Import {
-        /// The file
+        /// The file; `-` is standard input
         #[arg(value_name = "FILE", value_parser = path())]
         file: PathBuf,
         /// Key of the new session [default: import:NAME, from the name of the file]

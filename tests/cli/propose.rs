@@ -259,6 +259,7 @@ fn what_a_run_may_not_change_no_patch_changes() {
     check(&creation("../x"), "leads out of the directory");
     check(&creation("/etc/x"), "leads out of the directory");
     check(&creation("sub/../../x"), "leads out of the directory");
+    check(&creation("sub/./x"), "is not written as git writes it");
     check(&creation(".git/hooks/post-checkout"), "protected start-up file");
     check(&creation("sub/.git/config"), "protected start-up file");
     check(&creation("link/x"), "symbolic link");

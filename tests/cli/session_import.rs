@@ -114,6 +114,14 @@ fn origin(story: &Story, key: &str) -> String {
 }
 
 #[test]
+fn a_transcript_may_come_by_a_pipe() {
+    let story = Story::new().stdin(claude_code());
+    story.run(["session", "import", "-"]).stderr_has("8 messages of Claude Code as `import:stdin`");
+    story.run(["session", "import", "-", "tea"]).stderr_has("as `tea`");
+    assert_eq!(sent(&story, "tea").len(), 9);
+}
+
+#[test]
 fn a_transcript_of_claude_code_becomes_a_session() {
     let story = Story::new().file("talk.jsonl", claude_code());
     story

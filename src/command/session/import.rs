@@ -22,7 +22,11 @@ pub(super) fn run(
     as_json: bool,
 ) -> Result<()> {
     let name = file.display().to_string();
-    let bytes = input::read_file(file, &name, MAX_FILE_BYTES)?;
+    let bytes = if name == "-" {
+        input::read_file_or_stdin(file, MAX_FILE_BYTES)?.into_bytes()
+    } else {
+        input::read_file(file, &name, MAX_FILE_BYTES)?
+    };
     let conversation = session::parse_conversation(&bytes)
         .map_err(|error| fail(exit_for(&error), format!("`{name}`: {error:#}")))?;
     let key = key.map_or_else(|| default_key(file), str::to_owned);
@@ -41,6 +45,7 @@ pub(super) fn run(
 
 /// The key of a session that is made of `file`.
 fn default_key(file: &Path) -> String {
+    let file = if file == Path::new("-") { Path::new("stdin") } else { file };
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     let letters = stem.chars().map(|letter| if is_plain(letter) { letter } else { '-' });

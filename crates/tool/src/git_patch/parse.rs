@@ -331,7 +331,9 @@ fn check_path(path: &Path) -> Result<()> {
     if is_inside && is_plain && !name.as_encoded_bytes().contains(&0) {
         return Ok(());
     }
-    Err(fail(Exit::Refused, format!("the name `{}` leads out of the directory", path.display())))
+    let reason =
+        if is_inside { "is not written as git writes it" } else { "leads out of the directory" };
+    Err(fail(Exit::Refused, format!("the name `{}` {reason}", path.display())))
 }
 
 fn parse_mode(digits: &[u8], lines: &Lines<'_>) -> Result<u32> {
