@@ -135,6 +135,71 @@ fn deny_rules_know_the_usual_globs() {
 }
 
 #[test]
+fn a_deny_rule_through_a_link_denies_what_the_link_leads_to() {
+    let story = Story::new()
+        .file("data/secret/k", "THE SECRET")
+        .file("data/open", "open")
+        .file("real.env", "THE SECRET");
+    let dir = story.dir();
+    for (target, link) in [("data", "link"), ("real.env", ".env")] {
+        std::os::unix::fs::symlink(target, dir.join(link)).unwrap();
+    }
+    std::os::unix::fs::symlink(dir.parent().unwrap(), story.home().join("up")).unwrap();
+    let run = |rule: &str, tool: &str, arguments: serde_json::Value| {
+        story.run(["tool", "run", tool, &arguments.to_string(), "--deny", rule])
+    };
+    let whole = dir.display().to_string();
+    let name = dir.file_name().unwrap().to_str().unwrap();
+    for rule in [
+        format!("{whole}/link/secret/**"),
+        "link/secret".to_owned(),
+        "./link/sec*".to_owned(),
+        format!("~/up/{name}/link/secret/k"),
+        format!("$HOME/up/{name}/data/secret/"),
+        format!("{whole}//data/./secret/**"),
+        format!("{whole}/../{name}/data/secret/**"),
+        format!("../{name}/data/secret/**"),
+        "data//secret/k".to_owned(),
+        "data/secret/.".to_owned(),
+    ] {
+        let rule = format!("read_file({rule})");
+        for path in ["data/secret/k", "link/secret/k"] {
+            run(&rule, "read_file", json!({ "path": path }))
+                .status(77)
+                .stderr_has("is denied by the rule `read_file(");
+        }
+        let command = "cat data/secret/k link/secret/k 2>&1; true";
+        let shown = run(&rule, "exec", json!({ "command": command })).text();
+        assert!(!shown.contains("THE SECRET"), "{rule}: {shown}");
+        run(&rule, "read_file", json!({ "path": "link/open" })).stdout_has("open");
+        story
+            .run(["policy", "explain", "read_file", "data/secret/k", "--deny", &rule])
+            .status(77)
+            .stdout_has("denied by the rule");
+    }
+    run("read_file(.env)", "read_file", json!({ "path": "real.env" }))
+        .status(77)
+        .stderr_has("denied");
+    let write = |path: &str| json!({ "path": path, "content": "x" }).to_string();
+    let deny = ["--write", "--deny", "write_file(link/**)"];
+    let arguments = [write("data/new"), write("new")];
+    let [denied, allowed] = arguments
+        .each_ref()
+        .map(|arguments| ["tool", "run", "write_file", arguments].into_iter().chain(deny));
+    story.run(denied).status(77).stderr_has("denied");
+    drop(story.run(allowed).text());
+    for (rule, expect) in [
+        ("~root/x", "begins with `~root`, which is not expanded"),
+        ("$DIR/x", "begins with `$DIR`, which is not expanded"),
+        ("*/../x", "has `..` after `*`"),
+    ] {
+        run(&format!("read_file({rule})"), "read_file", json!({ "path": "x" }))
+            .status(2)
+            .stderr_has(expect);
+    }
+}
+
+#[test]
 fn a_call_that_needs_approval_is_denied_unless_a_rule_allows_it() {
     let story = with_tools(Story::new(), json!({ "permissions": { "exec": "ask" } }));
     let run = || calls("exec", json!({ "command": "echo hi" }));
@@ -898,4 +963,37 @@ fn a_missing_path_in_the_config_is_not_fatal() {
         .run(["agent", "-m", "x", "--write=new"])
         .status(66)
         .stderr_has("try: `mkdir` it first, or `touch` it for a file\n");
+}
+
+#[test]
+fn a_granted_link_is_reached_under_its_name() {
+    let story = Story::new();
+    let home = story.home();
+    write(&home.join("real/inbox/f.txt"), b"NEWS");
+    std::os::unix::fs::symlink("real/inbox", home.join("inbox")).unwrap();
+    let inbox = home.join("inbox").display().to_string();
+    let run = |tool: &str, arguments: serde_json::Value, flag: &str| {
+        story.run(["tool", "run", tool, &arguments.to_string(), flag])
+    };
+    let read = format!("--read={inbox}");
+    let whole = format!("{inbox}/f.txt");
+    for path in ["~/inbox/f.txt", &whole, "~/real/inbox/f.txt"] {
+        run("read_file", json!({ "path": path }), &read).stdout_has("NEWS");
+        let command = json!({ "command": format!("cat {path}") });
+        run("exec", command, &read).stdout_has("NEWS");
+        run("read_file", json!({ "path": path }), &format!("--read={whole}")).stdout_has("NEWS");
+    }
+    run("list_dir", json!({ "path": inbox }), &read).stdout_has("f.txt");
+    run("read_file", json!({ "path": "~/real/other" }), &read)
+        .status(77)
+        .stderr_has("outside the paths");
+    let grant = format!("--write={inbox}");
+    drop(run("write_file", json!({ "path": "~/inbox/new", "content": "x" }), &grant).text());
+    drop(run("exec", json!({ "command": "echo x > ~/inbox/made" }), &grant).text());
+    assert!(home.join("real/inbox/new").exists() && home.join("real/inbox/made").exists());
+    let denied = ["tool", "run", "read_file", r#"{"path":"~/inbox/f.txt"}"#, &read];
+    let deny = ["--deny", "read_file(~/inbox/**)"];
+    story.run(denied.into_iter().chain(deny)).status(77).stderr_has("denied");
+    let story = with_tools(story, json!({ "read": ["~/inbox"] }));
+    story.run(["tool", "run", "read_file", r#"{"path":"~/inbox/f.txt"}"#]).stdout_has("NEWS");
 }

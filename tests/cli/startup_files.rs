@@ -112,6 +112,34 @@ fn changed_startup_files_are_told_in_one_line_and_undone() {
 }
 
 #[test]
+fn hooks_of_git_and_instructions_of_agents_are_put_back_after_content_from_outside() {
+    let page = PageServer::start(|_| page_response("text/plain", "a page"));
+    let names = [
+        ".husky/pre-commit",
+        "web/lefthook.yml",
+        ".pre-commit-config.yaml",
+        "CLAUDE.local.md",
+        "AGENTS.override.md",
+        ".github/instructions/a.instructions.md",
+        ".windsurf/rules/a.md",
+        ".rules",
+    ];
+    let make = format!(
+        "for f in {}; do mkdir -p \"$(dirname $f)\"; echo evil > $f; done",
+        names.join(" ")
+    );
+    let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+    let text = run(&story, Some(&page), &[&make], &[]);
+    assert!(text.contains("--allow startup"), "{text}");
+    for name in names {
+        assert!(!story.dir().join(name).exists(), "{name}: {text}");
+    }
+    let text = run(&story, None, &[&make], &["--new"]);
+    assert!(text.contains("on their own: "), "{text}");
+    assert!(names.iter().all(|name| story.dir().join(name).exists()), "{text}");
+}
+
+#[test]
 fn startup_files_written_by_the_file_tools_are_told_in_one_line() {
     let story = Story::new();
     let write = |path: &str| calls("write_file", json!({ "path": path, "content": "x" }));

@@ -168,7 +168,9 @@ impl<'a> TreeSearch<'a> {
             return;
         }
         for name in contents.directories {
-            let is_named = directory.is_named || self.project_files.is_name(&name);
+            let is_named = directory.is_named
+                || self.project_files.is_name(&name)
+                || self.project_files.is_name_in(directory.path.file_name(), &name);
             let inner = SearchedDirectory {
                 path: directory.path.join(&name),
                 is_named,

@@ -122,7 +122,8 @@ pub(crate) fn for_scope(
     let mut sandbox = SandboxSpec::new(readable, writable, denied, protected, network);
     sandbox.covered = covered;
     sandbox.homes = granted_homes;
-    links.iter().for_each(|path| sandbox.add_links(path));
+    let names = file_scope.names.iter().map(|link| &link.name);
+    links.iter().chain(names).for_each(|path| sandbox.add_links(path));
     sandbox.project_files.git_dirs = git_dirs;
     Ok(sandbox)
 }

@@ -3,7 +3,7 @@
 
 use super::refusal::Refusal;
 use super::rule::Pattern;
-use super::{secrets, startup_files};
+use super::{path_pattern, secrets, startup_files};
 use nanobot_base::shell_quote::quote;
 use nanobot_os::repository::Repository;
 use nanobot_os::sync::Deferred;
@@ -43,6 +43,9 @@ pub struct FileScope {
     #[serde(with = "wire_paths::path")]
     pub home: PathBuf,
     pub roots: Vec<ScopeRoot>,
+    /// The names through links by which the user gave paths, the longest ones first.
+    #[serde(skip)]
+    pub names: Vec<LinkName>,
     /// The repository that contains the working directory. Its parts outside of that directory are among the roots, to be
     /// read. A stored policy may lack it: then git changes nothing outside of the roots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,6 +76,15 @@ pub struct FileScope {
     /// directory, because the grants and denials of the two cannot be merged into one set of paths.
     #[serde(rename = "of")]
     pub operands: Vec<Self>,
+}
+
+/// A name of a path that leads through links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkName {
+    /// The absolute path that the user gave.
+    pub name: PathBuf,
+    /// The path without links.
+    pub path: PathBuf,
 }
 
 /// A rule about paths.
@@ -259,6 +271,8 @@ impl FileScope {
             ("~/", path.strip_prefix(&self.home).ok())
         } else if !text.contains('/') {
             ("", Some(Path::new(path.file_name().unwrap_or_default())))
+        } else if text.starts_with("../") {
+            return self.matches_parent(pattern, path);
         } else {
             let prefix = if text.starts_with("./") { "./" } else { "" };
             (prefix, path.strip_prefix(&self.directory).ok())
@@ -269,6 +283,38 @@ impl FileScope {
         })
     }
 
+    /// True if `path` matches `pattern`, which begins with `../`.
+    fn matches_parent(&self, pattern: &Pattern, path: &Path) -> bool {
+        let count = leading_parents(pattern.text());
+        let parent = path_pattern::ancestor(&self.directory, count);
+        path.strip_prefix(parent).is_ok_and(|path| {
+            let slash = if pattern.text().ends_with('/') { "/" } else { "" };
+            pattern.matches_path(&format!(
+                "{}{}{slash}",
+                "../".repeat(count),
+                path.to_string_lossy()
+            ))
+        })
+    }
+
+    /// Denies also what the links lead to that rules of denial name: `resolve` finds the real path of an absolute one. Only the part
+    /// of a rule before its first wildcard is resolved.
+    pub fn deny_link_targets(&mut self, mut resolve: impl FnMut(&Path) -> PathBuf) {
+        let mut targets = Vec::new();
+        for rule in &self.denied {
+            let Some((start, rest)) = path_pattern::split_plain_start(rule.pattern.text()) else {
+                continue;
+            };
+            let path = self.absolute_name(start);
+            let target = resolve(&path);
+            if target != path {
+                let pattern = Pattern::new(path_pattern::with_start(&target, rest));
+                targets.push(PathRule { pattern, ..rule.clone() });
+            }
+        }
+        self.denied.extend(targets);
+    }
+
     /// Rewrites a rule's `pattern` to mean the same from any working directory. `None` if that is impossible: a
     /// character of the directory's name would become part of the glob.
     pub(super) fn anchored(&self, pattern: &Pattern) -> Option<Pattern> {
@@ -276,13 +322,28 @@ impl FileScope {
         if text.starts_with(['/', '~']) || !text.contains('/') {
             return Some(pattern.clone());
         }
-        let base = self.directory.to_str()?;
+        let count = leading_parents(text);
+        let base = path_pattern::ancestor(&self.directory, count);
+        let (base, text) = (base.to_str()?, &text["../".len() * count..]);
         let is_plain = !base.contains(['*', '?', '[', ']', '{', '}', '\\']);
         is_plain.then(|| Pattern::new(format!("{}/{text}", base.trim_end_matches('/'))))
     }
 
-    /// Makes `path` absolute: expands `~` and resolves `.` and `..` by name, without following links.
+    /// Makes `path` absolute: expands `~` and resolves `.` and `..` by name. Of links, only those are followed by which the user gave a
+    /// path that is in no other one.
     pub fn absolute(&self, path: &str) -> PathBuf {
+        let path = self.absolute_name(path);
+        let is_beneath = |named: &&LinkName| path.starts_with(&named.name);
+        match self.names.iter().find(is_beneath).filter(|_| self.root_for(&path).is_none()) {
+            Some(link) => {
+                let rest = path.components().skip(link.name.components().count());
+                link.path.components().chain(rest).collect()
+            }
+            None => path,
+        }
+    }
+
+    fn absolute_name(&self, path: &str) -> PathBuf {
         let expanded = match path.strip_prefix('~') {
             Some("") => self.home.clone(),
             Some(rest) if rest.starts_with('/') => self.home.join(rest.trim_start_matches('/')),
@@ -444,6 +505,7 @@ impl FileScope {
             workspace: self.workspace.clone(),
             home: self.home.clone(),
             roots,
+            names: self.names.clone(),
             repository: self.common_repository(other),
             hidden: joined(&self.hidden, &other.hidden).into(),
             read_only: joined(&self.read_only, &other.read_only).into(),
@@ -478,6 +540,11 @@ impl FileScope {
     fn root_list(&self) -> String {
         self.roots.iter().map(|root| root.path.display().to_string()).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Counts the `..` that a glob begins with.
+fn leading_parents(text: &str) -> usize {
+    text.split('/').take_while(|name| *name == "..").count()
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod intersection;
 pub mod net;
 mod offered_tools;
 pub mod path_glob;
+mod path_pattern;
 pub mod profile;
 pub mod provenance;
 pub mod refusal;
@@ -96,6 +97,8 @@ impl Policy {
         let Some(argument) = &rule.argument else {
             return self.rules.push(rule);
         };
+        let argument = path_pattern::normalize(argument.text())
+            .map_or_else(|_| argument.clone(), Pattern::new);
         for (tools, access) in [(READ_TOOLS, FileAccess::Read), (WRITE_TOOLS, FileAccess::Write)] {
             if !tools.iter().any(|tool| rule.tool.matches(tool)) {
                 continue;

@@ -1,8 +1,8 @@
 //! Rules as users write them: `TOOL`, or `TOOL(glob)` to match an argument. A rule never grants a shell command:
 //! commands are contained by the sandbox, not recognized by their text, and `exec(…)` can only be denied.
 
-use super::path_glob;
 use super::tool_names::{self, EXEC, PROCESS, READ_TOOLS, RESERVED_WORDS, WRITE_TOOLS};
+use super::{path_glob, path_pattern};
 use globset::GlobMatcher;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -90,7 +90,7 @@ impl PolicyRule {
     /// A phrase to append to the rule: the mistake in it.
     pub fn parse(text: &str, effect: RuleEffect, origin: &str) -> Result<Self, String> {
         let text = text.trim();
-        let (tool, argument) = match text.split_once('(') {
+        let (tool, mut argument) = match text.split_once('(') {
             None => (text, None),
             Some((tool, rest)) => match rest.strip_suffix(')') {
                 Some(argument) => (tool.trim_end(), Some(Pattern::new(argument.trim()))),
@@ -111,7 +111,7 @@ impl PolicyRule {
         }
         let tool = Pattern::new(tool);
         if tool.matches_file_tool()
-            && let Some(argument) = &argument
+            && let Some(argument) = &mut argument
         {
             argument
                 .check_path_glob()
@@ -121,6 +121,10 @@ impl PolicyRule {
                     "has absolute paths in braces, which match nothing: write a rule for each"
                         .into(),
                 );
+            }
+            // A glob for several tools may be about arguments that are no paths.
+            if !tool.has_wildcard() {
+                *argument = Pattern::new(path_pattern::normalize(argument.text())?);
             }
         }
         if effect == RuleEffect::Allow
@@ -335,6 +339,8 @@ mod tests {
         check("[!a]b", "ab", false);
         check("[a-c]d", "bd", true);
         check("src/*", "src/a/b", true);
+        check("/r[[]1][{]a[}][\\]b/*", "/r[1]{a}\\b/x", true);
+        check("/r[[]1][{]a[}][\\]b/*", "/r1a/x", false);
         // As a name.
         check("app/[slug]/*", "app/[slug]/page.tsx", true);
         check("{a}", "{a}", true);

@@ -150,16 +150,27 @@ const HOME_FILES: &[&str] = &[
 /// untrusted content. A name may begin with that of its directory.
 const PROJECT_FILES: &[&str] = &[
     "AGENTS.md",
+    "AGENTS.override.md",
     "AGENT.md",
     "CLAUDE.md",
+    "CLAUDE.local.md",
+    "CRUSH.md",
     "GEMINI.md",
+    "QWEN.md",
+    "WARP.md",
     "SKILL.md",
     "skills",
+    ".augment-guidelines",
     ".cursorrules",
     ".windsurfrules",
     ".clinerules",
     ".goosehints",
+    ".rules",
+    ".github/agents",
+    ".github/chatmodes",
     ".github/copilot-instructions.md",
+    ".github/instructions",
+    ".github/prompts",
     "rust-toolchain",
     "rust-toolchain.toml",
     ".yarnrc.yml",
@@ -170,10 +181,36 @@ const PROJECT_FILES: &[&str] = &[
 /// The names among them whose files run programs. MCP servers never change them at the top of a directory.
 const RUNNING_PROJECT_FILES: &[&str] = &[
     ".envrc",
+    ".config/mise",
+    ".config/mise.toml",
+    ".mise",
     ".mise.toml",
+    ".mise.local.toml",
     "mise.toml",
+    "mise.local.toml",
+    // Hooks of git: husky, lefthook, pre-commit, overcommit.
+    ".husky",
+    ".lefthook",
+    ".lefthook-local",
+    ".lefthook.toml",
+    ".lefthook.yaml",
+    ".lefthook.yml",
+    ".lefthook-local.yaml",
+    ".lefthook-local.yml",
+    "lefthook.toml",
+    "lefthook.yaml",
+    "lefthook.yml",
+    "lefthook-local.yaml",
+    "lefthook-local.yml",
+    ".pre-commit-config.yaml",
+    ".pre-commit-config.yml",
+    ".overcommit.yml",
+    ".git-hooks",
+    ".githooks",
     ".vscode",
     ".idea",
+    ".fleet",
+    ".run",
     ".helix",
     ".zed",
     ".nvim.lua",
@@ -185,12 +222,24 @@ const RUNNING_PROJECT_FILES: &[&str] = &[
     ".cursor",
     ".gemini",
     ".aider.conf.yml",
+    ".amazonq",
+    ".augment",
     ".continue",
+    ".crush",
+    ".crush.json",
+    "crush.json",
+    ".factory",
     ".junie",
     ".kiro",
     ".opencode",
+    "opencode.json",
+    "opencode.jsonc",
+    ".openhands",
+    ".qwen",
     ".roo",
+    ".trae",
     ".vibe",
+    ".windsurf",
     ".pnpmfile.cjs",
     ".cargo/config",
     ".cargo/config.toml",
@@ -199,6 +248,8 @@ const RUNNING_PROJECT_FILES: &[&str] = &[
     ".gvimrc",
     ".exrc",
     ".dir-locals.el",
+    ".dir-locals-2.el",
+    ".nvimrc",
     ".gdbinit",
     ".lldbinit",
     ".pdbrc",
@@ -301,6 +352,12 @@ mod tests {
         check("GEMINI.md", true);
         check("app/.npmrc", true);
         check(".roo/rules/a.md", true);
+        check(".husky/pre-commit", true);
+        check("web/lefthook.yml", true);
+        check(".pre-commit-config.yaml", true);
+        check("CLAUDE.local.md", true);
+        check(".github/instructions/a.instructions.md", true);
+        check(".windsurf/rules/a.md", true);
         check("skills.md", false);
         check("src/agents.rs", false);
         check("", false);
