@@ -222,7 +222,7 @@ fn the_service_of_the_channels_is_exported() {
         "\nType=notify\n",
         "\nWatchdogSec=60\n",
         " channel poll --follow telegram slack\n",
-        "\nSuccessExitStatus=143\nRestartPreventExitStatus=78\nRestart=on-failure\n",
+        "\nSuccessExitStatus=143\n# 78: the config is invalid, which another start does not change.\nRestartPreventExitStatus=78\nRestart=on-failure\n",
         "/home/notes\n",
         "\nCapabilityBoundingSet=CAP_SETFCAP\nProtectSystem=strict\n",
         "\n[Install]\nWantedBy=default.target\n",
@@ -246,6 +246,39 @@ fn the_service_of_the_channels_is_exported() {
     let container = &template["spec"]["containers"][0];
     assert_eq!(container["command"], json!(["nanobot", "channel", "poll", "--follow"]));
     assert_eq!(template["metadata"]["labels"], deployment["spec"]["selector"]["matchLabels"]);
+}
+
+#[test]
+fn the_service_of_the_channels_may_do_what_their_turns_and_programs_do() {
+    let mut story = Story::new()
+        .set("agents.defaults.profile", json!("mine"))
+        .set(
+            "tools",
+            json!({ "mcpServers": { "s": { "command": "true", "write": ["~/of-server"] } } }),
+        )
+        .set("channels", json!({ "telegram": { "enabled": true, "token": "1:t" } }))
+        .set("notify", json!({ "target": "telegram:1" }));
+    write(&story.home().join(".nanobot/profiles/mine.md"), b"---\nwrite: ~/drafts\n---\n");
+    let unit = |story: &Story| story.run(["channel", "export", "--format", "systemd"]).text();
+    let text = unit(&story);
+    for line in ["/of-server\n", "/drafts\n", "\nProtectSystem=strict\n"] {
+        assert!(text.contains(line), "no {line:?} in {text}");
+    }
+    let own = "\n# Not hardened: it runs your own commands";
+    let programs = [
+        ("channels.program", json!({ "enabled": true, "command": "prog" })),
+        ("transcription", json!({ "command": "hear" })),
+        ("notify", json!({ "target": "command:cat" })),
+        ("hooks", json!({ "post_turn": [{ "command": "cat >> ~/log" }] })),
+    ];
+    let before = story.config_value();
+    for (key, value) in programs {
+        story = story.config(&before).set(key, value);
+        let text = unit(&story);
+        assert!(text.contains(own), "{key}: {text}");
+    }
+    story = story.config(&before).set("channels.program", json!({ "command": "prog" }));
+    assert!(!unit(&story).contains(own), "a channel that is not enabled");
 }
 
 /// Checks that `systemd-analyze verify` reports nothing about the units.

@@ -25,7 +25,8 @@ impl ServiceManager {
         let is_own =
             env.get("WATCHDOG_PID").is_none_or(|pid| pid == std::process::id().to_string());
         let watchdog = env.get(WATCHDOG_USEC).filter(|_| is_own);
-        let watchdog = watchdog.and_then(|micros| micros.parse().ok()).map(Duration::from_micros);
+        let watchdog = watchdog.and_then(|micros| micros.parse().ok()).filter(|micros| *micros > 0);
+        let watchdog = watchdog.map(Duration::from_micros);
         Self { address: address.ok(), watchdog }
     }
 

@@ -5,19 +5,23 @@ use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, CronLineContext};
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
+use crate::ops::notify_target;
 use crate::ops::permissions;
+use crate::options::grants::Grants;
 use crate::options::job::ExportFormat;
 use anyhow::{Context as _, Result, anyhow};
 use jiff::tz::TimeZone;
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::shell_quote::quote;
-use nanobot_config::settings::Settings;
+use nanobot_config::settings::hooks::HookLocation;
+use nanobot_config::settings::keys::{ConfigKey, KEYS};
+use nanobot_config::settings::{LayeredConfig, Settings};
 use nanobot_cron::export::channel_poll::{self, ChannelPoll};
 use nanobot_cron::export::{
     EXPORT_MARK, ExportFile, ExportSettings, HEADER, ScheduledJob, crontab_file, kubernetes,
     systemd,
 };
-use nanobot_cron::job::Job;
+use nanobot_cron::job::{AnswerDestination, Job};
 use nanobot_cron::job_store::is_valid_id;
 use nanobot_model::provider::registry::find_provider;
 use nanobot_os::clock;
@@ -121,14 +125,19 @@ pub(crate) fn export_channels(
     let absolute = |path: &PathBuf| permissions::absolute(path);
     let (config, workspace) =
         (ctx.config.as_ref().map(absolute), ctx.workspace.as_ref().map(absolute));
-    let writable = settings.tools.write.iter().filter(|path| *path != ".");
+    let is_served = |channel: &&str| names.is_empty() || names.iter().any(|name| name == channel);
+    let served: Vec<&str> = settings.channels.iter().copied().filter(is_served).collect();
+    let profile = permissions::resolve_profile(ctx, &Grants::default(), &settings)?;
+    let servers = settings.servers.iter().flat_map(|server| &server.write_paths);
+    let writable = settings.tools.write.iter().chain(&profile.write).chain(servers);
+    let writable = writable.filter(|path| *path != ".");
     let writable: Vec<PathBuf> = writable.map(|path| absolute(&ctx.paths.expand(path))).collect();
     let poll = ChannelPoll {
         names,
         config: config.as_deref(),
         workspace: workspace.as_deref(),
         writable: &writable.iter().map(PathBuf::as_path).collect::<Vec<_>>(),
-        has_user_commands: settings.notify_target.is_some(),
+        has_user_commands: has_user_commands(ctx, &settings, &served)?,
     };
     let files = match format {
         ExportFormat::Kubernetes => channel_poll::manifest_file(&site, &poll, image)
@@ -139,6 +148,30 @@ pub(crate) fn export_channels(
     };
     let files = files.map_err(|error| anyhow!("the channels cannot be exported: {error}"))?;
     Ok(ExportedJobs { files, has_failed: false })
+}
+
+/// True if the process that serves the channels `served` runs programs of the user outside of the sandbox.
+fn has_user_commands(ctx: &Context, settings: &Settings, served: &[&str]) -> Result<bool> {
+    let config = ctx.load_config()?;
+    let layers = LayeredConfig::new(&config, &ctx.env);
+    let is_run = |key: &ConfigKey| match key.path.split('.').collect::<Vec<_>>()[..] {
+        ["channels", channel, "command" | "tokenCommand"] => served.contains(&channel),
+        ["transcription", "command"] => true,
+        _ => false,
+    };
+    for key in KEYS.iter().filter(|key| is_run(key)) {
+        let value = layers.read_key(key)?;
+        if value.is_some_and(|value| value.as_str().is_some_and(|text| !text.trim().is_empty())) {
+            return Ok(true);
+        }
+    }
+    let has_hooks = settings
+        .hooks
+        .as_ref()
+        .is_ok_and(|hooks| hooks.commands.iter().any(|hook| hook.location == HookLocation::Home));
+    let has_free_servers = settings.servers.iter().any(|server| server.is_unsandboxed);
+    let notifies = matches!(notify_target::find(settings), Some(AnswerDestination::Command(_)));
+    Ok(has_hooks || has_free_servers || notifies)
 }
 
 /// The values that the settings of an export borrow.

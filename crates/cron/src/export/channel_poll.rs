@@ -57,8 +57,8 @@ pub fn unit_file(settings: &ExportSettings, poll: &ChannelPoll) -> Result<Export
          WatchdogSec=60\n\
          #User=NAME\n\
          {start_lines}\
-         # {config}: the config is invalid, which another start does not change.\n\
          SuccessExitStatus={terminated}\n\
+         # {config}: the config is invalid, which another start does not change.\n\
          RestartPreventExitStatus={config}\n\
          Restart=on-failure\n\
          RestartSec=10\n\
