@@ -156,8 +156,10 @@ pub(crate) fn set(ctx: &Context, key: &str, text: &str) -> Result<()> {
     }
     let text = stdin_text.as_deref().unwrap_or(text);
     let value = parse_value(key, key_type, text)?;
+    let config = Config::load(&ctx.paths)?;
+    refuse_mask(&config, &path, &value)?;
     if !has_reference(text) {
-        refuse_unusable(&Config::load(&ctx.paths)?, &ctx.env, key, &path, &value)?;
+        refuse_unusable(&config, &ctx.env, key, &path, &value)?;
     }
     if let Some(warning) = validation::warn(&format_path(&path), &value) {
         ctx.terminal.eprint(&format!("nanobot: {warning}"));
@@ -211,6 +213,7 @@ pub(crate) fn apply(ctx: &Context, file: &Path, dry_run: bool) -> Result<Vec<Cha
                 config.unset(path)?;
             } else {
                 check_type(path, value)
+                    .and_then(|()| refuse_mask(&old_config, path, value))
                     .and_then(|()| config.set(path, value))
                     .with_context(|| position(path))?;
             }
@@ -252,10 +255,6 @@ fn collect_keys(value: &Value, path: &mut Vec<String>, values: &mut Vec<(Vec<Str
 /// Checks that there is a key at `path`, and that it takes a value of the type of `value`. A reference to a variable is checked when it
 /// is used.
 fn check_type(path: &[String], value: &Value) -> Result<()> {
-    if is_secret(path) && value == MASKED {
-        let cause = format!("`{}` is `{MASKED}`, which stands for a secret", format_path(path));
-        return Err(fail(Exit::Config, cause));
-    }
     let Some(key_type) = KeyNode::kind_at(path) else {
         return Err(fail(Exit::Config, UnknownKey::new(path, value).description));
     };
@@ -404,13 +403,39 @@ fn mask_secrets(value: &Value, path: &mut Vec<String>) -> Value {
                 items.iter().map(|item| mask_secrets(item, path)).collect();
             for (index, secret) in secret_arguments(items) {
                 masked[index] =
-                    items[index].as_str().unwrap_or_default().replace(secret, "***").into();
+                    items[index].as_str().unwrap_or_default().replace(secret, MASKED).into();
             }
             masked.into()
         }
         // An address or an argument may contain a key.
         Value::String(text) => secret::redact_all(text).into(),
         other => other.clone(),
+    }
+}
+
+/// Refuses `***` in place of a secret: it is what the output of this program has there, and the secret would be lost.
+fn refuse_mask(config: &Config, path: &[String], value: &Value) -> Result<()> {
+    let old = config.get_path(&format_path(path)).cloned().unwrap_or_default();
+    let is_masked_value = old != *value && mask_secrets(&old, &mut path.to_vec()) == *value;
+    if !is_masked_value && !has_mask(path, value) {
+        return Ok(());
+    }
+    let key = format_path(path);
+    Err(fail_with_hint(
+        Exit::Config,
+        format!("`{key}` is `{MASKED}`, which stands for a secret"),
+        format!("give the secret itself, or leave `{key}` out, which keeps the present one"),
+    ))
+}
+
+/// True if a secret in `value`, that of the key at `path`, is the mask.
+fn has_mask(path: &[String], value: &Value) -> bool {
+    match value {
+        Value::String(text) => text == MASKED && is_secret(path),
+        Value::Object(members) => members
+            .iter()
+            .any(|(name, member)| has_mask(&[path, std::slice::from_ref(name)].concat(), member)),
+        _ => false,
     }
 }
 

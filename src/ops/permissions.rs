@@ -8,7 +8,7 @@ use crate::options::grants::{Grants, SandboxMode};
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::shell_quote::unquote;
-use nanobot_config::policy::file_scope::{FileScope, ScopeRoot};
+use nanobot_config::policy::file_scope::{FileScope, LinkName, ScopeRoot};
 use nanobot_config::policy::net::{self, Net};
 use nanobot_config::policy::profile::{self, Profile};
 use nanobot_config::policy::provenance::Grant;
@@ -16,7 +16,7 @@ use nanobot_config::policy::rule::{Pattern, PolicyRule, RuleEffect};
 use nanobot_config::policy::tool_names::{SESSIONS, SIGNING};
 use nanobot_config::policy::{CommandPattern, Permission, Policy, Sandbox};
 use nanobot_config::settings::keys::nearest;
-use nanobot_config::settings::{Config, DefaultDirectory, FlagOverrides, Settings};
+use nanobot_config::settings::{DefaultDirectory, FlagOverrides, Locks, Settings};
 use nanobot_os::paths::{self, PathResolver};
 use nanobot_os::repository::Repository;
 use nanobot_os::sync::Deferred;
@@ -36,16 +36,14 @@ pub(crate) fn settings_with_profile(
     mut overrides: FlagOverrides,
 ) -> Result<(Settings, Profile)> {
     let config = ctx.load_config()?;
-    check_flags(&config, grants, &overrides)?;
     let settings = ctx.resolve(&config, overrides.clone())?;
+    check_overrides(&settings.locks, &overrides)?;
     let profile = resolve_profile(ctx, grants, &settings)?;
-    if profile.is_unrestricted {
-        config.check_flag("tools.sandbox", "--profile")?;
-    }
+    check_grants(grants, &settings, &profile)?;
     if profile.model.is_none() && profile.max_iterations.is_none() {
         return Ok((settings, profile));
     }
-    let is_free = |key: &str| config.check_flag(key, "").is_ok();
+    let is_free = |key: &str| settings.locks.check_flag(key, "").is_ok();
     if is_free(MODEL_KEY) {
         overrides.model = overrides.model.or_else(|| profile.model.clone());
     }
@@ -55,32 +53,81 @@ pub(crate) fn settings_with_profile(
     Ok((ctx.resolve(&config, overrides)?, profile))
 }
 
-/// Refuses flags that would set a locked key of `config`. A flag that only narrows, such as `--deny`, sets none.
+/// Refuses flags of the model that would set a locked key.
 ///
 /// # Errors
 /// Status 77 for the first such flag.
-fn check_flags(config: &Config, grants: &Grants, overrides: &FlagOverrides) -> Result<()> {
-    let weakens_sandbox = grants.sandbox.is_some_and(|mode| mode != SandboxMode::Strict);
+fn check_overrides(locks: &Locks, overrides: &FlagOverrides) -> Result<()> {
+    let FlagOverrides {
+        model,
+        fallbacks,
+        max_tokens,
+        temperature,
+        reasoning_effort,
+        max_iterations,
+        // Of these, the first two have no key, and the last one is checked where it is given.
+        verbosity: _,
+        body_fields: _,
+        workspace: _,
+    } = overrides;
     let flags = [
-        (overrides.model.is_some(), MODEL_KEY, "--model"),
-        (overrides.fallbacks.is_some(), "agents.defaults.fallbackModels", "--fallback"),
-        (overrides.max_tokens.is_some(), "agents.defaults.maxTokens", "--max-tokens"),
-        (overrides.temperature.is_some(), "agents.defaults.temperature", "--temperature"),
-        (
-            overrides.reasoning_effort.is_some(),
-            "agents.defaults.reasoningEffort",
-            "--reasoning-effort",
-        ),
-        (overrides.max_iterations.is_some(), MAX_ITERATIONS_KEY, "--max-iterations"),
-        (grants.profile.is_some(), "agents.defaults.profile", "--profile"),
-        (!grants.allow.is_empty(), "tools.allow", "--allow"),
-        (grants.net.is_some(), "tools.net", "--net"),
-        (!grants.read.is_empty(), "tools.read", "--read"),
-        (!grants.write.is_empty(), "tools.write", "--write"),
-        (weakens_sandbox, "tools.sandbox", "--sandbox"),
+        (model.is_some(), MODEL_KEY, "--model"),
+        (fallbacks.is_some(), "agents.defaults.fallbackModels", "--fallback"),
+        (max_tokens.is_some(), "agents.defaults.maxTokens", "--max-tokens"),
+        (temperature.is_some(), "agents.defaults.temperature", "--temperature"),
+        (reasoning_effort.is_some(), "agents.defaults.reasoningEffort", "--reasoning-effort"),
+        (max_iterations.is_some(), MAX_ITERATIONS_KEY, "--max-iterations"),
     ];
     let mut used = flags.into_iter().filter(|(is_used, _, _)| *is_used);
-    used.try_for_each(|(_, key, flag)| config.check_flag(key, flag))
+    used.try_for_each(|(_, key, flag)| locks.check_flag(key, flag))
+}
+
+/// Refuses grants that would set a locked key. A flag that only narrows, such as `--deny`, sets none. Every policy is built from grants
+/// that pass this check, and a new field of them does not compile without a decision here.
+///
+/// # Errors
+/// Status 77 for the first such grant.
+fn check_grants(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<()> {
+    let Grants {
+        profile: profile_name,
+        write,
+        read,
+        net,
+        allow,
+        tools,
+        directory,
+        sandbox,
+        private_copy,
+        deny: _,
+        disabled_tools: _,
+        no_tools: _,
+    } = grants;
+    let locks = &settings.locks;
+    let chooses_profile = profile_name.as_ref().is_some_and(|name| *name != settings.profile);
+    let weakens_sandbox = sandbox.is_some_and(|mode| mode != SandboxMode::Strict);
+    let lists_sessions = tools.iter().flatten().any(|tool| tool == SESSIONS);
+    // The grants of a private copy are of the paths in it, and were checked before it was made.
+    let is_copy = private_copy.is_some();
+    let leaves_workspace = !is_copy
+        && locks.locks_to("agents.defaults.directory", "workspace")
+        && directory.as_ref().is_some_and(|path| {
+            paths::real_directory(path) != paths::real_directory(&settings.workspace)
+        });
+    let flags = [
+        (chooses_profile, "agents.defaults.profile", "--profile"),
+        (!allow.is_empty(), "tools.allow", "--allow"),
+        (net.is_some(), "tools.net", "--net"),
+        (!is_copy && !read.is_empty(), "tools.read", "--read"),
+        (!is_copy && !write.is_empty(), "tools.write", "--write"),
+        (weakens_sandbox, "tools.sandbox", "--sandbox"),
+        (profile.is_unrestricted, "tools.sandbox", "--profile"),
+        // A list that names this tool allows it, too.
+        (lists_sessions, "tools.allow", "--tools sessions"),
+        (lists_sessions, "tools.permissions", "--tools sessions"),
+        (leaves_workspace, "agents.defaults.directory", "--directory"),
+    ];
+    let mut used = flags.into_iter().filter(|(is_used, _, _)| *is_used);
+    used.try_for_each(|(_, key, flag)| locks.check_flag(key, flag))
 }
 
 /// The profile that the flags name, or else the config. A profile for sub-agents only is rejected.
@@ -140,7 +187,25 @@ impl WorkspacePlace {
 }
 
 /// Builds the policy of a run under `profile`.
+///
+/// # Errors
+/// Status 77 if the grants set a locked key; 2 or 78 for a mistake in them or in the config.
 pub(crate) fn build_policy(
+    ctx: &Context,
+    grants: &Grants,
+    settings: &Settings,
+    profile: &Profile,
+    workspace: &WorkspacePlace,
+) -> Result<Policy> {
+    check_grants(grants, settings, profile)?;
+    build_inner_policy(ctx, grants, settings, profile, workspace)
+}
+
+/// Builds a policy from grants that follow from those of another policy, which limits it.
+///
+/// # Errors
+/// Status 2 or 78 for a mistake in the grants or in the config.
+pub(crate) fn build_inner_policy(
     ctx: &Context,
     grants: &Grants,
     settings: &Settings,
@@ -183,6 +248,7 @@ pub(crate) fn build_policy(
         policy.add(rule.clone());
     }
     add_rules(&mut policy, grants, settings)?;
+    policy.file_scope.deny_link_targets(|path| real_paths.resolve(path));
     // The memory, which every conversation may change otherwise, is among the notes that a rule denies.
     if policy.change_grants().notes == Grant::Denied {
         policy.file_scope.instruction_files.extend(memory_files(&workspace.path));
@@ -431,6 +497,7 @@ fn build_file_scope(
     });
     Ok(FileScope {
         is_private_copy: grants.private_copy.is_some(),
+        names: link_names(ctx, grants, settings, profile, &directory, &home),
         directory,
         workspace: workspace.to_owned(),
         home,
@@ -523,6 +590,33 @@ impl GrantedPaths {
         }
         Ok(())
     }
+}
+
+/// The names through links by which the user gave paths, and that of the home directory. The longest ones are first.
+fn link_names(
+    ctx: &Context,
+    grants: &Grants,
+    settings: &Settings,
+    profile: &Profile,
+    directory: &Path,
+    home: &Path,
+) -> Vec<LinkName> {
+    let tools = &settings.tools;
+    let configured = [&tools.read, &tools.write, &profile.read, &profile.write];
+    let configured = configured.into_iter().flatten();
+    let configured = configured.map(|path| directory.join(ctx.paths.expand(path)));
+    let paths = grants.read.iter().chain(&grants.write).chain(&grants.directory);
+    let paths = paths.map(|path| absolute(path)).chain(configured);
+    let links = paths.filter_map(|path| {
+        let real_path = resolve_if_exists(&path).ok().flatten()?;
+        // Without a slash at the end, and `.`.
+        Some(LinkName { name: path.components().collect(), path: real_path })
+    });
+    let home = LinkName { name: absolute(&ctx.paths.home), path: home.to_owned() };
+    let mut names: Vec<LinkName> =
+        links.chain([home]).filter(|link| link.name != link.path).collect();
+    names.sort_by_key(|link| std::cmp::Reverse(link.name.components().count()));
+    names
 }
 
 /// The working directory of the run.

@@ -9,6 +9,7 @@ use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::expand::expand_defaults;
+use nanobot_config::settings::key_spelling::format_path;
 use nanobot_config::settings::servers::McpServer;
 use nanobot_config::settings::{Config, FlagOverrides, Settings};
 use nanobot_os::input;
@@ -26,11 +27,20 @@ const MAX_FILE_BYTES: usize = 1 << 20;
 pub(crate) fn add_to(ctx: &Context, files: &ServerFiles, settings: &mut Settings) -> Result<()> {
     for path in &files.paths {
         for server in read(ctx, path)? {
+            check_unlocked(settings, &server, "--mcp")?;
             settings.servers.retain(|other| other.name != server.name);
             settings.servers.push(server);
         }
     }
     Ok(())
+}
+
+/// Refuses a server that `source` adds, if keys of servers with its name are locked.
+///
+/// # Errors
+/// Status 77 if they are.
+pub(crate) fn check_unlocked(settings: &Settings, server: &McpServer, source: &str) -> Result<()> {
+    settings.locks.check_flag(&format_path(&["tools", "mcpServers", &server.name]), source)
 }
 
 fn read(ctx: &Context, path: &Path) -> Result<Vec<McpServer>> {

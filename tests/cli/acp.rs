@@ -1,13 +1,14 @@
 //! `nanobot serve acp`: conversations with an editor. All messages to it are validated against the protocol's schema
 //! (`tests/schemas/acp.json`). The protocol's own client for TypeScript converses too, and in `tests/real/acp` the one for Python.
 
+use crate::config_files::with_system_config;
 use crate::json_schema::Validator;
 use crate::mcp::{
     CallInput, plain_tool, server_log, story_with_waiting_server, until_called, with_plan,
 };
 use crate::mcp_sampling::{ask, call_work, story_with};
 use crate::memory::{calls_save_memory, session_text};
-use crate::requirements::skip;
+use crate::requirements::{require_root, skip};
 use crate::server::{Ending, Request, Responder, Response, calls, fails, says, sends};
 use crate::story::{NANOBOT, Story};
 use crate::wait::{until, until_exists};
@@ -289,6 +290,27 @@ fn the_editor_is_asked_for_permissions() {
     editor.prompt(&session, "x", &mut no_question);
     assert!(story.dir().join("d").exists());
     editor.close();
+}
+
+#[test]
+fn an_editor_adds_and_grants_nothing_that_is_locked() {
+    if !require_root("only root's file is read as the system-wide config") {
+        return;
+    }
+    let locked = ["agents.defaults.profile", "tools.mcpServers", "tools.write"];
+    let write = calls("write_file", json!({ "path": "w", "content": "x" }));
+    let story = with_system_config(&json!({ "locked": locked })).script([write, says("done")]);
+    let mut editor = Editor::start(&story, &[]);
+    let server = json!({ "name": "s", "command": "/bin/touch", "args": [story.dir().join("ran")], "env": [] });
+    let opened = editor.call("session/new", &json!({ "cwd": story.dir(), "mcpServers": [server] }));
+    assert_eq!(opened["modes"]["availableModes"].as_array().unwrap().len(), 1, "{opened}");
+    let session = opened["sessionId"].as_str().unwrap();
+    let mode = json!({ "sessionId": session, "modeId": "accept-edits" });
+    assert!(editor.error("session/set_mode", &mode)["message"].is_string());
+    editor.prompt(session, "x", &mut no_question);
+    let text = editor.close();
+    assert!(text.contains("a server of the editor is not started"), "{text}");
+    assert!(!story.dir().join("w").exists() && !story.dir().join("ran").exists());
 }
 
 #[test]

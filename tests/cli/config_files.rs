@@ -361,13 +361,14 @@ fn each_message_about_an_edit_names_its_file() {
 }
 
 /// Writes the system-wide config of `story`, which is not in `/etc`.
-fn write_system_config(story: &Story, config: &Value) -> PathBuf {
+pub(crate) fn write_system_config(story: &Story, config: &Value) -> PathBuf {
     let path = story.home().join("etc/config.json");
     write(&path, config.to_string().as_bytes());
     path
 }
 
-fn with_system_config(config: &Value) -> Story {
+/// A story on a machine with this system-wide config.
+pub(crate) fn with_system_config(config: &Value) -> Story {
     let story = Story::new();
     let path = write_system_config(&story, config);
     story.env("NANOBOT_TEST_ETC", path.parent().unwrap().to_str().unwrap())
@@ -484,6 +485,11 @@ fn a_system_wide_config_that_cannot_be_trusted_is_refused() {
             "there is no key `agents.defaults.modle`; did you mean `agents.defaults.model`?",
         ),
         (json!({ "budegt": { "daily": 1 } }), "unknown key `budegt`; did you mean `budget`?"),
+        (json!({ "lockd": ["tools.net"] }), "unknown key `lockd`; did you mean `locked`?"),
+        (
+            json!({ "agents": { "defaults": { "profile": "accept-edits" } } }),
+            "`agents.defaults.profile`: a system-wide config cannot grant anything",
+        ),
         (
             json!({ "locked": ["providers.custom.maxConcurrent"], "providers": { "custom": { "maxConcurrent": 0 } } }),
             "`providers.custom.maxConcurrent` is 0, expected an integer from 1 to 10000",
@@ -570,4 +576,27 @@ fn members_of_a_map_are_keys_of_their_own() {
     assert_eq!(applied(), json!({ "_TOKEN": "t", "B": "3" }));
     write(&story.dir().join("f.json"), b"\n");
     story.run(["config", "apply", "-f", "f.json"]).status(65).stderr_has("`f.json` is empty");
+}
+
+#[test]
+fn the_mask_of_a_secret_is_not_stored() {
+    let story = Story::new()
+        .set("providers.custom.extraHeaders", json!({ "X-Key": "sk-1234567890123456" }));
+    let before = story.config_value();
+    let shown = story.run(["config", "get", "providers"]).text();
+    assert!(shown.contains("\"***\""), "{shown}");
+    let file =
+        format!("{{\"agents\": {{\"defaults\": {{\"maxTokens\": 9}}}}, \"providers\": {shown}}}");
+    let story = story.stdin(file);
+    let expect = "is `***`, which stands for a secret";
+    story.run(["config", "apply", "-f", "-"]).status(78).stderr_has(expect);
+    for (key, value) in [
+        ("providers.custom.apiKey", "***"),
+        ("providers.custom.extraHeaders", r#"{"X-Key": "***"}"#),
+        ("providers.custom.extraHeaders.X-Key", "***"),
+    ] {
+        story.run(["config", "set", key, value]).status(78).stderr_has(expect);
+    }
+    assert_eq!(story.config_value(), before);
+    story.run(["config", "set", "providers.custom.apiKey", "${MY_KEY}"]);
 }

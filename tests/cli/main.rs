@@ -92,6 +92,7 @@ mod json_schema;
 mod json_table;
 mod keys;
 mod links;
+mod locks;
 mod login;
 mod logs;
 mod mail;

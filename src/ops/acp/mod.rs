@@ -18,6 +18,7 @@ use crate::ops::model;
 use crate::ops::permissions;
 use crate::ops::profiles;
 use crate::ops::rpc_connection::RpcConnection;
+use crate::ops::server_files;
 use crate::options::turn::TurnOptions;
 use anyhow::{Context as _, Result};
 use client::EditorClient;
@@ -194,8 +195,15 @@ impl<'a> AcpServer<'a> {
                 format!("`{}` is not the absolute path of a directory", directory.display());
             return Err(ErrorObject::invalid_params(cause));
         }
-        let servers = mcp_servers::parse(params.get("mcpServers").unwrap_or(&Value::Null))?;
+        let mut servers = mcp_servers::parse(params.get("mcpServers").unwrap_or(&Value::Null))?;
         let (settings, profile) = self.settings()?;
+        servers.retain(|server| {
+            let result = server_files::check_unlocked(&settings, server, "mcpServers");
+            if let Err(error) = &result {
+                self.ctx.notice(&format!("a server of the editor is not started: {error}"));
+            }
+            result.is_ok()
+        });
         let granted_directory = self.options.grants.directory.as_deref();
         let directory =
             working_directory::choose(self.ctx, &settings, granted_directory, directory);
@@ -226,6 +234,10 @@ impl<'a> AcpServer<'a> {
     /// The profiles that `session` can have. One without limits is among them only if the session has it already.
     fn profiles(&self, session: &EditorSession) -> Vec<Profile> {
         let current = session.state().profile.clone();
+        let settings = self.settings();
+        let is_locked = settings.is_ok_and(|(settings, _)| {
+            settings.locks.check_flag("agents.defaults.profile", "").is_err()
+        });
         let mut available = Vec::new();
         for name in profiles::names(self.ctx) {
             // A profile that cannot be used is reported by `nanobot config check`.
@@ -233,7 +245,7 @@ impl<'a> AcpServer<'a> {
                 continue;
             };
             let is_for_runs = profile.kind != ProfileKind::Subagent;
-            if name == current || is_for_runs && !profile.is_unrestricted {
+            if name == current || is_for_runs && !profile.is_unrestricted && !is_locked {
                 available.push(profile);
             }
         }

@@ -196,7 +196,7 @@ impl SubagentPool {
         let PoolInner { ctx, settings, .. } = &*self.0;
         let workspace = WorkspacePlace::of_run(&parent_policy.file_scope.workspace);
         let mut own_policy =
-            permissions::build_policy(ctx, &grants, settings, profile, &workspace)?;
+            permissions::build_inner_policy(ctx, &grants, settings, profile, &workspace)?;
         turn.shared.mcp_tools.add_to_policy(&mut own_policy);
         if profile.net == nanobot_config::policy::net::Net::Default {
             own_policy.net = parent_policy.net.clone();

@@ -13,6 +13,7 @@ use super::keys::{ConfigKey, KeySupport};
 use super::layers::{LayeredConfig, SettingOrigin, UnknownKey};
 use super::model_keys::unknown_model_keys;
 use super::own_keys::KeyHome;
+use super::system_file::paths_along;
 use super::{FlagOverrides, Settings, validation};
 use nanobot_os::env::Env;
 use nanobot_os::paths::Paths;
@@ -330,24 +331,27 @@ impl ConfigChecker<'_> {
 
     /// Reports values of the user that do not apply, since the system-wide file locks their keys.
     fn report_locked_keys(&mut self) {
-        for path in self.config.locked_keys() {
-            let text = format!(
-                "`{}` has no effect: {} locks it",
-                format_path(path),
-                self.config.lock_position(path).unwrap_or_default()
-            );
-            let is_set = |file: &&ConfigFile| {
-                get_in(file.value(), path).is_some_and(|value| !value.is_null())
-            };
-            let files = self.config.files().into_iter().filter(is_set);
-            let positions = files.filter_map(|file| Some(file.position(file.offset(path)?)));
-            let variables = self.layers.locked_variables().iter();
-            let variables = variables.filter(|(set_path, _)| set_path.starts_with(path));
-            let sources = positions.chain(variables.map(|(_, variable)| variable.clone()));
-            let notes = sources.map(|source| {
-                ConfigFinding::new(ConfigSeverity::Note, format!("{source}: {text}"))
-            });
-            self.findings.extend(notes);
+        let variables = self.layers.locked_variables().iter();
+        let mut sources: Vec<(String, KeyPath)> =
+            variables.map(|(path, variable)| (variable.clone(), path.clone())).collect();
+        for file in self.config.files() {
+            let paths = self.config.locked_keys().iter();
+            for path in paths.flat_map(|locked| paths_along(file.value(), locked)) {
+                let is_set = get_in(file.value(), &path).is_some_and(|value| !value.is_null());
+                let offset = file.offset(&path).filter(|_| is_set);
+                sources.extend(offset.map(|offset| (file.position(offset), path)));
+            }
+        }
+        for file in self.config.files().into_iter().filter(|file| !file.value()["locked"].is_null())
+        {
+            let position = file.position(file.offset(&["locked".to_owned()]).unwrap_or_default());
+            let text = format!("{position}: `locked` has an effect in the system-wide config only");
+            self.findings.push(ConfigFinding::new(ConfigSeverity::Warning, text));
+        }
+        for (source, path) in sources {
+            let lock = self.config.lock_position(&path).unwrap_or_default();
+            let text = format!("{source}: `{}` has no effect: {lock} locks it", format_path(&path));
+            self.findings.push(ConfigFinding::new(ConfigSeverity::Note, text));
         }
     }
 

@@ -4,15 +4,21 @@
 //! A change writes each key into the file of the user that it belongs to.
 
 use super::config_file::{ConfigFile, KeyPath, get_in};
-use super::key_spelling::{format_path, parse_path};
-use super::own_keys::{KeyHome, layer, own_file_path, own_keys_in, take_own_keys};
-use super::system_file::SystemFile;
+use super::expand::{expand_all, has_reference};
+use super::key_spelling::{find_provider_name, format_path, parse_path};
+use super::own_keys::{
+    KeyHome, LimitReader, SMALLER_APPLIES, layer, own_file_path, own_keys_in, plain_limit,
+    take_own_keys,
+};
+use super::system_file::{Locks, SystemFile};
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_os::durable_file;
+use nanobot_os::env::Env;
 use nanobot_os::paths::Paths;
 use serde_json::Value;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The config: both files of the user, and that of the system.
 #[derive(Clone, Debug)]
@@ -27,7 +33,7 @@ pub struct Config {
 impl Config {
     fn new(system_file: Option<SystemFile>, shared_file: ConfigFile, own_file: ConfigFile) -> Self {
         let mut config = Self { system_file, shared_file, own_file, layered: None };
-        config.layer();
+        config.layer(&plain_limit);
         config
     }
 
@@ -72,21 +78,47 @@ impl Config {
         }
     }
 
-    fn layer(&mut self) {
+    fn layer(&mut self, read_limit: LimitReader<'_>) {
         let has_own_file = self.own_file.exists();
-        let layered = has_own_file
-            .then(|| layer(self.shared_file.value(), self.own_file.value(), &mut Vec::new()));
+        let layered = has_own_file.then(|| {
+            let (shared, own) = (self.shared_file.value(), self.own_file.value());
+            layer(shared, own, &mut Vec::new(), read_limit)
+        });
         self.layered = match &self.system_file {
             Some(system_file) => {
-                Some(system_file.apply(layered.as_ref().unwrap_or(self.shared_file.value())))
+                let value = layered.as_ref().unwrap_or(self.shared_file.value());
+                Some(system_file.apply(value, read_limit))
             }
             None => layered,
         };
     }
 
-    /// Applies the system-wide file to `value`, the config with what the environment adds; `None` if there is no such file.
-    pub(super) fn apply_system_file(&self, value: &Value) -> Option<Value> {
-        self.system_file.as_ref().map(|system_file| system_file.apply(value))
+    /// The same config, in which the smaller one of two budgets applies also if they refer to variables; `None` if it is the same
+    /// without `env`.
+    pub(super) fn with_compared_limits(&self, env: &Env) -> Option<Self> {
+        let value = self.layered.as_ref()?;
+        let limits = SMALLER_APPLIES.iter().map(|key| key.split('.').collect::<Vec<_>>());
+        let limits = limits.filter_map(|path| get_in(value, &path));
+        let mut values = limits.flat_map(|limit| match limit {
+            Value::Object(members) => members.values().collect(),
+            limit => vec![limit],
+        });
+        if !values.any(|value| value.as_str().is_some_and(has_reference)) {
+            return None;
+        }
+        let mut config = self.clone();
+        config.layer(&expanded_limit(env));
+        Some(config)
+    }
+
+    /// Applies the system-wide file to `value`, the config with what `env` adds; `None` if there is no such file.
+    pub(super) fn apply_system_file(&self, value: &Value, env: &Env) -> Option<Value> {
+        self.system_file.as_ref().map(|system_file| system_file.apply(value, &expanded_limit(env)))
+    }
+
+    /// The keys that users cannot set.
+    pub(super) fn locks(&self) -> Locks {
+        Locks(self.system_file.clone().map(Arc::new))
     }
 
     /// The position in the system-wide file of what locks the key at `path`; `None` if it is not locked.
@@ -105,16 +137,27 @@ impl Config {
     /// # Errors
     /// Status 77 if it is.
     pub fn check_flag(&self, key: &str, flag: &str) -> Result<()> {
-        let path: KeyPath = key.split('.').map(str::to_owned).collect();
-        self.check_unlocked(&path, &format!("`{flag}`: "), &format!("no `{flag}`"))
+        self.locks().check_flag(key, flag)
     }
 
-    fn check_unlocked(&self, path: &[String], prefix: &str, hint: &str) -> Result<()> {
+    fn check_unlocked(&self, path: &[String]) -> Result<()> {
         let Some(position) = self.lock_position(path) else {
             return Ok(());
         };
-        let cause = format!("{prefix}`{}` is locked by {position}", format_path(path));
-        Err(fail_with_hint(Exit::Refused, cause, hint))
+        let cause = format!("`{}` is locked by {position}", format_path(path));
+        Err(fail_with_hint(Exit::Refused, cause, "ask the administrator of this machine"))
+    }
+
+    /// `path`, with a provider in the spelling that the files have.
+    fn spelled(&self, path: &[impl AsRef<str>]) -> KeyPath {
+        let mut path: KeyPath = path.iter().map(|name| name.as_ref().to_owned()).collect();
+        if let [section, name, ..] = &mut path[..]
+            && section == "providers"
+            && let Some(members) = self.value()["providers"].as_object()
+        {
+            *name = find_provider_name(members.keys(), name);
+        }
+        path
     }
 
     /// The path of the config file, which the Python program reads too.
@@ -205,8 +248,8 @@ impl Config {
     /// # Errors
     /// The file cannot be parsed; status 77 if the key is locked.
     pub fn set(&mut self, path: &[impl AsRef<str>], value: &Value) -> Result<()> {
-        let mut path: KeyPath = path.iter().map(|name| name.as_ref().to_owned()).collect();
-        self.check_unlocked(&path, "", "ask the administrator of this machine")?;
+        let mut path = self.spelled(path);
+        self.check_unlocked(&path)?;
         if self.belongs_to_own_file(&path) {
             self.own_file.set(&path, value)?;
             self.shared_file.unset(&path)?;
@@ -227,7 +270,7 @@ impl Config {
                 None => {}
             }
         }
-        self.layer();
+        self.layer(&plain_limit);
         Ok(())
     }
 
@@ -237,8 +280,9 @@ impl Config {
     /// # Errors
     /// A file cannot be parsed.
     pub fn unset(&mut self, path: &[impl AsRef<str>]) -> Result<bool> {
+        let path = &self.spelled(path);
         let was_set = [self.own_file.unset(path)?, self.shared_file.unset(path)?];
-        self.layer();
+        self.layer(&plain_limit);
         Ok(was_set.contains(&true))
     }
 
@@ -299,6 +343,11 @@ impl Config {
         config.shared_file.write(&before.shared_file)?;
         Ok(output)
     }
+}
+
+/// Reads the value of a limit, which may refer to variables of `env`.
+fn expanded_limit(env: &Env) -> impl Fn(&[String], &Value) -> Option<f64> {
+    |path, value| plain_limit(path, &expand_all(value, env).ok()?)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! only edited value by value, so comments, order and unknown keys survive.
 
 use super::key_node::KeyNode;
-use super::key_spelling::format_path;
+use super::key_spelling::{find_provider_name, format_path};
 use super::keys::RENAMED_KEYS;
 use anyhow::{Context, Result};
 use jsonc_parser::ast;
@@ -302,6 +302,11 @@ impl<F: Fn(usize, &str) -> anyhow::Error> AstConverter<'_, F> {
             let offset = member.name.start();
             let spelling = member.name.into_string();
             let name = node.map_or_else(|| spelling.clone(), |node| node.canonical(&spelling));
+            let name = if *path == ["providers"] {
+                find_provider_name(values.keys(), &name)
+            } else {
+                name
+            };
             if let Some(earlier) = spellings.get(&name) {
                 // The table's own spelling wins, and else the last one.
                 let is_ignored = *earlier == name && spelling != name;
@@ -397,8 +402,7 @@ fn find_members(object: &CstObject, node: Option<KeyNode>, name: &str) -> Vec<Cs
         let Some(spelling) = member.decoded_name() else {
             continue;
         };
-        let canonical = node.map_or_else(|| spelling.clone(), |node| node.canonical(&spelling));
-        if canonical == name {
+        if node.map_or_else(|| spelling == name, |node| node.is_same_name(&spelling, name)) {
             if spelling == name { exact.push(member) } else { others.push(member) }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! An object is a slice of the table. Every run reads some sixty keys, so the look-ups are prepared at compile time.
 
-use super::key_spelling::{camel_case, format_path, parse_path};
+use super::key_spelling::{camel_case, format_path, is_same_provider, parse_path};
 use super::key_type::KeyType;
 use super::key_type::KeyType::{Any, Map, Secret, SecretMap, Text};
 use super::keys::{ConfigKey, KEYS, RENAMED_KEYS};
@@ -148,12 +148,21 @@ impl KeyNode {
         }
         let camel = camel_case(spelling);
         // Names of MCP servers and headers are the user's own and stay as written; provider names are fixed keys.
-        let key = &KEYS[self.first];
-        let is_provider = key.path.starts_with("providers.") && self.child_name(key) == Some("*");
-        if is_provider || self.exact_child(&camel).is_some() || self.is_renamed(&camel) {
+        if self.holds_providers() || self.exact_child(&camel).is_some() || self.is_renamed(&camel) {
             return camel;
         }
         spelling.to_owned()
+    }
+
+    /// True if `spelling` is one of `name`, which is in the table's spelling or that of the user.
+    pub fn is_same_name(self, spelling: &str, name: &str) -> bool {
+        self.canonical(spelling) == name
+            || self.holds_providers() && is_same_provider(spelling, name)
+    }
+
+    fn holds_providers(self) -> bool {
+        let key = &KEYS[self.first];
+        key.path.starts_with("providers.") && self.child_name(key) == Some("*")
     }
 
     /// True if `name` is an obsolete key at this node.

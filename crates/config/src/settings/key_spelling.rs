@@ -85,6 +85,23 @@ pub fn snake_case(name: &str) -> String {
     snake
 }
 
+/// True if two names of providers are the same: case and punctuation do not count, as in the table of providers.
+pub fn is_same_provider(a: &str, b: &str) -> bool {
+    fn letters(name: &str) -> impl Iterator<Item = u8> {
+        let bytes = name.bytes().filter(u8::is_ascii_alphanumeric);
+        bytes.map(|byte| byte.to_ascii_lowercase())
+    }
+    letters(a).eq(letters(b))
+}
+
+/// The name in `names` of the provider `name`, or else `name`.
+pub(super) fn find_provider_name<'n>(
+    mut names: impl Iterator<Item = &'n String>,
+    name: &str,
+) -> String {
+    names.find(|other| is_same_provider(other, name)).map_or_else(|| name.to_owned(), String::clone)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{format_path, join_names, parse_path};

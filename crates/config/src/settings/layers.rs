@@ -10,11 +10,13 @@ use super::config_file::{KeyPath, get_in, set_in};
 use super::expand::{UnsetVariable, expand_all};
 use super::hooks::has_events;
 use super::key_node::KeyNode;
-use super::key_spelling::{camel_case, format_path};
+use super::key_spelling::{camel_case, find_provider_name, format_path};
 use super::key_type::{KeyType, type_name};
 use super::keys::{ConfigKey, KeySupport, RENAMED_KEYS, nearest};
 use super::model_keys::{keys_at, unknown_model_keys};
+use super::own_keys::items;
 use super::secret_form::secret_from;
+use super::system_file::Locks;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::env::Env;
@@ -72,7 +74,7 @@ const LIMIT_NAMES: [&str; 9] = [
 /// The file merged with the environment variables.
 #[derive(Debug)]
 pub struct LayeredConfig<'a> {
-    config: &'a Config,
+    config: Cow<'a, Config>,
     env: &'a Env,
     value: Cow<'a, Value>,
     /// The variable that set each value.
@@ -149,6 +151,10 @@ fn has_limits_of(section: &str, value: &Value) -> bool {
             members.into_iter().any(|(name, _)| nearest(name, names()).is_some())
         }
         "hooks" => has_events(value),
+        "locked" => {
+            let keys = items(value).into_iter().flatten();
+            keys.into_iter().any(|key| key.as_str().and_then(KeyNode::canonical_path).is_some())
+        }
         _ => false,
     }
 }
@@ -156,10 +162,15 @@ fn has_limits_of(section: &str, value: &Value) -> bool {
 impl<'a> LayeredConfig<'a> {
     /// Applies the variables in `env` on top of `config`.
     pub fn new(config: &'a Config, env: &'a Env) -> Self {
+        let config = config.with_compared_limits(env).map_or(Cow::Borrowed(config), Cow::Owned);
+        let value = match &config {
+            Cow::Borrowed(config) => Cow::Borrowed(config.value()),
+            Cow::Owned(config) => Cow::Owned(config.value().clone()),
+        };
         let mut layers = Self {
             config,
             env,
-            value: Cow::Borrowed(config.value()),
+            value,
             variables: BTreeMap::new(),
             locked_variables: BTreeMap::new(),
             unknown_variables: Vec::new(),
@@ -183,7 +194,7 @@ impl<'a> LayeredConfig<'a> {
         if self.variables.is_empty() {
             return;
         }
-        let Some(applied) = self.config.apply_system_file(&self.value) else {
+        let Some(applied) = self.config.apply_system_file(&self.value, self.env) else {
             return;
         };
         let all = std::mem::take(&mut self.variables);
@@ -249,6 +260,11 @@ impl<'a> LayeredConfig<'a> {
     /// Variables that do not apply, since their keys are locked.
     pub(super) fn locked_variables(&self) -> &BTreeMap<KeyPath, String> {
         &self.locked_variables
+    }
+
+    /// The keys that users cannot set.
+    pub(super) fn locks(&self) -> Locks {
+        self.config.locks()
     }
 
     /// Names of the variables that set values; a name may repeat.
@@ -488,6 +504,8 @@ impl<'a> LayeredConfig<'a> {
             (Value::Object(members), Some(node)) if node.key().is_none() => {
                 for (spelling, member) in members {
                     let name = node.canonical(&spelling);
+                    let name =
+                        if path == ["providers"] { self.chosen_name(&path, &name) } else { name };
                     let path = path.iter().cloned().chain([name]).collect();
                     self.store(path, member, variable);
                 }
@@ -522,6 +540,10 @@ impl<'a> LayeredConfig<'a> {
             let names = node.names();
             let name = match names.iter().find(|name| is_same_name(name, part)) {
                 Some(name) => (*name).to_owned(),
+                // Provider names are fixed keys; server names are matched exactly.
+                None if path == ["providers"] => {
+                    self.chosen_name(&path, &camel_case(&part.to_ascii_lowercase()))
+                }
                 None if names.contains(&"*") => self.chosen_name(&path, part),
                 None => {
                     let nearest = nearest(&camel_case(&part.to_ascii_lowercase()), names);
@@ -541,15 +563,12 @@ impl<'a> LayeredConfig<'a> {
 
     /// Returns a user-chosen name as spelled in the file, or else as spelled in the variable.
     fn chosen_name(&self, parents: &[String], part: &str) -> String {
-        let name = get_in(&self.value, parents)
-            .and_then(Value::as_object)
-            .and_then(|members| members.keys().find(|name| is_same_name(name, part)));
-        match name {
-            Some(name) => name.clone(),
-            // Provider names are fixed keys; server names are matched exactly.
-            None if parents == ["providers"] => camel_case(&part.to_ascii_lowercase()),
-            None => part.to_owned(),
+        let members = get_in(&self.value, parents).and_then(Value::as_object);
+        let mut names = members.into_iter().flat_map(Map::keys);
+        if parents == ["providers"] {
+            return find_provider_name(names, part);
         }
+        names.find(|name| is_same_name(name, part)).map_or_else(|| part.to_owned(), Clone::clone)
     }
 }
 

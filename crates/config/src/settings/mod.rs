@@ -34,9 +34,10 @@ pub mod validation;
 pub use config::Config;
 pub use layers::{LayeredConfig, SettingOrigin};
 pub use models::ModelSettings;
+pub use system_file::Locks;
 
 use anyhow::Result;
-use key_spelling::snake_case;
+use key_spelling::is_same_provider;
 use nanobot_base::error::{Exit, fail};
 use nanobot_net::http::Network;
 use nanobot_net::ip_ranges::IpRange;
@@ -52,6 +53,8 @@ pub struct Settings {
     /// The primary model, followed by its fallbacks. Never empty.
     pub models: Vec<ModelSettings>,
     pub budget: BudgetSettings,
+    /// The keys that users cannot set.
+    pub locks: Locks,
     /// Keys of the config that no release knows.
     pub unknown_keys: Vec<String>,
     /// A warning, as a phrase, about a file of the config that other users can change; `None` if there is no such file.
@@ -384,11 +387,12 @@ impl Settings {
     /// # Errors
     /// Status 78 if that block cannot be used.
     pub fn provider(&self, name: &str) -> Result<Option<&ProviderSettings>> {
-        match self.providers.get(&snake_case(name)) {
-            Some(ProviderSettings { unusable_reason: Some(reason), .. }) => {
+        let mut providers = self.providers.iter();
+        match providers.find(|(other, _)| is_same_provider(other, name)) {
+            Some((_, ProviderSettings { unusable_reason: Some(reason), .. })) => {
                 Err(fail(Exit::Config, reason.clone()))
             }
-            provider => Ok(provider),
+            provider => Ok(provider.map(|(_, settings)| settings)),
         }
     }
 }

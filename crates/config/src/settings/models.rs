@@ -3,6 +3,7 @@
 //! releases, or are a plain model name.
 
 use super::key_spelling::{format_path, snake_case};
+use super::system_file::Locks;
 use super::typed_reader::not_blank;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
@@ -62,6 +63,34 @@ pub(super) struct ModelSources {
     pub(super) fallbacks: Value,
     /// `models`.
     pub(super) models: Value,
+    pub(super) locks: Locks,
+}
+
+/// Fields of a request's body, and the keys of the config that set them.
+const FIELDS_OF_KEYS: &[(&str, &str)] = &[
+    ("model", "agents.defaults.model"),
+    ("models", "agents.defaults.model"),
+    ("max_tokens", "agents.defaults.maxTokens"),
+    ("max_completion_tokens", "agents.defaults.maxTokens"),
+    ("max_output_tokens", "agents.defaults.maxTokens"),
+    ("temperature", "agents.defaults.temperature"),
+    ("reasoning_effort", "agents.defaults.reasoningEffort"),
+    ("reasoning", "agents.defaults.reasoningEffort"),
+    ("thinking", "agents.defaults.reasoningEffort"),
+    ("enable_thinking", "agents.defaults.reasoningEffort"),
+    ("output_config", "agents.defaults.reasoningEffort"),
+];
+
+/// Refuses fields of `body`, the value of the key `key`, that take the place of a locked key.
+///
+/// # Errors
+/// Status 77 for the first one, unless `key` is locked itself.
+pub(super) fn check_body(locks: &Locks, key: &str, body: &Map<String, Value>) -> Result<()> {
+    if body.is_empty() || locks.check_flag(key, "").is_err() {
+        return Ok(());
+    }
+    let mut fields = FIELDS_OF_KEYS.iter().filter(|(field, _)| body.contains_key(*field));
+    fields.try_for_each(|(field, locked)| locks.check_flag(locked, &format!("{key}.{field}")))
 }
 
 /// The values given on the command line.
@@ -134,6 +163,20 @@ pub(super) fn model_chain(
             model_settings.reasoning_effort = Some(effort.to_owned());
         }
         model_settings.verbosity = flags.verbosity.map(str::to_owned);
+        let is_locked = |key| sources.locks.check_flag(key, "").is_err();
+        if is_locked("agents.defaults.provider") {
+            model_settings.provider.clone_from(&default_settings.provider);
+        }
+        if is_locked("agents.defaults.maxTokens") {
+            model_settings.max_tokens = default_settings.max_tokens;
+        }
+        if is_locked("agents.defaults.temperature") {
+            model_settings.temperature = default_settings.temperature;
+        }
+        if is_locked("agents.defaults.reasoningEffort") {
+            model_settings.reasoning_effort.clone_from(&default_settings.reasoning_effort);
+        }
+        check_body(&sources.locks, "modelPresets", &model_settings.extra_body)?;
         model_settings.extra_body.extend(flags.body_fields.clone());
         let model = model_settings.model.as_deref().unwrap_or_default();
         let bare_name = model.rsplit('/').next().unwrap_or(model);
@@ -330,7 +373,8 @@ impl ObjectFields<'_> {
 #[cfg(test)]
 mod tests {
     use super::{
-        ModelFlagValues, ModelOverrides, ModelSettings, ModelSources, PriceSettings, model_chain,
+        Locks, ModelFlagValues, ModelOverrides, ModelSettings, ModelSources, PriceSettings,
+        model_chain,
     };
     use serde_json::{Map, Value, json};
 
@@ -345,6 +389,7 @@ mod tests {
             preset: preset.map(str::to_owned),
             fallbacks,
             models: json!({ "m": { "price": { "input": 1, "output": 2 } } }),
+            locks: Locks::default(),
         };
         let flags = ModelFlagValues {
             model,

@@ -3,7 +3,7 @@
 
 use super::config_file::KeyPath;
 use super::key_node::KeyNode;
-use super::key_spelling::format_path;
+use super::key_spelling::{find_provider_name, format_path};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -72,17 +72,20 @@ pub enum KeyHome {
 impl KeyHome {
     /// The file that the key at `path` belongs to.
     pub fn find(path: &[impl AsRef<str>]) -> Self {
-        let is_in = |object: &&str| {
-            let names: Vec<&str> = object.split('.').collect();
-            let is_name = |(name, part): (&&str, &str)| *name == "*" || *name == part;
-            names.len() <= path.len()
-                && names.iter().zip(path.iter().map(AsRef::as_ref)).all(is_name)
-        };
-        if OWN_KEYS.iter().any(is_in) {
+        if is_within(path, OWN_KEYS) {
             return Self::Own;
         }
-        if LATER_SECTIONS.iter().any(is_in) { Self::LaterRelease } else { Self::Shared }
+        if is_within(path, LATER_SECTIONS) { Self::LaterRelease } else { Self::Shared }
     }
+}
+
+/// True if `path` is that of a key or an object among `objects`, or of a key in one. `*` is any name.
+fn is_within(path: &[impl AsRef<str>], objects: &[&str]) -> bool {
+    objects.iter().any(|object| {
+        let names: Vec<&str> = object.split('.').collect();
+        let is_name = |(name, part): (&&str, &str)| *name == "*" || *name == part;
+        names.len() <= path.len() && names.iter().zip(path.iter().map(AsRef::as_ref)).all(is_name)
+    })
 }
 
 /// The path of the file with our own keys, beside the config file at `config`.
@@ -131,26 +134,57 @@ pub(super) fn take_own_keys(value: &mut Value, path: &mut KeyPath) -> Option<Val
     (!own.is_empty()).then_some(Value::Object(own))
 }
 
-/// The values of `own`, layered over those of `shared`. Objects merge. If both files set another value, ours takes precedence, except that
-/// a denial in either file applies, and so does the smaller one of two budgets.
-pub(super) fn layer(shared: &Value, own: &Value, path: &mut KeyPath) -> Value {
+/// Budgets of which the smaller value applies, if several files set them. They are objects of numbers, or numbers.
+pub(super) const SMALLER_APPLIES: &[&str] =
+    &["budget", "channels.dailyBudget", "channels.senderDailyBudget"];
+
+/// Reads the value of the limit at a path; `None` if it is no number.
+pub(super) type LimitReader<'r> = &'r dyn Fn(&[String], &Value) -> Option<f64>;
+
+/// The value of a limit that refers to no variable.
+pub(super) fn plain_limit(path: &[String], value: &Value) -> Option<f64> {
+    KeyNode::kind_at(path)?.accept(value)?.as_f64()
+}
+
+/// The values of `own`, layered over those of `shared`. Objects merge, and a provider is the same in every spelling. If both files set
+/// another value, ours takes precedence, except that a denial in either file applies, and so does the smaller one of two budgets.
+pub(super) fn layer(
+    shared: &Value,
+    own: &Value,
+    path: &mut KeyPath,
+    read_limit: LimitReader<'_>,
+) -> Value {
     match (shared, own) {
         (shared, Value::Null) => shared.clone(),
         (Value::Object(_) | Value::Null, Value::Object(own)) => {
             let mut members = shared.as_object().cloned().unwrap_or_default();
+            let holds_providers = matches!(&path[..], [section] if section == "providers");
             for (name, value) in own {
+                let name = if holds_providers {
+                    find_provider_name(members.keys(), name)
+                } else {
+                    name.clone()
+                };
                 path.push(name.clone());
-                if shared[name].is_null() && has_only_own_keys(value, path) {
+                if shared[&name].is_null() && has_only_own_keys(value, path) {
                     path.pop();
                     continue;
                 }
-                let value = layer(&shared[name], value, path);
+                let value = layer(&shared[&name], value, path, read_limit);
                 path.pop();
-                members.insert(name.clone(), value);
+                members.insert(name, value);
             }
             Value::Object(members)
         }
-        (shared, own) => stricter(shared, own, &format_path(path)).unwrap_or_else(|| own.clone()),
+        (Value::Null, own) => own.clone(),
+        (shared, own) => {
+            let stricter = if is_within(path, SMALLER_APPLIES) {
+                smaller(shared, own, &|value| read_limit(path, value))
+            } else {
+                stricter(shared, own, &format_path(path))
+            };
+            stricter.unwrap_or_else(|| own.clone())
+        }
     }
 }
 
@@ -174,8 +208,6 @@ fn stricter(shared: &Value, own: &Value, key: &str) -> Option<Value> {
             all.extend(items(shared)?.into_iter().filter(|item| !own_items.contains(item)));
             Some(Value::Array(all))
         }
-        "channels.dailyBudget" | "channels.senderDailyBudget" => smaller(shared, own),
-        key if key.starts_with("budget.") => smaller(shared, own),
         key if key.starts_with("tools.permissions.") => {
             shared.as_str().is_some_and(|word| word == "never").then(|| shared.clone())
         }
@@ -192,14 +224,18 @@ pub(super) fn items(list: &Value) -> Option<Vec<Value>> {
     }
 }
 
-fn smaller(shared: &Value, own: &Value) -> Option<Value> {
-    let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
-    (number(shared)? < number(own)?).then(|| shared.clone())
+/// The smaller one of two limits, if it is that of `shared`. One that is no number applies, so that it is reported.
+fn smaller(shared: &Value, own: &Value, read: &dyn Fn(&Value) -> Option<f64>) -> Option<Value> {
+    let applies = match (read(shared), read(own)) {
+        (Some(shared), Some(own)) => shared < own,
+        (shared, _) => shared.is_none(),
+    };
+    applies.then(|| shared.clone())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{KeyHome, layer, own_file_path, take_own_keys};
+    use super::{KeyHome, layer, own_file_path, plain_limit, take_own_keys};
     use crate::settings::keys::KEYS;
     use serde_json::{Value, json};
     use std::path::Path;
@@ -245,7 +281,8 @@ mod tests {
     #[test]
     fn limits_of_both_files_hold() {
         let check = |shared: Value, own: Value, expect: Value| {
-            assert_eq!(layer(&shared, &own, &mut Vec::new()), expect, "{shared} {own}");
+            let actual = layer(&shared, &own, &mut Vec::new(), &plain_limit);
+            assert_eq!(actual, expect, "{shared} {own}");
         };
         check(
             json!({"a": {"b": 1, "c": 2}}),

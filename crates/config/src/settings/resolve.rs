@@ -2,7 +2,7 @@
 
 use super::channels::enabled_keys;
 use super::hooks::HookSettings;
-use super::key_spelling::snake_case;
+use super::key_spelling::{format_path, snake_case};
 use super::keys::{ConfigKey, config_key};
 use super::layers::LayeredConfig;
 use super::models::{self, ModelSettings};
@@ -53,6 +53,7 @@ impl Settings {
             config_exposure: config.exposure(),
             models: values.models(flags)?,
             budget: values.budget()?,
+            locks: layers.locks(),
             providers: values.providers(),
             workspace: match workspace {
                 Some(directory) => to_absolute(directory)?,
@@ -160,6 +161,7 @@ impl TypedReader<'_> {
                 .optional_text(const { config_key("agents.defaults.modelPreset") }, None)?,
             fallbacks: self.get(const { config_key("agents.defaults.fallbackModels") }, None)?,
             models: self.get(const { config_key("models") }, None)?,
+            locks: self.0.locks(),
         };
         let (model, reasoning_effort) = (non_blank_flag(model), non_blank_flag(reasoning_effort));
         let flags = models::ModelFlagValues {
@@ -421,6 +423,9 @@ impl TypedReader<'_> {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
+        let extra_body = map("extraBody")?;
+        let body_key = format_path(&["providers", name, "extraBody"]);
+        models::check_body(&self.0.locks(), &body_key, &extra_body)?;
         Ok(ProviderSettings {
             api_key: self.secret_at(&["providers", name, "apiKey"])?,
             api_key_file: text("apiKeyFile")?,
@@ -430,7 +435,7 @@ impl TypedReader<'_> {
             thinking_style: text("thinkingStyle")?,
             proxy: self.secret_at(&["providers", name, "proxy"])?,
             extra_headers: self.secrets_at(&["providers", name, "extraHeaders"])?,
-            extra_body: map("extraBody")?,
+            extra_body,
             extra_query: map("extraQuery")?
                 .into_iter()
                 .map(|(name, value)| (name, to_text(&value)))

@@ -4,27 +4,45 @@
 //! default. It grants nothing, so that no package that writes it can widen what runs may do.
 
 use super::config_file::{ConfigFile, KeyPath, get_in, set_in};
+use super::expand::has_reference;
 use super::key_node::KeyNode;
-use super::key_spelling::format_path;
+use super::key_spelling::{format_path, is_same_provider, parse_path};
 use super::key_type::KeyType;
 use super::keys::{KEYS, nearest};
-use super::own_keys::{items, layer};
+use super::own_keys::{LimitReader, items, layer};
 use anyhow::{Context, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The key with the list of locked keys.
 const LOCKED: &str = "locked";
 
-/// Lists of what runs may do without asking.
+/// Keys by which a user names other models than `agents.defaults.model`. They are locked with it.
+const MODEL_CHOICES: &[&str] = &[
+    "agents.defaults.fallbackModels",
+    "agents.defaults.modelPreset",
+    "memory.model",
+    "session.titleModel",
+];
+
+/// Keys of what runs, servers and senders of messages may do without asking. `*` is any name.
 const GRANTS: &[&str] = &[
+    "agents.defaults.profile",
+    "channels.*.allowFrom",
     "tools.allow",
     "tools.exec.allowedEnvKeys",
     "tools.exec.sandboxRoBinds",
     "tools.exec.sandboxRwBinds",
+    "tools.mcpServers.*.read",
+    "tools.mcpServers.*.sampling",
+    "tools.mcpServers.*.sandbox",
+    "tools.mcpServers.*.trusted",
+    "tools.mcpServers.*.write",
     "tools.net",
+    "tools.permissions.*",
     "tools.programs",
     "tools.read",
     "tools.ssrfWhitelist",
@@ -84,15 +102,23 @@ impl SystemFile {
             };
             locked.push(path);
         }
-        Ok(Self { file, locked })
+        let mut system_file = Self { file, locked };
+        if system_file.is_locked(&["agents", "defaults", "model"]) {
+            let choices = MODEL_CHOICES.iter().map(|key| to_path(key));
+            let choices = choices.filter(|path| !system_file.is_locked(path)).collect::<Vec<_>>();
+            system_file.locked.extend(choices);
+        }
+        Ok(system_file)
     }
 
     /// True if users cannot set the key at `path`.
     pub(super) fn is_locked(&self, path: &[impl AsRef<str>]) -> bool {
-        self.locked.iter().any(|locked| {
-            locked.len() <= path.len()
-                && locked.iter().zip(path).all(|(name, part)| name == part.as_ref())
-        })
+        self.locked.iter().any(|locked| locked.len() <= path.len() && is_along(locked, path))
+    }
+
+    /// True if users cannot set the object of keys at `path` as they like: it, or a key in it, is locked.
+    pub(super) fn locks_within(&self, path: &[impl AsRef<str>]) -> bool {
+        self.locked.iter().any(|locked| is_along(locked, path))
     }
 
     /// The keys and objects of keys that users cannot set.
@@ -109,32 +135,111 @@ impl SystemFile {
     }
 
     /// Applies the file to `value`, which the user set: its defaults below, its limits and locked keys above.
-    pub(super) fn apply(&self, value: &Value) -> Value {
-        let mut applied = layer(self.file.value(), value, &mut KeyPath::new());
-        for path in &self.locked {
-            match get_in(self.file.value(), path) {
-                Some(value) => set_in(&mut applied, path, value.clone()),
-                None => remove_in(&mut applied, path),
+    pub(super) fn apply(&self, value: &Value, read_limit: LimitReader<'_>) -> Value {
+        let mut applied = layer(self.file.value(), value, &mut KeyPath::new(), read_limit);
+        for locked in &self.locked {
+            for path in paths_along(&applied, locked) {
+                match get_in(self.file.value(), &path) {
+                    Some(value) => set_in(&mut applied, &path, value.clone()),
+                    None => remove_in(&mut applied, &path),
+                }
+            }
+            for path in paths_along(self.file.value(), locked) {
+                let value = get_in(self.file.value(), &path).cloned().unwrap_or_default();
+                set_in(&mut applied, &path, value);
             }
         }
         applied
     }
 }
 
+fn to_path(key: &str) -> KeyPath {
+    key.split('.').map(str::to_owned).collect()
+}
+
+/// True if `locked`, in which `*` is any name, and `path` have the same names as far as both go.
+fn is_along(locked: &[String], path: &[impl AsRef<str>]) -> bool {
+    let is_provider = locked.first().is_some_and(|section| section == "providers");
+    locked.iter().zip(path).enumerate().all(|(depth, (name, part))| {
+        let part = part.as_ref();
+        name == "*" || name == part || is_provider && depth == 1 && is_same_provider(name, part)
+    })
+}
+
+/// The paths of `value` that `locked` names, as far as there are any.
+pub(super) fn paths_along(value: &Value, locked: &[String]) -> Vec<KeyPath> {
+    let mut paths = vec![KeyPath::new()];
+    for depth in 1..=locked.len() {
+        let mut longer = Vec::new();
+        for path in &paths {
+            let members = get_in(value, path).and_then(Value::as_object);
+            for (name, _) in members.into_iter().flatten() {
+                let path: KeyPath = path.iter().chain([name]).cloned().collect();
+                if is_along(&locked[..depth], &path) {
+                    longer.push(path);
+                }
+            }
+        }
+        paths = longer;
+    }
+    paths
+}
+
+/// The keys that users cannot set, for what sets them beside the config: flags, approvals and editors.
+#[derive(Clone, Debug, Default)]
+pub struct Locks(pub(super) Option<Arc<SystemFile>>);
+
+impl Locks {
+    /// Refuses to set `key`, or a key in it, by `flag`, if it is locked.
+    ///
+    /// # Errors
+    /// Status 77 if it is.
+    pub fn check_flag(&self, key: &str, flag: &str) -> Result<()> {
+        let Some(position) = self.position(&parse_path(key).unwrap_or_default()) else {
+            return Ok(());
+        };
+        let cause = format!("`{flag}`: `{key}` is locked by {position}");
+        Err(fail_with_hint(Exit::Refused, cause, format!("no `{flag}`")))
+    }
+
+    /// The position in the system-wide file of what locks the key at `path`, or a key in it.
+    pub fn position(&self, path: &[String]) -> Option<String> {
+        let system_file = self.0.as_ref()?;
+        system_file.locks_within(path).then(|| system_file.lock_position(path))
+    }
+
+    /// True if `key` is locked to `value`.
+    pub fn locks_to(&self, key: &str, value: &str) -> bool {
+        let path = to_path(key);
+        self.0.as_ref().is_some_and(|system_file| {
+            let locked = get_in(system_file.file.value(), &path).and_then(Value::as_str);
+            system_file.is_locked(&path) && locked == Some(value)
+        })
+    }
+}
+
 /// The first key of `value` that grants something.
 fn granting_key(value: &Value) -> Option<KeyPath> {
-    let is_empty = |value: &Value| {
-        items(value).is_some_and(|items| items.iter().all(|item| item.as_str() == Some("")))
-    };
-    let lists = GRANTS.iter().map(|key| key.split('.').map(str::to_owned).collect::<KeyPath>());
-    let mut lists = lists.filter(|path| {
-        get_in(value, path).is_some_and(|value| !value.is_null() && !is_empty(value))
+    let paths = GRANTS.iter().flat_map(|key| paths_along(value, &to_path(key)));
+    let mut paths = paths.filter(|path| {
+        let value = get_in(value, path).unwrap_or(&Value::Null);
+        match (path.last().map(String::as_str), path.first().map(String::as_str), value) {
+            (_, _, Value::Null | Value::Bool(false)) => false,
+            (Some("profile"), ..) => !["", "default", "plan"].map(Value::from).contains(value),
+            // A variable is the user's.
+            (_, Some("tools"), Value::String(text)) if path[1] == "permissions" => {
+                text == "always" || has_reference(text)
+            }
+            (Some("sandbox"), _, Value::String(text)) => text == "off" || has_reference(text),
+            (Some("sampling"), _, Value::String(text)) => text != "off",
+            (_, _, value) => {
+                let is_empty =
+                    |items: Vec<Value>| items.iter().all(|item| item.as_str() == Some(""));
+                !items(value).is_some_and(is_empty)
+            }
+        }
     });
-    lists.next().or_else(|| {
-        let permissions = value["tools"]["permissions"].as_object()?;
-        let (tool, _) = permissions.iter().find(|(_, word)| word.as_str() == Some("always"))?;
-        Some(["tools", "permissions", tool].map(str::to_owned).to_vec())
-    })
+    paths.next()
 }
 
 fn remove_in(value: &mut Value, path: &[String]) {
@@ -166,6 +271,7 @@ mod tests {
     use super::{GRANTS, SystemFile};
     use crate::settings::config_file::ConfigFile;
     use crate::settings::key_node::KeyNode;
+    use crate::settings::own_keys::plain_limit;
     use serde_json::{Value, json};
     use std::path::Path;
 
@@ -176,7 +282,7 @@ mod tests {
     #[test]
     fn defaults_are_below_and_limits_above() {
         let check = |system: Value, user: Value, expect: Value| {
-            let mut applied = system_file(&system).unwrap().apply(&user);
+            let mut applied = system_file(&system).unwrap().apply(&user, &plain_limit);
             applied.as_object_mut().unwrap().remove("locked");
             assert_eq!(applied, expect, "{system} {user}");
         };
@@ -196,6 +302,28 @@ mod tests {
             json!({"locked": ["tools.allow", "http"], "http": {"proxy": "p"}}),
             json!({"tools": {"allow": ["exec"]}, "http": {"proxy": "q", "noProxy": "r"}}),
             json!({"tools": {}, "http": {"proxy": "p"}}),
+        );
+        // A provider is the same in every spelling, and `*` is any name.
+        check(
+            json!({"locked": ["providers.openai"], "providers": {"openai": {"apiBase": "a"}}}),
+            json!({"providers": {"OpenAI": {"apiBase": "b", "apiKey": "k"}, "x": {"apiBase": "c"}}}),
+            json!({"providers": {"openai": {"apiBase": "a"}, "x": {"apiBase": "c"}}}),
+        );
+        check(
+            json!({"locked": ["providers.Custom.api_base"]}),
+            json!({"providers": {"custom": {"apiBase": "b", "apiKey": "k"}}}),
+            json!({"providers": {"custom": {"apiKey": "k"}}}),
+        );
+        check(
+            json!({"locked": ["providers.*.apiBase"], "providers": {"a": {"apiBase": "a"}}}),
+            json!({"providers": {"a": {"apiBase": "b"}, "c": {"apiBase": "b"}}}),
+            json!({"providers": {"a": {"apiBase": "a"}, "c": {}}}),
+        );
+        // Other ways to name a model are locked with it.
+        check(
+            json!({"locked": ["agents.defaults.model"], "session": {"titleModel": "t"}}),
+            json!({"agents": {"defaults": {"model": "m", "modelPreset": "p"}}, "session": {"titleModel": "u"}, "memory": {"model": "m"}}),
+            json!({"agents": {"defaults": {}}, "session": {"titleModel": "t"}, "memory": {}}),
         );
         check(
             json!({"tools": {"deny": ["exec"], "permissions": {"grep": "never"}}, "budget": {"daily": 2}}),
@@ -222,10 +350,37 @@ mod tests {
             "s.json:1:11: `locked`: there is no key `agents.defaults.modle`; did you mean `agents.defaults.model`?",
         );
         check(json!({"locked": 1}), "s.json:1:11: `locked` is not a list of keys");
+        let grants = |system: Value, key: &str| {
+            let error = system_file(&system).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("`{key}`: a system-wide config cannot grant")),
+                "{error}"
+            );
+        };
+        grants(
+            json!({"agents": {"defaults": {"profile": "accept-edits"}}}),
+            "agents.defaults.profile",
+        );
+        grants(json!({"channels": {"irc": {"allowFrom": ["a"]}}}), "channels.irc.allowFrom");
+        let server =
+            |key: &str, value: Value| json!({"tools": {"mcpServers": {"s": {key: value}}}});
+        grants(server("trusted", json!(true)), "tools.mcpServers.s.trusted");
+        grants(server("sandbox", json!("off")), "tools.mcpServers.s.sandbox");
+        grants(server("sampling", json!("on")), "tools.mcpServers.s.sampling");
+        grants(json!({"tools": {"permissions": {"exec": "${X}"}}}), "tools.permissions.exec");
+        for narrow in [
+            json!({"agents": {"defaults": {"profile": "plan"}}}),
+            json!({"tools": {"permissions": {"exec": "never"}}}),
+            server("trusted", json!(false)),
+            server("sandbox", json!("strict")),
+        ] {
+            system_file(&narrow).unwrap();
+        }
         let accepted =
             json!({"locked": ["providers.openai", "tools"], "tools": {"allow": [], "net": ""}});
         assert!(system_file(&accepted).unwrap().is_locked(&["tools", "net"]));
         for key in GRANTS {
+            let key = key.replace("channels.*", "channels.telegram");
             let path: Vec<&str> = key.split('.').collect();
             assert!(KeyNode::kind_at(&path).is_some(), "{key}");
         }
