@@ -122,6 +122,35 @@ impl NetworkNamespace {
     }
 }
 
+/// The number of times that a process of this network namespace has tried to reach another machine, or a name server: what the kernel
+/// counts where only loopback is up. Each lookup and each connection has no route, or meets a port of loopback at which no name server
+/// listens.
+pub(super) fn count_refused_attempts() -> u64 {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/self/net/{name}"));
+    let (snmp, snmp6) = (read("snmp").unwrap_or_default(), read("snmp6").unwrap_or_default());
+    let counters = [
+        find_counter(&snmp, "Ip:", "OutNoRoutes"),
+        find_counter(&snmp, "Udp:", "NoPorts"),
+        find_counter6(&snmp6, "Ip6OutNoRoutes"),
+        find_counter6(&snmp6, "Udp6NoPorts"),
+    ];
+    counters.into_iter().flatten().sum()
+}
+
+/// A counter in `/proc/net/snmp`: the names and the values of `protocol` are two lines.
+fn find_counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let mut counters = names.split_whitespace().zip(values.split_whitespace());
+    counters.find(|(other, _)| *other == name)?.1.parse().ok()
+}
+
+/// A counter in `/proc/net/snmp6`, which has a line for each.
+fn find_counter6(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    value.trim().parse().ok()
+}
+
 /// The types of the message that changes an interface, `RTM_NEWLINK` (rtnetlink(7)), and of its answer, `NLMSG_ERROR`.
 const NEW_LINK: u16 = 16;
 const ERROR: u16 = 2;
@@ -167,5 +196,21 @@ pub(super) fn bring_up_loopback() -> io::Result<()> {
     match i32::from_ne_bytes([a, b, c, d]) {
         0 => Ok(()),
         number => Err(Errno::from_raw_os_error(-number).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{find_counter, find_counter6};
+
+    #[test]
+    fn counters_have_their_names_in_another_line_or_before_them() {
+        let snmp = "Ip: Forwarding OutNoRoutes FragOKs\nIp: 2 7 0\nUdp: InDatagrams NoPorts\nUdp: 1 3\nUdpLite: NoPorts\nUdpLite: 9\n";
+        assert_eq!(find_counter(snmp, "Ip:", "OutNoRoutes"), Some(7));
+        assert_eq!(find_counter(snmp, "Udp:", "NoPorts"), Some(3));
+        assert_eq!(find_counter(snmp, "Tcp:", "InSegs"), None);
+        let snmp6 = "Ip6InReceives                   \t0\nIp6OutNoRoutes                  \t4\n";
+        assert_eq!(find_counter6(snmp6, "Ip6OutNoRoutes"), Some(4));
+        assert_eq!(find_counter6(snmp6, "Udp6NoPorts"), None);
     }
 }

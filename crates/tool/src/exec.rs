@@ -521,9 +521,9 @@ impl ExecTool {
                     timeout.as_secs()
                 ));
                 text.push_str(&signed);
-                let explanation = self
-                    .explain_refused_hosts()
-                    .or_else(|| self.explain_failure(command, &text, CommandEnd::Timeout));
+                let ended = EndedCommand::new(command, &text, CommandEnd::Timeout);
+                let explanation =
+                    self.explain_refused_hosts().or_else(|| self.explain_failure(&ended));
                 if let Some(Explanation { message, .. }) = explanation {
                     text.push_str(&format!("\n{message}"));
                 }
@@ -543,8 +543,12 @@ impl ExecTool {
         let is_not_found = result.status.and_then(|status| status.code()) == Some(NOT_FOUND_STATUS);
         let missing_program = is_not_found.then(|| self.missing_program(command, &text)).flatten();
         let mut missing_grant = None;
-        let explanation =
-            self.explain_refused_hosts().or_else(|| self.explain_failure(command, &text, end));
+        let ended = EndedCommand {
+            sought_network: result.sought_network,
+            is_silent: captured_text.is_blank(),
+            ..EndedCommand::new(command, &text, end)
+        };
+        let explanation = self.explain_refused_hosts().or_else(|| self.explain_failure(&ended));
         if let Some(Explanation { message, suggested_flag, is_certain }) = explanation {
             if command_failed && suggested_flag.is_some() {
                 let message = message.trim_matches(['(', ')']).to_owned();
@@ -623,6 +627,25 @@ enum CommandEnd {
     /// The shell found no program that it may run.
     NotExecutable,
     Timeout,
+}
+
+/// A command that has ended, for the explanation of its failure.
+struct EndedCommand<'a> {
+    command: &'a str,
+    /// Its output.
+    text: &'a str,
+    end: CommandEnd,
+    /// True if it tried to reach another machine, which its network does not have.
+    sought_network: bool,
+    /// True if it printed nothing.
+    is_silent: bool,
+}
+
+impl<'a> EndedCommand<'a> {
+    /// A command of which only the output is known.
+    fn new(command: &'a str, text: &'a str, end: CommandEnd) -> Self {
+        Self { command, text, end, sought_network: false, is_silent: false }
+    }
 }
 
 /// The refusal of a command that runs only without a sandbox.
@@ -785,7 +808,7 @@ mod tests {
             Ok(
                 "touch: cannot touch 'here': Permission denied\nExit code: 1\n(in this run commands can read the \
                 system, the working directory and little else, and write only in $TMPDIR; the user can grant more with `--read=PATH` \
-                or `--write`, where PATH exists)",
+                or `--write`)",
             ),
         );
         nanobot_sandbox::private_tmp::remove_all();

@@ -105,6 +105,15 @@ pub struct CapturedText {
     pub file: Option<OutputFile>,
 }
 
+impl CapturedText {
+    /// True if there is no text.
+    pub fn is_blank(&self) -> bool {
+        self.head.trim_ascii().is_empty()
+            && self.omitted_bytes == 0
+            && self.tail.trim_ascii().is_empty()
+    }
+}
+
 impl TextOutput {
     /// Keeps `limit_bytes` of the beginning, and as many of the end; all of an output that is longer, in a file in one of
     /// `parents`.

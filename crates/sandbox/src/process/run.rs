@@ -91,6 +91,8 @@ pub struct CommandResult {
     pub stop: Option<Stop>,
     /// True if it left processes behind, which were then ended.
     pub had_leftovers: bool,
+    /// True if it failed, and a process in its network, which has only loopback, tried to reach another machine.
+    pub sought_network: bool,
     /// Its changes of protected paths, which were undone.
     pub undone: Vec<UndoneChange>,
     /// Those of background commands, which were undone too.
@@ -214,7 +216,7 @@ fn run_with(
     let undone = snapshot.as_ref().map(PathSnapshot::restore);
     let undone_in_background = lock.as_mut().map(WriteLock::restore_background);
     drop((snapshot, lock));
-    let FinishedCommand { status, stop, had_leftovers, output } = finished?;
+    let FinishedCommand { status, stop, had_leftovers, sought_network, output } = finished?;
     let HeadAndTail { head, tail, omitted_bytes, .. } = output;
     Ok(CommandResult {
         head,
@@ -223,6 +225,7 @@ fn run_with(
         status,
         stop,
         had_leftovers,
+        sought_network,
         undone: undone.unwrap_or_default(),
         undone_in_background: undone_in_background.unwrap_or_default(),
     })
@@ -233,6 +236,7 @@ struct FinishedCommand {
     status: Option<ExitStatus>,
     stop: Option<Stop>,
     had_leftovers: bool,
+    sought_network: bool,
     output: HeadAndTail,
 }
 
@@ -264,7 +268,8 @@ fn run_to_end(
     while output.is_readable(Deadline::after(Duration::ZERO)) && signal::now() < end {
         output.read(on_output)?;
     }
-    Ok(FinishedCommand { status, stop, had_leftovers, output: output.captured })
+    let sought_network = child.supervised.as_ref().is_some_and(|command| command.sought_network);
+    Ok(FinishedCommand { status, stop, had_leftovers, sought_network, output: output.captured })
 }
 
 /// Reads the output of `child` until it ends, `timeout` is over, or the run is cancelled.
@@ -321,6 +326,7 @@ struct SupervisedCommand {
     has_more_reports: bool,
     phase: CommandPhase,
     had_leftovers: bool,
+    sought_network: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -388,6 +394,7 @@ fn spawn_supervised(
         has_more_reports: true,
         phase: CommandPhase::Starting,
         had_leftovers: false,
+        sought_network: false,
     });
     launched?;
     if has_tried_namespaces {
@@ -474,7 +481,8 @@ impl SupervisedCommand {
             match report {
                 SupervisorReport::Entered => {}
                 SupervisorReport::Started(_) => self.phase = CommandPhase::Running,
-                SupervisorReport::Ended(status, signal) => {
+                SupervisorReport::Ended { status, signal, sought_network } => {
+                    self.sought_network = sought_network;
                     // The format of wait(2): a signal, or the exit code in the second byte.
                     let raw = status.map_or(signal.unwrap_or_default(), |code| code << 8);
                     self.phase = CommandPhase::Ended(ExitStatus::from_raw(raw));

@@ -292,7 +292,7 @@ impl ServerProcess {
     pub fn exit(&mut self) -> Option<ServerExit> {
         let has_more = self.connection.read_reports();
         while let Some(report) = self.connection.next_report() {
-            if let SupervisorReport::Ended(status, signal) = report {
+            if let SupervisorReport::Ended { status, signal, .. } = report {
                 let signalled = signal.map_or(ServerExit::Unknown, ServerExit::Signal);
                 self.exit = Some(status.map_or(signalled, ServerExit::Status));
             }

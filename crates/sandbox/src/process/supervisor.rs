@@ -9,6 +9,7 @@
 //! sessions become children of the supervisor, and are ended one by one.
 
 use super::resource_limits::{describe_start_error, set_own_limits, test_limits};
+use crate::network::count_refused_attempts;
 use crate::self_test::{SelfTest, SelfTestResult};
 use crate::{EmptyRoot, ProtectedPids, SandboxSpec, StartDirectory};
 use nanobot_os::children::{KILL_TIMEOUT, SETTLE_TIMEOUT, TERM_GRACE, children, is_ending};
@@ -88,8 +89,13 @@ pub(super) enum SupervisorReport {
     Started(i32),
     /// It could not be started: the `errno` if there is one, and a message.
     Failed(Option<i32>, String),
-    /// It has ended: its exit status, or the signal that ended it.
-    Ended(Option<i32>, Option<i32>),
+    /// It has ended: its exit status, or the signal that ended it. If it failed in a network namespace that only has loopback,
+    /// `sought_network` is true if processes there tried to reach another machine meanwhile.
+    Ended {
+        status: Option<i32>,
+        signal: Option<i32>,
+        sought_network: bool,
+    },
     /// The system does not allow the namespaces, or a part of what is done in them: the reason.
     NoNamespaces(String),
     /// It left processes behind.
@@ -142,6 +148,9 @@ pub(super) fn supervise(in_namespaces: bool) -> io::Result<bool> {
     let root = in_namespaces.then(EmptyRoot::enter);
     let (launch, streams) = receive_launch(&mut control)?;
     let kind = launch.kind;
+    let network = launch.sandbox.as_ref().map(|sandbox| &sandbox.network);
+    let has_loopback = in_namespaces && network.is_some_and(|network| network.shared().is_some());
+    let earlier_attempts = has_loopback.then(count_refused_attempts);
     let started = match kind {
         LaunchKind::Trial => try_sandbox(launch, root),
         LaunchKind::Server | LaunchKind::Command | LaunchKind::BackgroundCommand => {
@@ -158,6 +167,7 @@ pub(super) fn supervise(in_namespaces: bool) -> io::Result<bool> {
         child: Pid::from_raw(child).ok_or(io::ErrorKind::InvalidData)?,
         kind,
         has_ended: false,
+        earlier_attempts,
         control,
         wake,
     };
@@ -331,6 +341,8 @@ struct Supervisor {
     kind: LaunchKind,
     /// True if it was reaped; its id may then belong to another process.
     has_ended: bool,
+    /// The [`count_refused_attempts`] before it was started, if its network namespace only has loopback.
+    earlier_attempts: Option<u64>,
     control: UnixStream,
     wake: SignalPipe,
 }
@@ -416,8 +428,14 @@ impl Supervisor {
                 Ok(Some((_, status))) if status.stopped() || status.continued() => {}
                 Ok(Some((pid, status))) if pid == self.child && !self.has_ended => {
                     self.has_ended = true;
-                    let ended =
-                        SupervisorReport::Ended(status.exit_status(), status.terminating_signal());
+                    let has_failed = status.exit_status() != Some(0);
+                    let earlier_attempts = self.earlier_attempts.filter(|_| has_failed);
+                    let ended = SupervisorReport::Ended {
+                        status: status.exit_status(),
+                        signal: status.terminating_signal(),
+                        sought_network: earlier_attempts
+                            .is_some_and(|earlier| count_refused_attempts() > earlier),
+                    };
                     send_report(&mut self.control, &ended);
                 }
                 Ok(Some(_)) | Err(Errno::INTR) => {}

@@ -126,7 +126,7 @@ impl SupervisorConnection {
             match self.next_report() {
                 Some(
                     SupervisorReport::Entered
-                    | SupervisorReport::Ended(..)
+                    | SupervisorReport::Ended { .. }
                     | SupervisorReport::Leftovers,
                 ) => {}
                 Some(report) => return Ok(report),

@@ -1,6 +1,6 @@
 //! The explanations that follow a failed command: the access that the sandbox refused, and the flag that grants it.
 
-use super::{CommandEnd, ExecTool, Explanation, git_guard};
+use super::{CommandEnd, EndedCommand, ExecTool, Explanation, git_guard};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::file_scope::FileScope;
 use nanobot_sandbox::SandboxSpec;
@@ -29,17 +29,24 @@ impl ExecTool {
         Some(Explanation::with_flag(message, flag))
     }
 
-    /// Explains a failure of `command` from the `text` of its output, if the sandbox was the cause. A command that timed out may
-    /// have printed nothing.
-    pub(super) fn explain_failure(
-        &self,
-        command: &str,
-        text: &str,
-        end: CommandEnd,
-    ) -> Option<Explanation> {
+    /// Explains the failure of a command, if the sandbox was the cause: from its output or, if that says nothing, from its attempts to
+    /// reach other machines.
+    pub(super) fn explain_failure(&self, ended: &EndedCommand<'_>) -> Option<Explanation> {
         if !self.containment.is_sandboxed {
             return None;
         }
+        self.explain_output(ended).or_else(|| {
+            // What was printed may name another cause.
+            ended.sought_network.then(|| Explanation {
+                is_certain: ended.is_silent,
+                ..self.explain_missing_network(None)
+            })
+        })
+    }
+
+    /// Explains the failure of a command from its output. A command that timed out may have printed nothing.
+    fn explain_output(&self, ended: &EndedCommand<'_>) -> Option<Explanation> {
+        let EndedCommand { command, text, end, .. } = *ended;
         let scope = &self.files.file_scope;
         let sandbox = self.prepare_sandbox().ok();
         let private = sandbox.as_ref().and_then(SandboxSpec::private);
@@ -71,37 +78,7 @@ impl ExecTool {
         let has_waited = end == CommandEnd::Timeout && wants_network();
         let network_line = find_line(NETWORK_SIGNS);
         if !self.containment.has_network && (has_waited || network_line.is_some()) {
-            let has_loopback = self
-                .prepare_sandbox()
-                .is_ok_and(|sandbox| process::require_namespaces(&sandbox).is_ok());
-            let is_loopback = |line: &str| LOOPBACK_NAMES.iter().any(|name| line.contains(name));
-            if has_loopback && network_line.is_some_and(is_loopback) {
-                let message = "(commands have a loopback of their own in this run: only servers that they start listen there, as with \
-                               `background`; the user can grant the machine's network with `--net`)";
-                return Some(Explanation::new(message));
-            }
-            let hosts = self.hosts.hosts.join(", ");
-            if has_loopback && !self.hosts.is_empty() {
-                let message = format!(
-                    "(commands reach only {hosts} in this run, through the proxy that `http_proxy` and `https_proxy` name; the user \
-                     can grant another host with `--net=HOST`)"
-                );
-                return Some(Explanation::new(message));
-            }
-            // A proxy, which lets single hosts through, needs a network of the run's own.
-            let (access, grant) = if has_loopback {
-                (
-                    "no network but loopback of their own in this run",
-                    "hosts with `--net=HOSTS`, or all with `--net`",
-                )
-            } else {
-                (
-                    "no network in this run, and without user namespaces not even loopback",
-                    "it with `--net`",
-                )
-            };
-            let message = format!("(commands have {access}; the user can grant {grant})");
-            return Some(Explanation::with_flag(message, "--net"));
+            return Some(self.explain_missing_network(network_line));
         }
         if find_line(SIGNING_SIGNS).is_some() {
             // The signer has said why.
@@ -157,6 +134,41 @@ impl ExecTool {
         Some(self.explain_file_access(line))
     }
 
+    /// Explains that commands do not reach other machines. A `line` of output may name this machine instead.
+    fn explain_missing_network(&self, line: Option<&str>) -> Explanation {
+        let has_loopback = self
+            .prepare_sandbox()
+            .is_ok_and(|sandbox| process::require_namespaces(&sandbox).is_ok());
+        let is_loopback = |line: &str| LOOPBACK_NAMES.iter().any(|name| line.contains(name));
+        if has_loopback && line.is_some_and(is_loopback) {
+            let message = "(commands have a loopback of their own in this run: only servers that they start listen there, as with \
+                           `background`; the user can grant the machine's network with `--net`)";
+            return Explanation::new(message);
+        }
+        let hosts = self.hosts.hosts.join(", ");
+        if has_loopback && !self.hosts.is_empty() {
+            let message = format!(
+                "(commands reach only {hosts} in this run, through the proxy that `http_proxy` and `https_proxy` name; the user \
+                 can grant another host with `--net=HOST`)"
+            );
+            return Explanation::new(message);
+        }
+        // A proxy, which lets single hosts through, needs a network of the run's own.
+        let (access, grant) = if has_loopback {
+            (
+                "no network but loopback of their own in this run",
+                "hosts with `--net=HOSTS`, or all with `--net`",
+            )
+        } else {
+            (
+                "no network in this run, and without user namespaces not even loopback",
+                "it with `--net`",
+            )
+        };
+        let message = format!("(commands have {access}; the user can grant {grant})");
+        Explanation::with_flag(message, "--net")
+    }
+
     /// Explains which files commands can access, and which flag grants more: the path that a `line` of output names, if it
     /// names one. What a command may not write is mounted read-only; other errors may come from the mode of a file.
     fn explain_file_access(&self, line: &str) -> Explanation {
@@ -207,7 +219,7 @@ impl ExecTool {
         };
         let message = format!(
             "(in this run commands can read the system, the working directory and little else, and write only in {}; the user \
-             can grant more with {flags}, where PATH exists)",
+             can grant more with {flags})",
             writable_paths.join(", ")
         );
         // `--write` grants no other place. The first word is the name of the program.

@@ -4,7 +4,7 @@
 use super::background_commands::{BackgroundCommand, BackgroundCommands, CommandState};
 use super::output::format_output;
 use super::withheld::undone_refusal;
-use super::{CommandEnd, ExecTool, Explanation, NOT_EXECUTABLE_STATUS, start_error};
+use super::{CommandEnd, EndedCommand, ExecTool, Explanation, NOT_EXECUTABLE_STATUS, start_error};
 use crate::{Call, Tool, ToolError, ToolOutput, dangerous_command};
 use nanobot_base::message::{ToolSpec, without_blanks};
 use nanobot_config::policy::tool_names::PROCESS;
@@ -56,8 +56,8 @@ impl ExecTool {
             }
             ServerExit::Unknown => ("It was killed".into(), CommandEnd::Failure),
         };
-        let explanation =
-            self.explain_refused_hosts().or_else(|| self.explain_failure(command, output, end));
+        let ended = EndedCommand::new(command, output, end);
+        let explanation = self.explain_refused_hosts().or_else(|| self.explain_failure(&ended));
         if let Some(Explanation { message, .. }) = explanation {
             text.push_str(&format!("\n{message}"));
         }
