@@ -2,7 +2,7 @@
 
 use crate::cron::add_job;
 use crate::help::invocations;
-use crate::requirements::require_root;
+use crate::requirements::{require, require_root};
 use crate::server::{Responder, calls, fails, says};
 use crate::story::{NANOBOT, Story};
 use crate::wait::until_exists;
@@ -231,6 +231,12 @@ fn a_command_that_the_sandbox_refused_something_counts_as_denied() {
     assert_eq!(result["text"], "It failed.");
     assert_eq!(result["denials"][0]["tool"], "exec", "{result}");
     assert_eq!(result["denials"][0]["grant"], "--write");
+    // Every report has the same count.
+    let denied = result["denials"].as_array().unwrap().len();
+    let counts = json!([{ "name": "exec", "count": 3, "failed": 3, "denied": denied }]);
+    assert_eq!(result["tools"], counts);
+    let usage = story.run(["usage", "--by", "tool", "--json"]).json();
+    assert_eq!((&usage["failed_calls"], &usage["denied_calls"]), (&json!(3), &json!(denied)));
     let reported = ran.error_text();
     assert_eq!(reported.matches("denied: exec: ").count(), 1, "{reported}");
     assert!(reported.contains("`--write`"), "{reported}");
@@ -243,6 +249,42 @@ fn a_command_that_the_sandbox_refused_something_counts_as_denied() {
     ]);
     let strict = story.run(["agent", "--strict", "-m", "x"]).status(5).stdout("Offline.\n");
     strict.stderr_has("denied: exec: commands have no network").stderr_has("try: `--net`");
+}
+
+/// The kernel counts the attempts of a command to reach another machine, so that a silent one is recognised too.
+#[test]
+fn a_silent_command_that_sought_the_network_is_denied() {
+    let attempt = "bash -c ': < /dev/tcp/192.0.2.1/80' 2> /dev/null";
+    let lookup = "getent hosts example.org > /dev/null";
+    let check = |command: &str, failed: u32, denied: u32| {
+        let exec = calls("exec", json!({ "command": command }));
+        let story = Story::new().script([exec, says("Done.")]);
+        let ran = story.run(["agent", "--strict", "--json", "-m", "x"]);
+        let reported = ran.error_text();
+        assert_eq!(ran.code(), if denied > 0 { 5 } else { 0 }, "{command}: {reported}");
+        let said = reported.contains("denied: exec: commands have no network but loopback");
+        assert_eq!(said, denied > 0, "{command}: {reported}");
+        let counts = json!({ "name": "exec", "count": 1, "failed": failed, "denied": denied });
+        assert_eq!(ran.json()["tools"], json!([counts]), "{command}");
+    };
+    check(attempt, 1, 1);
+    check(lookup, 1, 1);
+    for program in ["curl -s --max-time 5", "wget -q -O - -t 1 -T 5"] {
+        if require(program.split(' ').next().unwrap()) {
+            check(&format!("{program} http://192.0.2.1/"), 1, 1);
+        }
+    }
+    // What it printed may be the cause, and loopback is no other machine.
+    check(&format!("{attempt}; echo no; exit 1"), 1, 0);
+    check(&attempt.replace("192.0.2.1/80", "127.0.0.1/9"), 1, 0);
+    check(&format!("{attempt}; true"), 0, 0);
+    // An attempt of another command does not count.
+    let story = Story::new().script([
+        calls("exec", json!({ "command": format!("{attempt}; true") })),
+        calls("exec", json!({ "command": "exit 3" })),
+        says("Done."),
+    ]);
+    story.run(["agent", "--strict", "-m", "x"]).stdout("Done.\n");
 }
 
 #[test]

@@ -64,8 +64,9 @@ pub struct TurnStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolCallCounts {
     pub count: u32,
-    /// Unsuccessful calls, including denied and skipped ones.
+    /// Unsuccessful calls, including denied and skipped ones, and commands that ended with another status than 0.
     pub failed: u32,
+    /// Calls that the policy denied, and commands that failed because the sandbox refused them something: one for each denial.
     pub denied: u32,
     /// Calls that were not run, because the tool is unknown or its arguments are invalid.
     pub skipped: u32,
@@ -148,11 +149,10 @@ impl TurnStats {
     pub(super) fn count_call(&mut self, call: &CompletedCall) {
         let counts = self.tools.entry(call.result.name.clone()).or_default();
         counts.count += 1;
-        counts.failed += u32::from(call.outcome != ToolOutcome::Ok);
+        counts.failed += u32::from(call.outcome != ToolOutcome::Ok || call.command_failed);
         counts.skipped += u32::from(call.outcome == ToolOutcome::Skipped);
         if let Some(denial) = &call.denial {
-            // A command that was refused something has run.
-            counts.denied += u32::from(call.outcome != ToolOutcome::Ok);
+            counts.denied += 1;
             self.denials.push(denial.clone());
         }
         for (usage, cost) in &call.charges {

@@ -37,7 +37,7 @@ pub struct ToolUsage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCounts {
     pub count: u32,
-    /// Unsuccessful calls, including denied ones.
+    /// Unsuccessful calls, including denied ones and commands that ended with another status than 0.
     #[serde(default)]
     pub failed: u32,
     #[serde(default)]
