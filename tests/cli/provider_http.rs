@@ -2,6 +2,7 @@
 
 use crate::attach::png_image;
 use crate::formats::{self, ALL_FORMATS, Format};
+use crate::mail_server::MailServer;
 use crate::requirements::require;
 use crate::server::{
     Ending, Request, Responder, Response, calls, calls_all, fails, replies, says, sends,
@@ -9,6 +10,8 @@ use crate::server::{
 use crate::story::Story;
 use base64::Engine;
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -582,6 +585,58 @@ fn tls_requires_a_valid_certificate() {
     let base = format!("https://localhost:{}/v1", silent.local_addr().unwrap().port());
     let story = Story::new().set("providers.custom.apiBase", json!(base));
     story.run(["agent", "-m", "x", "--timeout", "0.5"]).status(124).stderr_has("--timeout");
+}
+
+/// A server that answers whatever a client sends first with `bytes`, and its port.
+fn start_byte_server(bytes: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let has_sent = stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0);
+            // The client may be gone.
+            drop(stream.write_all(if has_sent { bytes } else { b"" }));
+        }
+    });
+    port
+}
+
+/// One message for all that connects: a provider, an MCP server, and a channel.
+#[test]
+fn tls_and_plain_text_are_told_apart() {
+    let plain = start_byte_server(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+    // An alert: "unexpected message" (RFC 8446, section 6).
+    let tls = start_byte_server(&[21, 3, 3, 0, 2, 2, 10]);
+    let no_tls = format!("`127.0.0.1:{plain}` does not speak TLS");
+    let speaks_tls = format!("`127.0.0.1:{tls}` speaks TLS");
+    let (no_tls_url, tls_url) =
+        (format!("https://127.0.0.1:{plain}/v1"), format!("http://127.0.0.1:{tls}/v1"));
+    for (url, cause, hint) in [
+        (&no_tls_url, &no_tls, "  try: `http://` in its address, "),
+        (&tls_url, &speaks_tls, "  try: `https://` in its address, "),
+    ] {
+        let story = Story::new().set("providers.custom.apiBase", json!(url));
+        let error = story.run(["agent", "-m", "x"]).status(69).error_text();
+        assert!(error.starts_with(&format!("nanobot: {cause}\n{hint}")), "{error}");
+        let story = Story::new().set("tools.mcpServers", json!({ "one": { "url": url } }));
+        story.run(["mcp", "check"]).status(69).stdout_has(cause);
+        let story = Story::new().set(
+            "channels",
+            json!({ "telegram": { "enabled": true, "token": "1:x", "apiBase": url } }),
+        );
+        story.run(["channel", "check", "telegram"]).status(69).stderr_has(cause);
+    }
+    // Mail, where the port decides.
+    let greeting = start_byte_server(b"* OK ready\r\n");
+    let story = Story::new()
+        .set("channels", json!({ "email": MailServer::start().keys() }))
+        .set("channels.email.imapPort", json!(greeting))
+        .set("channels.email.imapUseSsl", json!(true));
+    story
+        .run(["channel", "check", "email"])
+        .status(69)
+        .stderr_has(&format!("`127.0.0.1:{greeting}` does not speak TLS"));
 }
 
 /// Every format, streamed and not, with the flags for it.

@@ -149,16 +149,35 @@ pub fn is_local_cleartext(url: &str) -> bool {
 /// The reason, to follow the URL.
 pub fn check_server(url: &str) -> Result<(), String> {
     let is_web = |scheme| ["http", "https"].contains(&scheme);
+    let host = url.split_once("://").map(|(_, rest)| rest);
+    if host.is_some_and(|host| host.is_empty() || host.starts_with(['/', ':'])) {
+        return Err("has no host".into());
+    }
+    if url.contains(char::is_whitespace) {
+        return Err("has a blank in it".into());
+    }
     match url.parse::<Uri>() {
-        Err(error) if url.contains("://") => Err(format!("is not a URL: {error}")),
+        Err(error) if host.is_some() => Err(format!("is not a URL: {error}")),
         Ok(uri)
             if uri.scheme_str().is_some_and(is_web)
                 && uri.host().is_some_and(|host| !host.is_empty()) =>
         {
-            Ok(())
+            if has_port(&uri) {
+                Ok(())
+            } else {
+                Err("needs a port from 1 to 65535 after its `:`".into())
+            }
         }
         _ => Err("is not a URL that begins with `http://` or `https://`".into()),
     }
+}
+
+/// True if the port of `uri` exists, or if it names none. The parser takes every number.
+fn has_port(uri: &Uri) -> bool {
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let (_, port) = authority.rsplit_once(':').unwrap_or_default();
+    let names_none = port.is_empty() || port.ends_with(']') || port.contains('@');
+    names_none || uri.port_u16().is_some_and(|port| port > 0)
 }
 
 /// Returns the scheme and the host of `address`, with its port.
@@ -216,7 +235,14 @@ mod tests {
         check("ftp://example.org/", false);
         check("http://", false);
         check("http://a b/", false);
+        check(" http://localhost/", false);
         check("http://[::1/v1", false);
+        check("http://[::1]/v1", true);
+        check("http://user:password@localhost:65535", true);
+        check("http://localhost:99999/v1", false);
+        check("http://[::1]:0/", false);
+        check("https://", false);
+        check("https:///v1", false);
         check("", false);
     }
 

@@ -4,8 +4,9 @@ use super::error::from_stop;
 use super::resolver::PolicyResolver;
 use super::ssrf::{AddressError, AddressPolicy, SsrfFilter};
 use super::timeouts::{ExchangeLimits, HttpTimeouts};
-use super::transport::{Route, SignalTransport, Socket};
+use super::transport::{Peer, Route, SignalTransport, Socket};
 use crate::test_dns::TestHosts;
+use crate::web_url::port_or_default;
 use anyhow::Context;
 use nanobot_os::signal::{self, Deadline};
 use rustix::io::Errno;
@@ -33,7 +34,10 @@ impl<In: Transport> Connector<In> for SignalConnector {
             return Ok(Some(Either::A(inner)));
         }
         let stream = dial(&details.addrs, &mut self.0.connect_deadline())?;
-        let route = Route::Direct(Socket::new(stream));
+        let uri = details.uri;
+        let server = format!("{}:{}", uri.host().unwrap_or_default(), port_or_default(uri));
+        let route =
+            Route::Direct(Socket::new(stream, Peer { server, expects_tls: details.needs_tls() }));
         Ok(Some(Either::B(SignalTransport::new(route, self.0))))
     }
 }

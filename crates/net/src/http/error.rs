@@ -2,7 +2,7 @@
 
 use super::ssrf::AddressError;
 use crate::web_url::redact_url;
-use nanobot_base::error::Stop;
+use nanobot_base::error::{Exit, Stop, fail_with_hint};
 use nanobot_os::signal;
 use std::io::{Error, ErrorKind};
 use ureq::{Proxy, Timeout};
@@ -25,6 +25,40 @@ impl ConnectError {
     }
 }
 
+/// The first byte of the server shows that it speaks TLS where plain text is expected, or the other way round.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", if *speaks_tls { format!("`{server}` speaks TLS") } else { format!("`{server}` does not speak TLS") })]
+pub(super) struct TlsMismatch {
+    /// The host and the port.
+    pub(super) server: String,
+    pub(super) speaks_tls: bool,
+}
+
+impl TlsMismatch {
+    fn into_error(self) -> anyhow::Error {
+        let hint = if self.speaks_tls {
+            "`https://` in its address, or its port for unencrypted connections"
+        } else {
+            "`http://` in its address, if it is your own server, or its port for TLS"
+        };
+        fail_with_hint(Exit::Unavailable, self.to_string(), hint)
+    }
+
+    /// Returns the mismatch that `error` contains, if any.
+    fn find(error: &ureq::Error) -> Option<&Self> {
+        let ureq::Error::Other(inner) = error else {
+            return None;
+        };
+        inner.downcast_ref()
+    }
+}
+
+impl From<TlsMismatch> for ureq::Error {
+    fn from(mismatch: TlsMismatch) -> Self {
+        Self::Other(Box::new(mismatch))
+    }
+}
+
 /// The server has not responded in time to a request that it has received.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -32,14 +66,19 @@ pub struct ResponseTimeout(String);
 
 /// Converts an error of `ureq`. A pending cancellation takes precedence.
 pub(super) fn from_ureq(error: &ureq::Error) -> anyhow::Error {
-    match (signal::check(), AddressError::find(error)) {
-        (Err(stop), _) => stop.into(),
-        (Ok(()), Some(address_error)) => address_error.clone().into_error(),
-        (Ok(()), None) if is_unconnected(error) => ConnectError(message(error)).into(),
-        (Ok(()), None) if matches!(error, ureq::Error::Timeout(Timeout::RecvResponse)) => {
-            ResponseTimeout(message(error)).into()
-        }
-        (Ok(()), None) => anyhow::Error::msg(message(error)),
+    if let Err(stop) = signal::check() {
+        return stop.into();
+    }
+    if let Some(address_error) = AddressError::find(error) {
+        return address_error.clone().into_error();
+    }
+    if let Some(mismatch) = TlsMismatch::find(error) {
+        return mismatch.clone().into_error();
+    }
+    match error {
+        error if is_unconnected(error) => ConnectError(message(error)).into(),
+        ureq::Error::Timeout(Timeout::RecvResponse) => ResponseTimeout(message(error)).into(),
+        error => anyhow::Error::msg(message(error)),
     }
 }
 
@@ -111,6 +150,7 @@ fn message(error: &ureq::Error) -> String {
         ureq::Error::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
             "connection closed unexpectedly".into()
         }
+        ureq::Error::Io(error) => error.to_string(),
         other => other.to_string(),
     }
 }

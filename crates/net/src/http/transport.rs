@@ -1,7 +1,7 @@
 //! A connection whose waits a signal can interrupt. Its timeouts do not count the time that the process was stopped.
 
 use super::buffers::SocketBuffers;
-use super::error::from_stop;
+use super::error::{TlsMismatch, from_stop};
 use super::timeouts::{ExchangeLimits, deadline_until};
 use nanobot_os::signal::{self, Deadline};
 use nanobot_os::terminal::write_buffer;
@@ -9,6 +9,7 @@ use rustix::net;
 use std::cell::Cell;
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
@@ -59,11 +60,39 @@ pub(super) struct Socket {
     /// The output of these transports is sent when there is much of it, or before waiting for a response: `ureq` passes head and body
     /// separately, and a server should wake only once for both.
     buffers: SocketBuffers,
+    /// The server, until its first byte.
+    unheard_peer: Option<Peer>,
 }
 
+/// The server at the other end of a socket.
+#[derive(Debug)]
+pub(super) struct Peer {
+    /// The host and the port, for messages.
+    pub(super) server: String,
+    /// True if it is expected to begin with a TLS record, false for text.
+    pub(super) expects_tls: bool,
+}
+
+/// The first bytes of TLS records: their content types (RFC 8446, section 5.1). No text begins with one of them.
+const TLS_CONTENT_TYPES: RangeInclusive<u8> = 20..=23;
+
 impl Socket {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, buffers: SocketBuffers::default() }
+    pub(super) fn new(stream: TcpStream, peer: Peer) -> Self {
+        Self { stream, buffers: SocketBuffers::default(), unheard_peer: Some(peer) }
+    }
+
+    /// Checks the first byte of the server: the errors of a parser for the other protocol would not say what is wrong.
+    fn check_first_byte(&mut self) -> Result<(), ureq::Error> {
+        let Some(first) = self.buffers.input().first() else {
+            return Ok(());
+        };
+        let speaks_tls = TLS_CONTENT_TYPES.contains(first);
+        match self.unheard_peer.take() {
+            Some(Peer { server, expects_tls }) if speaks_tls != expects_tls => {
+                Err(TlsMismatch { server, speaks_tls }.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sends the buffered data.
@@ -119,6 +148,7 @@ impl<In: Transport> Route<In> {
                     match socket.stream.read(socket.buffers.input_append_buf()) {
                         Ok(count) => {
                             socket.buffers.input_appended(count);
+                            socket.check_first_byte()?;
                             return Ok(Some(count > 0));
                         }
                         Err(error) if would_block(&error) => {}
