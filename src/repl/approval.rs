@@ -37,8 +37,10 @@ const MAX_BLANKS: usize = 24;
 const YES_NO: [Choice; 2] = [YES, NO];
 const NO_INDEX: usize = 1;
 
-const YES: Choice = Choice::immediate("yes");
-const NO: Choice = Choice::immediate("no");
+pub(super) const YES: Choice = Choice::immediate("yes");
+pub(super) const NO: Choice = Choice::immediate("no");
+/// Neither yes nor no: the action that was asked about is left out.
+pub(super) const CANCEL: Choice = Choice::immediate("cancel");
 const REASON: Choice = Choice::immediate("reason");
 const VIEW: Choice = Choice::immediate("view");
 // A grant beyond this call takes more than one key.
@@ -136,20 +138,28 @@ impl TerminalPrompter {
     }
 
     /// Lets the user choose one of `options`, which are shown with numbers: by the number, by its text, or by the arrow keys.
-    /// Other text is returned as it is; `None` if nothing was chosen.
+    /// Other text is returned as it is; `None` if nothing was chosen. Not for a turn, as [`Self::choose`].
     pub(super) fn pick(&self, prompt: &str, options: &[String]) -> Option<String> {
-        let text = self.read_answer(prompt, options, true).ok()?;
+        let line = self.editor.lock().prompt(prompt, options, true);
+        let text = answer_text(line.ok()?)?;
         (!text.is_empty()).then(|| option_or_text(text, options))
     }
 
-    /// Asks a yes-or-no question. Any answer other than yes is a no.
+    /// Asks a yes-or-no question. Any answer other than yes is a no, and so is none. Not for a turn, as [`Self::choose`].
     pub(super) fn confirm(&self, question: &str) -> bool {
+        self.choose(question, &YES_NO).is_some_and(|answer| answer == YES.word)
+    }
+
+    /// Asks for one of `choices`, whose second is the default. `None` if the user gives no answer: nothing is to be changed then. A
+    /// command of the conversation asks so, not a turn, and so Ctrl-C stops nothing else.
+    pub(super) fn choose(&self, question: &str, choices: &[Choice]) -> Option<String> {
         // The last sentence has a row of its own, which is drawn again with the answer.
         let (explanation, prompt) = question.rsplit_once(". ").unwrap_or(("", question));
         for row in wrap_words(explanation, self.width(), 2).lines() {
             self.print_styled(row, &Style::new().bold());
         }
-        self.read_choice(prompt, &YES_NO, Some(NO_INDEX)).is_ok_and(|answer| answer == YES.word)
+        let line = self.editor.lock().choose(prompt, choices, Some(NO_INDEX));
+        answer_text(line.ok()?)
     }
 
     /// Asks the user for the value of a field.
@@ -343,7 +353,15 @@ fn option_or_text(text: String, options: &[String]) -> String {
     number.and_then(|number| options.get(number)).cloned().unwrap_or(text)
 }
 
-/// The text of an answer.
+/// The text of an answer; `None` if the user gave none.
+fn answer_text(line: EditorLine) -> Option<String> {
+    match line {
+        EditorLine::Text(text) | EditorLine::Key(_, text) => Some(text.trim().to_owned()),
+        EditorLine::End | EditorLine::Interrupted => None,
+    }
+}
+
+/// The answer to a question of a turn, which Ctrl-C stops.
 fn to_answer(line: anyhow::Result<EditorLine>) -> Result<String, ToolError> {
     match line {
         Ok(EditorLine::Text(text) | EditorLine::Key(_, text)) => Ok(text.trim().to_owned()),

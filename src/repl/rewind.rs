@@ -2,6 +2,8 @@
 //! files are only appended to, so the conversation continues in a copy of what is kept, and all of it stays under another key, which
 //! lists leave out.
 
+use super::approval::{CANCEL, NO, YES};
+use super::editor::Choice;
 use super::repl_session::ReplSession;
 use crate::ops::slash_commands::parse_count_back;
 use crate::ops::{retention, undo};
@@ -48,7 +50,10 @@ impl ReplSession<'_> {
             }
             _ => first.message.is_typed().then(|| stored_text.clone()),
         };
-        let changes = self.changes_to_undo(&key, &messages, number)?;
+        let Some(changes) = self.changes_to_undo(&key, &messages, number)? else {
+            self.print_line("cancelled; the conversation is unchanged");
+            return Ok(());
+        };
         let name = key.strip_prefix(REWOUND_PREFIX).unwrap_or(&key);
         let old_key = format!("{REWOUND_PREFIX}{name}-{}", random_hex(2));
         session::rename(&store, &key, &old_key)?;
@@ -59,8 +64,9 @@ impl ReplSession<'_> {
         let quoted_text = truncate_line(&stored_text, MAX_QUOTED_CHARS);
         let from = if number == 1 { "" } else { " from" };
         self.print_line(&format!(
-            "took back {}{from}: {quoted_text}\nleft: {left}; the whole conversation is session `{old_key}`",
-            count_noun(number, "message")
+            "took back {}{from}: {quoted_text}\nleft: {}; the whole conversation is session `{old_key}`",
+            count_noun(number, "message"),
+            count_noun(left, "message")
         ));
         self.last_message = None;
         self.last_answer = None;
@@ -92,13 +98,14 @@ impl ReplSession<'_> {
         Ok(messages)
     }
 
-    /// The turns of the undo journal that the user wants taken back, of the last `number` turns with these messages.
+    /// The turns of the undo journal that the user wants taken back, of the last `number` turns with these messages. `None` if the
+    /// user takes nothing back.
     fn changes_to_undo(
         &self,
         key: &str,
         messages: &[LoggedMessage],
         number: usize,
-    ) -> Result<Vec<UndoTurn>> {
+    ) -> Result<Option<Vec<UndoTurn>>> {
         let mut turns = undo::list_turns(self.ctx)?;
         turns.retain(|turn| {
             turn.undone_at.is_none()
@@ -110,11 +117,13 @@ impl ReplSession<'_> {
         let paths: HashSet<_> = changed.map(|changed| &changed.path).collect();
         let files = count_noun(paths.len(), "file");
         let owner = if number == 1 { "Its turn" } else { "Their turns" };
-        let question = format!("{owner} changed {files}. Undo that too? [y/N] ");
-        if paths.is_empty() || !self.prompter.confirm(&question) {
-            turns.clear();
+        let question = format!("{owner} changed {files}. Undo that too? [y/N/cancel] ");
+        if paths.is_empty() {
+            return Ok(Some(Vec::new()));
         }
-        Ok(turns)
+        let answer = self.prompter.choose(&question, &[YES, NO, CANCEL]);
+        let is = |choice: Choice| answer.as_deref() == Some(choice.word);
+        Ok(if is(YES) { Some(turns) } else { is(NO).then(Vec::new) })
     }
 
     /// Undoes `changes`, and makes the session `key` of the messages of `old_key` before the one at `index`.

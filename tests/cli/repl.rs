@@ -1233,9 +1233,9 @@ fn the_last_message_is_edited_again() {
     screen.type_to("x", "> x").press(Key::Escape).pause().press(Key::Escape).pause();
     screen.press(Key::Backspace).until_prompt("> ");
     screen.press(Key::Escape).pause().press(Key::Escape);
-    screen.until("Its turn changed 1 file\nUndo that too? [y/N]").pause();
+    screen.until("Its turn changed 1 file\nUndo that too? [y/N/cancel]").pause();
     send_line(&mut screen, "y").until("removed a.md").until("took back 1 message: wriet it");
-    screen.until("left: 1;").until_prompt("> wriet it");
+    screen.until("left: 1 message;").until_prompt("> wriet it");
     assert!(!story.dir().join("a.md").exists());
     let text = screen.text_with_scrollback();
     let (_, old_key) = text.rsplit_once("the whole conversation is session `").unwrap();
@@ -1249,7 +1249,9 @@ fn the_last_message_is_edited_again() {
     send_line(&mut screen, "/rewind x").until("`x` is not a number").until_prompt("> ");
     send_line(&mut screen, "/rewind 3").until("has 2 messages").until("try: `/rewind 2`");
     screen.until_prompt("> ");
-    send_line(&mut screen, "/rewind 2").until("took back 2 messages from: first").until("left: 0;");
+    send_line(&mut screen, "/rewind 2")
+        .until("took back 2 messages from: first")
+        .until("left: 0 messages;");
     screen.until_prompt("> first").press(Key::Enter).until("First.").until_prompt("> ");
     assert_eq!(user_messages(&story).len(), 1);
     // What was left behind is out of the way, and can be found.
@@ -1261,6 +1263,40 @@ fn the_last_message_is_edited_again() {
     send_line(&mut screen, "/new").until("New session").until_prompt("> ");
     send_line(&mut screen, "/rewind").until("there is no message to edit").until_prompt("> ");
     send_line(&mut screen, &format!("/session {old_key}")).until("6 messages");
+    exit_and_check(&mut screen);
+}
+
+/// Ctrl-C, Ctrl-D and Escape are no answers.
+#[test]
+fn a_question_without_an_answer_changes_nothing() {
+    let story = Story::new().script([
+        calls("write_file", json!({ "path": "a.md", "content": "new" })),
+        says("Written."),
+    ]);
+    let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "--write"]));
+    send_line(&mut screen, "write it").until("Written.").until_prompt("> ");
+    for key in [Key::Ctrl('c'), Key::Ctrl('d'), Key::Escape] {
+        send_line(&mut screen, "/rewind").until("Undo that too? [y/N/cancel]").pause();
+        screen.press(key).until("cancelled; the conversation is unchanged").until_prompt("> ");
+        screen.press(Key::Ctrl('l')).until_gone("cancelled");
+        send_line(&mut screen, "/session none").until("Start it? [y/N]").pause();
+        screen.press(key).until("the session is unchanged").until_prompt("> ");
+        screen.press(Key::Ctrl('l')).until_gone("unchanged");
+        send_line(&mut screen, "/profile full").until("Switch? [y/N]").pause();
+        screen.press(key).until("the profile is unchanged").until_prompt("> ");
+        screen.press(Key::Ctrl('l')).until_gone("unchanged");
+        send_line(&mut screen, "/sessions").until_prompt("session:").pause();
+        screen.press(key).until("the session is unchanged").until_prompt("> ");
+        screen.press(Key::Ctrl('l')).until_gone("unchanged");
+    }
+    assert!(story.dir().join("a.md").exists());
+    let listed = story.run(["session", "list", "--all"]).text();
+    assert!(!listed.contains("rewind") && !listed.contains("none"), "{listed}");
+    // No is an answer: the conversation goes back, and the file stays.
+    send_line(&mut screen, "/rewind").until("Undo that too? [y/N/cancel]").pause();
+    screen.type_("n").until("took back 1 message").until_prompt("> write it");
+    assert!(story.dir().join("a.md").exists());
+    screen.press(Key::Ctrl('u'));
     exit_and_check(&mut screen);
 }
 

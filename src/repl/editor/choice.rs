@@ -32,8 +32,8 @@ impl Choice {
     }
 }
 
-/// The word of the choice for the Escape key.
-const DECLINING_WORD: &str = "no";
+/// The words of the choice for the Escape key, the preferred one first.
+const DECLINING_WORDS: [&str; 2] = ["cancel", "no"];
 
 /// The outcome of the keys so far.
 #[derive(Debug, PartialEq, Eq)]
@@ -143,9 +143,8 @@ impl<'c> ChoiceInput<'c> {
             if !is_alone {
                 return None;
             }
-            let mut choices = self.choices.iter();
-            let declining = choices.position(|choice| choice.word == DECLINING_WORD);
-            return declining.map(ChoiceOutcome::Chosen);
+            let index = |word| self.choices.iter().position(|choice| choice.word == word);
+            return DECLINING_WORDS.into_iter().find_map(index).map(ChoiceOutcome::Chosen);
         }
         match self.word.chars().count() {
             1 => self.take_word(false),

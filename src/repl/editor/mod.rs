@@ -206,7 +206,7 @@ impl Editor {
     }
 
     /// Asks for one of `choices`, and returns its word: by a key alone where the terminal can do that. Escape is the choice
-    /// `no`; Enter alone is the choice `default`. Without key by key input, the text of the line is returned if it is
+    /// `cancel`, or else `no`; Enter alone is the choice `default`. Without key by key input, the text of the line is returned if it is
     /// none of the choices. Input typed ahead is kept as for [`Self::prompt`].
     ///
     /// # Errors
