@@ -36,7 +36,7 @@ pub struct OnboardArgs {
     /// Take the defaults without asking
     #[arg(short, long)]
     pub yes: bool,
-    /// Send a test request, and print its latency and cost; fail if it fails
+    /// Send a test request first, and print its latency and cost; if it fails, write nothing
     #[arg(long)]
     pub test: bool,
     /// Install completions for the shell that `SHELL` names

@@ -5,9 +5,9 @@ use crate::cli::onboard::{DirectoryArg, OnboardArgs};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::mcp_servers::missing_allow_rules;
-use crate::ops::model;
+use crate::ops::model::{self, Endpoint};
 use crate::ops::onboarding::{
-    ConfigEdit, ProviderSection, allow_servers_edit, apply, directory_edit,
+    ConfigEdit, ProviderSection, allow_servers_edit, apply, directory_edit, settings_after,
 };
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
@@ -43,6 +43,11 @@ pub fn run(ctx: &Context, arguments: &OnboardArgs) -> Result<Exit> {
         let settings = Settings::resolve(&before, &ctx.env, &FlagOverrides::default(), &ctx.paths)?;
         edits.extend(allow_servers_edit(&before, &settings));
     }
+    if arguments.test {
+        // A config that may work is not replaced by one that does not.
+        let settings = settings_after(ctx, &before, edits.clone())?;
+        test(ctx, &settings, &print).context("nothing was written")?;
+    }
     let settings = apply(ctx, edits, &print, &|after| retained_model(&before, after, arguments))?;
     if !missing_allow_rules(&settings).is_empty() {
         print(
@@ -52,7 +57,11 @@ pub fn run(ctx: &Context, arguments: &OnboardArgs) -> Result<Exit> {
     if arguments.completions {
         next_steps::write_completions(ctx)?;
     }
-    report_readiness(ctx, &settings, arguments, &print)?;
+    if arguments.test {
+        print("ready; try: nanobot agent -m \"hello\"");
+    } else {
+        report_readiness(ctx, &settings, arguments, &print)?;
+    }
     if arguments.heartbeat {
         next_steps::enable_heartbeat(ctx)?;
     }
@@ -100,27 +109,44 @@ fn run_interactive(ctx: &Context) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Reports the missing parts of the setup. Tests the setup with a request if the flags say so.
+/// The endpoint of a run with `settings`.
 ///
 /// # Errors
-/// The flags select a provider that cannot be used yet, or the test fails. The files are written all the same, so that the missing part can
-/// be added.
+/// A part of the setup is missing.
+fn ready_endpoint(ctx: &Context, settings: &Settings) -> Result<Endpoint> {
+    let endpoint = model::resolve_endpoint(ctx, settings, &settings.models[0], false, true)?;
+    if let Ok(vendor) = Vendor::from_name(&endpoint.choice.provider) {
+        login::require(vendor, &ctx.paths.auth())?;
+    }
+    Ok(endpoint)
+}
+
+/// Tests `settings`, which are not stored yet, with a request.
+///
+/// # Errors
+/// The errors of [`ready_endpoint`] and of the request.
+fn test(ctx: &Context, settings: &Settings, print: &dyn Fn(&str)) -> Result<()> {
+    let endpoint = ready_endpoint(ctx, settings)?;
+    let (provider, model) = (endpoint.choice.provider.clone(), endpoint.choice.model.clone());
+    let reply = connection_test::send_test_request(ctx, settings, endpoint, print)?;
+    let (seconds, cost) = (reply.describe_duration(), reply.describe_cost());
+    print(&format!("{model} of {provider} answered in {seconds}: {cost}"));
+    Ok(())
+}
+
+/// Reports the missing parts of the setup.
+///
+/// # Errors
+/// The flags select a provider that cannot be used yet. The files are written all the same, so that the missing part can be added.
 fn report_readiness(
     ctx: &Context,
     settings: &Settings,
     arguments: &OnboardArgs,
     print: &dyn Fn(&str),
 ) -> Result<()> {
-    let endpoint = model::resolve_endpoint(ctx, settings, &settings.models[0], false, true);
-    let endpoint = endpoint.and_then(|endpoint| {
-        if let Ok(vendor) = Vendor::from_name(&endpoint.choice.provider) {
-            login::require(vendor, &ctx.paths.auth())?;
-        }
-        Ok(endpoint)
-    });
-    let endpoint = match endpoint {
-        Ok(endpoint) => endpoint,
-        Err(error) if arguments.test || arguments.provider.is_some() => {
+    match ready_endpoint(ctx, settings) {
+        Ok(_) => print("not tested; `nanobot status check` sends a request"),
+        Err(error) if arguments.provider.is_some() => {
             return Err(error.context("setup is not complete"));
         }
         // Files without a provider are a valid start.
@@ -129,18 +155,8 @@ fn report_readiness(
             if let Some(hint) = nanobot_base::error::hint_for(&error) {
                 print(&format!("  try: {hint}"));
             }
-            return Ok(());
         }
-    };
-    if !arguments.test {
-        print("not tested; `nanobot status check` sends a request");
-        return Ok(());
     }
-    let (provider, model) = (endpoint.choice.provider.clone(), endpoint.choice.model.clone());
-    let reply = connection_test::send_test_request(ctx, settings, endpoint, print)?;
-    let (seconds, cost) = (reply.describe_duration(), reply.describe_cost());
-    print(&format!("{model} of {provider} answered in {seconds}: {cost}"));
-    print("ready; try: nanobot agent -m \"hello\"");
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use nanobot_store::workspace::Workspace;
 use serde_json::Value;
 
 /// A change to the config.
+#[derive(Clone)]
 pub(crate) struct ConfigEdit {
     pub(crate) path: String,
     pub(crate) value: Value,
@@ -28,10 +29,7 @@ impl ConfigEdit {
 }
 
 /// Applies the edits to a copy of `config`.
-pub(crate) fn apply_edits(
-    config: &Config,
-    edits: impl Iterator<Item = ConfigEdit>,
-) -> Result<Config> {
+fn apply_edits(config: &Config, edits: impl Iterator<Item = ConfigEdit>) -> Result<Config> {
     let mut config = config.clone();
     for ConfigEdit { path, value, replaces } in edits {
         let current = config.get_path(&path);
@@ -44,6 +42,20 @@ pub(crate) fn apply_edits(
         }
     }
     Ok(config)
+}
+
+/// The settings of a run if `edits` were made to `config`. Nothing is written.
+///
+/// # Errors
+/// No run could use the config.
+pub(crate) fn settings_after(
+    ctx: &Context,
+    config: &Config,
+    edits: Vec<ConfigEdit>,
+) -> Result<Settings> {
+    let overrides = FlagOverrides { workspace: ctx.workspace.clone(), ..FlagOverrides::default() };
+    let config = apply_edits(config, edits.into_iter().chain(default_edits()))?;
+    Settings::resolve(&config, &ctx.env, &overrides, &ctx.paths)
 }
 
 /// Writes the config with `edits`, and the missing parts of the workspace. `print` gets a line for each change.
@@ -182,7 +194,7 @@ fn find_entry(name: &str) -> Option<&'static ProviderInfo> {
 }
 
 /// The defaults that a config should spell out, added where it has no value.
-pub(crate) fn default_edits() -> impl Iterator<Item = ConfigEdit> {
+fn default_edits() -> impl Iterator<Item = ConfigEdit> {
     let rows = KEYS
         .iter()
         .filter(|key| key.support == KeySupport::UsedAndWritten && !key.path.contains('*'));

@@ -205,7 +205,7 @@ fn a_failed_test_can_be_retried_or_saved_anyway() {
     answer_prompt(&mut screen, "Use it anyway? [y/N]", "");
     answer_prompt(&mut screen, "or name [small]:", "2");
     answer_prompt(&mut screen, "What now? [m]:", "");
-    answer_prompt(&mut screen, "or name [gone]:", "small");
+    answer_prompt(&mut screen, "or name [small]:", "small");
     answer_prompt(&mut screen, "What now? [k]:", "x");
     answer_prompt(&mut screen, "What now? [k]:", "s");
     assert_eq!(screen.code(), 77);
@@ -513,7 +513,8 @@ fn an_address_without_a_scheme_is_refused() {
     check("localhost:9", cause, "  try: `--api-base http://localhost:9`\n");
     check("llm.example/v1", cause, "  try: `--api-base https://llm.example/v1`\n");
     check("ftp://llm.example", cause, "");
-    check("http://a b", "is not a URL: invalid uri character", "");
+    check("http://a b", "has a blank in it", "");
+    check("https://", "has no host", "");
     check("", cause, "");
 }
 
@@ -537,6 +538,55 @@ fn flags_that_leave_the_setup_incomplete_are_no_success() {
     story.run(["onboard", "--yes"]).stderr_has("kept ~/.nanobot/config.json unchanged");
     let story = Story::bare();
     story.run(["onboard", "--yes"]).stderr_has("still missing: no provider is configured\n  try: ");
+}
+
+#[test]
+fn a_config_is_not_replaced_by_one_whose_test_fails() {
+    let story = Story::bare().script([says("Hello.")]);
+    let base = base_url(&story);
+    let run = |address: &str| {
+        let flags = ["onboard", "--provider", "custom", "--model", "m", "--test", "--api-base"];
+        story.run(flags.iter().chain(&[address]))
+    };
+    let failed = run("http://127.0.0.1:1/v1").status(69).error_text();
+    assert!(failed.starts_with("nanobot: nothing was written: "), "{failed}");
+    assert_untouched(&story);
+    run(&base).stderr_has("ready; try: ");
+    let config = read_config(&story);
+    assert_eq!(config["providers"]["custom"]["apiBase"], json!(base));
+    run("http://127.0.0.1:1/v1").status(69).stderr_has("nothing was written: ");
+    story.server().script([fails(401, "no such key")]);
+    run(&base).status(77).stderr_has("nothing was written: ");
+    let flags = ["onboard", "--provider", "anthropic", "--test"];
+    story.run(flags).status(78).stderr_has("nothing was written: ");
+    run("http://127.0.0.1:99999/v1").status(2).stderr_has("needs a port from 1 to 65535");
+    assert_eq!(read_config(&story), config);
+}
+
+#[test]
+fn an_answer_in_the_wrong_place_is_asked_for_again() {
+    let story = Story::bare().script([
+        lists_models(&["small", "large"]),
+        fails(404, "the model `other` does not exist"),
+        lists_models(&["small", "large"]),
+        says("Hello."),
+    ]);
+    let mut screen = story.screen(40, 80).args(["onboard"]);
+    answer_prompt(&mut screen, "or name [openrouter]:", "custom");
+    answer_prompt(&mut screen, "Address [http://localhost:8000/v1]:", &base_url(&story));
+    answer_prompt(&mut screen, "API key, not shown [none]:", &base_url(&story));
+    screen.until("That is an address, not an API key.");
+    answer_prompt(&mut screen, "API key, not shown [none]:", "");
+    answer_prompt(&mut screen, "or name [small]:", "other");
+    answer_prompt(&mut screen, "Use it anyway? [y/N]", "y");
+    // The refused model is no default.
+    answer_prompt(&mut screen, "What now? [m]:", "");
+    answer_prompt(&mut screen, "or name [small]:", "");
+    answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
+    answer_prompt(&mut screen, "Channel [none]:", "");
+    assert_eq!(screen.code(), 0);
+    assert_eq!(read_config(&story)["agents"]["defaults"]["model"], "small");
 }
 
 #[test]

@@ -11,12 +11,12 @@ use crate::ops::mcp_servers;
 use crate::ops::model::{self, Endpoint};
 use crate::ops::model_catalog::LIST_TIMEOUT;
 use crate::ops::onboarding::{
-    ConfigEdit, ProviderSection, allow_servers_edit, apply_edits, default_edits, directory_edit,
+    ConfigEdit, ProviderSection, allow_servers_edit, directory_edit, settings_after,
 };
 use anyhow::Result;
 use nanobot_agent::report::Bar;
 use nanobot_base::error::{Exit, Stop, exit_for, hint_for};
-use nanobot_config::settings::{Config, FlagOverrides, Settings};
+use nanobot_config::settings::{Config, Settings};
 use nanobot_model::provider::login::{self, Vendor};
 use nanobot_model::provider::registry::model_info::{self, MODELS};
 use nanobot_model::provider::registry::{
@@ -133,7 +133,13 @@ pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
                 return Err(to_error(error));
             }
             Err(error) => match wizard.ask_next_step(&error).map_err(to_error)? {
-                Some(step) => step,
+                Some(step) => {
+                    if step == WizardStep::Model {
+                        // The server has refused it.
+                        wizard.model = None;
+                    }
+                    step
+                }
                 None => break Some(error),
             },
         };
@@ -183,11 +189,7 @@ impl Wizard<'_> {
 
     /// The settings after these changes.
     fn settings(&self) -> Result<Settings> {
-        let Context { env, paths, .. } = self.ctx;
-        let config = apply_edits(self.config, self.edits().into_iter().chain(default_edits()))?;
-        let flags =
-            FlagOverrides { workspace: self.ctx.workspace.clone(), ..FlagOverrides::default() };
-        Settings::resolve(&config, env, &flags, paths)
+        settings_after(self.ctx, self.config, self.edits())
     }
 
     /// Resolves the endpoint that would be used, with timeouts of at most `limit`.
@@ -217,8 +219,8 @@ impl Wizard<'_> {
         let mut hidden = self.print_items(items, (0..items.len()).collect());
         let index = loop {
             let answer = ask_text(self.ctx.terminal, "Number or name", default.name)?;
-            if answer == MORE && !hidden.is_empty() {
-                hidden = self.print_items(items, hidden);
+            if answer == MORE {
+                hidden = self.print_more(items, hidden);
                 continue;
             }
             match menu::find(items, &answer) {
@@ -239,6 +241,12 @@ impl Wizard<'_> {
         self.entry = entry;
         self.is_chosen = true;
         Ok(WizardStep::Address)
+    }
+
+    /// Prints the next of the items, of which those at the indexes `hidden` were not printed; after the last ones the first ones again.
+    fn print_more(&self, items: &[MenuItem], hidden: Vec<usize>) -> Vec<usize> {
+        let is_end = hidden.is_empty();
+        self.print_items(items, if is_end { (0..items.len()).collect() } else { hidden })
     }
 
     /// Prints the first of the items at `indexes`, and returns the indexes of those that are left.
@@ -346,6 +354,9 @@ impl Wizard<'_> {
                 (text, _) if text.chars().any(|c| c.is_control() || c.is_whitespace()) => {
                     self.print("An API key cannot contain blanks or control characters.");
                 }
+                (text, _) if text.starts_with("http://") || text.starts_with("https://") => {
+                    self.print("That is an address, not an API key.");
+                }
                 (text, _) => break ApiKeyChoice::Typed(text.to_owned()),
             }
         };
@@ -396,8 +407,8 @@ impl Wizard<'_> {
             if answer == default {
                 break answer;
             }
-            if answer == MORE && !hidden.is_empty() {
-                hidden = self.print_items(&items, hidden);
+            if answer == MORE {
+                hidden = self.print_more(&items, hidden);
                 continue;
             }
             match menu::find(&items, &answer) {
