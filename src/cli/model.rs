@@ -24,7 +24,8 @@ pub enum ModelCommand {
     },
     /// Use a model, or a preset, where a run names none
     ///
-    /// Sets `agents.defaults.model` or `agents.defaults.modelPreset` in the config. A provider must be configured for it.
+    /// Sets `agents.defaults.model` or `agents.defaults.modelPreset` in the config. A provider must be configured for it. If the model is not known,
+    /// the provider is asked for its list.
     Use {
         /// Model or preset, as for `agent --model`
         name: String,

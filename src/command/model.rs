@@ -3,11 +3,14 @@
 use super::provider;
 use crate::cli::model::ModelCommand;
 use crate::command::name_pattern::NamePattern;
+use crate::ops::agent_turn;
 use crate::ops::config_keys;
 use crate::ops::context::Context;
+use crate::ops::model;
 use crate::ops::model_catalog::{
     self, Fact, ListedModels, ModelDetails, ModelFallback, PriceTier, price_tiers,
 };
+use crate::options::turn::TurnOptions;
 use anyhow::Result;
 use nanobot_agent::report::columns::{Column, Side, format_table};
 use nanobot_base::error::Exit;
@@ -146,6 +149,17 @@ fn use_by_default(ctx: &Context, name: &str) -> Result<()> {
         }
     }
     ctx.notice(&format!("runs use {} of {}", details.model, details.provider));
+    let mut options = TurnOptions::default();
+    options.model.name = Some(name.to_owned());
+    let choice = agent_turn::select_provider(ctx, &options)?;
+    if agent_turn::is_unlisted(ctx, &choice, &options) {
+        ctx.notice(&format!(
+            "`{}` is not in the list of {}, which `nanobot model list --remote` shows",
+            choice.model, choice.provider
+        ));
+    } else if let Some(warning) = model::unknown_model_warning(&choice) {
+        ctx.notice(&warning);
+    }
     Ok(())
 }
 

@@ -237,6 +237,14 @@ pub(crate) fn select_provider(ctx: &Context, options: &TurnOptions) -> Result<Se
     Ok(endpoint.choice)
 }
 
+/// True if the provider of turns with `options` lists its models, and that of `choice` is not among them. It is not asked about a model
+/// of the table. Not every server has a list.
+pub(crate) fn is_unlisted(ctx: &Context, choice: &SelectedProvider, options: &TurnOptions) -> bool {
+    choice.model_info.is_none()
+        && list_models(ctx, options)
+            .is_ok_and(|models| !models.is_empty() && !models.contains(&choice.model))
+}
+
 /// The models that the provider of turns with `options` lists; none for a replay, which needs no server.
 ///
 /// # Errors

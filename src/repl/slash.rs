@@ -252,12 +252,7 @@ impl ReplSession<'_> {
         let mut options = self.options.clone();
         options.model.name = Some(model.to_owned());
         let choice = agent_turn::select_provider(self.ctx, &options)?;
-        // Not every server lists its models.
-        let models = match choice.model_info {
-            Some(_) => Vec::new(),
-            None => agent_turn::list_models(self.ctx, &options).unwrap_or_default(),
-        };
-        if !models.is_empty() && !models.iter().any(|name| name == model) {
+        if agent_turn::is_unlisted(self.ctx, &choice, &options) {
             let question =
                 format!("`{model}` is not in the list of {}. Switch? [y/N] ", choice.provider);
             if !self.prompter.confirm(&question) {

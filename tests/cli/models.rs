@@ -335,15 +335,22 @@ fn on_a_terminal_usable_providers_are_listed_first() {
 
 #[test]
 fn a_model_is_used_by_default() {
+    let list = json!({ "object": "list", "data": [{ "id": "small" }, { "id": "thinker" }] });
+    let lists = || sends(Response::json(200, &list));
     let story = Story::new()
-        .script([says("a"), says("b")])
+        .script([lists(), says("a"), lists(), says("b"), lists(), fails(404, "no list")])
         .set("modelPresets.deep", json!({ "model": "thinker" }));
-    story.run(["model", "use", "small"]).stderr_has("runs use small of custom");
+    story.run(["model", "use", "small"]).stderr("nanobot: runs use small of custom\n");
     story.run(["agent", "-m", "x"]).stdout("a\n");
-    assert_eq!(story.requests()[0].body["model"], "small");
-    story.run(["model", "use", "deep"]).stderr_has("runs use thinker of custom");
+    assert_eq!(story.requests()[1].body["model"], "small");
+    story.run(["model", "use", "deep"]).stderr("nanobot: runs use thinker of custom\n");
     story.run(["agent", "-m", "x"]).stdout("b\n");
-    assert_eq!(story.requests()[1].body["model"], "thinker");
-    story.run(["model", "use", "small"]).error_text();
+    assert_eq!(story.requests()[3].body["model"], "thinker");
+    story.run(["model", "use", "smal"]).stderr(
+        "nanobot: runs use smal of custom\n\
+         nanobot: `smal` is not in the list of custom, which `nanobot model list --remote` shows\n",
+    );
+    // Not every server has a list.
+    story.run(["model", "use", "small"]).stderr("nanobot: runs use small of custom\n");
     story.run(["config", "get", "agents.defaults.modelPreset"]).stdout("\n");
 }
