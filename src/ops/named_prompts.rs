@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::permissions::absolute;
-use super::prompt_program::{MAX_FILE_BYTES, PromptSignature};
+use super::prompt_program::{MAX_FILE_BYTES, PromptSignature, unusable_grants};
 use super::user_commands::is_command_name;
 use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, OutputFormat, TurnLimits, TurnOptions};
 use crate::options::value::ModelNames;
@@ -136,6 +136,9 @@ pub(crate) fn save(
         signature.usage(),
         escape.unwrap_or_default()
     ));
+    if let Some(notice) = unusable_grants(&options.grants) {
+        ctx.notice(&notice);
+    }
     Ok(())
 }
 

@@ -305,6 +305,9 @@ impl PromptProgram {
             if !is_own_choice {
                 announce_bare_runs(ctx)?;
             }
+            if let Some(notice) = unusable_grants(&options.grants) {
+                ctx.notice(&notice);
+            }
             options.make_bare();
         }
         Ok(())
@@ -529,6 +532,18 @@ impl PromptSignature {
     pub(crate) fn first(&self) -> Option<usize> {
         self.numbers.first().copied()
     }
+}
+
+/// The notice for `grants` that a prompt file cannot use, since nothing chooses its tools and so it has none.
+pub(crate) fn unusable_grants(grants: &Grants) -> Option<String> {
+    let has_choice = grants.tools.is_some() || grants.no_tools;
+    let names = grants.names();
+    (!has_choice && !names.is_empty()).then(|| {
+        format!(
+            "a prompt file has no tools unless `tools` names them, so it cannot use {}; as on the command line: `--tools 'exec,*_file'`",
+            names.join(", ")
+        )
+    })
 }
 
 /// Notifies the user once that a prompt file is sent without notes and tools, if there are notes.

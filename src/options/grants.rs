@@ -101,6 +101,17 @@ impl Grants {
         let mut names = self.tools.iter().flatten();
         names.any(|name| Pattern::new(name.as_str()).lists(tool))
     }
+
+    /// The names of the flags that grant something to tools, in backticks.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        let flags = [
+            (!self.write.is_empty(), "`write`"),
+            (!self.read.is_empty(), "`read`"),
+            (self.net.is_some(), "`net`"),
+            (!self.allow.is_empty(), "`allow`"),
+        ];
+        flags.into_iter().filter_map(|(is_given, name)| is_given.then_some(name)).collect()
+    }
 }
 
 /// The sandbox mode of commands. Where the kernel has no sandbox, `Auto` refuses commands, and `Strict` ends the run at once.

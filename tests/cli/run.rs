@@ -124,6 +124,22 @@ fn a_prompt_has_a_name() {
 }
 
 #[test]
+fn permissions_without_tools_are_of_no_use_and_it_is_said() {
+    let story = Story::new().script([says("One."), says("Two."), says("Three."), says("Four.")]);
+    let said = "a prompt file has no tools unless `tools` names them, so it cannot use `write`, `net`; as on the command line: \
+                `--tools 'exec,*_file'`\n";
+    let save = ["run", "--save", "w", "--write", "--net", "-m", "write it"];
+    story.run(save).stderr_has(&format!("nanobot: {said}"));
+    story.run(["run", "w"]).stdout("One.\n").stderr(&format!("nanobot: {said}"));
+    // A choice of tools is one, also that of none.
+    story.run(["run", "--tools", "exec", "w"]).stdout("Two.\n");
+    story.run(["run", "--no-tools", "w"]).stdout("Three.\n");
+    let saved = story.run(["run", "--save", "x", "--write", "--tools", "exec", "-m", "write it"]);
+    assert_eq!(saved.error_text().lines().count(), 1);
+    story.run(["run", "x"]).stdout("Four.\n");
+}
+
+#[test]
 fn a_saved_prompt_takes_the_arguments_that_its_text_names() {
     let story = Story::new();
     story.run(["run", "--save", "two", "Compare $1 and ${2}."]).stderr_has(
