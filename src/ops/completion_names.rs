@@ -4,6 +4,7 @@
 use crate::ops::context::Context;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::model;
+use crate::ops::named_prompts;
 use crate::ops::profiles;
 use crate::ops::skills;
 use nanobot_config::policy::profile;
@@ -54,6 +55,7 @@ pub(crate) enum NameKind {
     Channels,
     Zones,
     Cassettes,
+    Prompts,
 }
 
 /// The source of all names, in the context of the typed line.
@@ -106,6 +108,10 @@ impl NameSource {
                 candidate("command", "pipe the answer into the command --to"),
             ],
             NameKind::Zones => clock::zone_names().iter().map(|name| candidate(name, "")).collect(),
+            NameKind::Prompts => {
+                let prompts = named_prompts::list(&self.ctx).unwrap_or_default().into_iter();
+                prompts.map(|prompt| candidate(prompt.name, prompt.description)).collect()
+            }
             NameKind::Cassettes => {
                 vec![candidate("demo", "built in: real tools, no key and no network")]
             }
@@ -142,6 +148,7 @@ impl NameSource {
         let ids = jobs.iter().map(|job| candidate(&job.id, &job.name));
         let names = jobs
             .iter()
+            .filter(|job| job.name != job.id)
             .filter(|job| jobs.iter().filter(|other| other.name == job.name).count() == 1)
             .map(|job| candidate(&job.name, &job.id));
         Some(names.chain(ids).collect())

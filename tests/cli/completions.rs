@@ -216,6 +216,11 @@ fn names_are_completed_from_files() {
     check(&["policy", "explain", "e"], &["exec", "edit_file"]);
     check(&["cron", "add", "--tz", "Europe/Par"], &["Europe/Paris"]);
     check(&["agent", "--replay", ""], &["files", "demo"]);
+    assert_eq!(zsh_candidates(&story, &["run", ""]), ["files"]);
+    story.run(["run", "--save", "hello", "Say hello."]).error_text();
+    assert_eq!(zsh_candidates(&story, &["run", ""]), ["files", "hello\tSay hello."]);
+    check(&["run", "hel"], &["files", "hello"]);
+    check(&["run", "--max-c"], &["--max-cost"]);
     check(&["usage", "--by", ""], &["values", "model", "job"]);
     check(&["agent", "-w", ""], &["dirs"]);
     check(&["agent", "--no-str"], &["values", "--no-stream"]);

@@ -37,6 +37,7 @@ fn argument_kind(path: &[String], arg: &Arg) -> Option<ArgumentKind> {
         ("tool", "run", "name") => NameKind::ToolsAndServers,
         ("tool", "run", "tool") => NameKind::ServerTools,
         ("tool", _, "name") => NameKind::Tools,
+        ("run", "run", "file") => NameKind::Prompts,
         ("skill", "new", "name") => return None,
         ("skill", _, "name") | (_, _, "skill") => NameKind::Skills,
         ("provider", "show", "name") => NameKind::Providers,
@@ -115,7 +116,9 @@ impl ValueSource {
 
     fn candidates(&self, kind: ArgumentKind) -> Vec<CompletionCandidate> {
         let word_type = match kind {
-            ArgumentKind::Files | ArgumentKind::Names(NameKind::Cassettes) => Some(WordType::Files),
+            ArgumentKind::Files | ArgumentKind::Names(NameKind::Cassettes | NameKind::Prompts) => {
+                Some(WordType::Files)
+            }
             ArgumentKind::Directories => Some(WordType::Directories),
             ArgumentKind::Names(_) => None,
         };

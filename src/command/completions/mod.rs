@@ -77,8 +77,9 @@ fn complete_line(
     arguments.push(current.into());
     let current_index = arguments.len() - 1;
     let mut candidates = complete(&mut command, arguments, current_index, None).ok()?;
-    // Flags are offered if nothing else fits, or if the user has begun to type one.
-    if line.current().is_empty() && !candidates.iter().all(is_flag) {
+    // Flags are offered if nothing else fits, or if the user has begun to type one. Files fit, which the shell knows.
+    let has_others = values.word_type() != WordType::Values || !candidates.iter().all(is_flag);
+    if line.current().is_empty() && has_others {
         candidates.retain(|candidate| !is_flag(candidate));
     }
     if let [_, help] = typed
