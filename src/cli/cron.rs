@@ -3,6 +3,7 @@
 use super::heartbeat::HeartbeatArgs;
 use crate::options::job::{ExportFormat, JobSettings};
 use crate::options::value::{Since, path, since};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -70,7 +71,7 @@ pub enum CronCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Print the results of the last runs
+    /// List the last runs, or print the answer of one with `--output`
     #[command(alias = "log")]
     Logs {
         /// Job id or name [default: all]
@@ -130,7 +131,7 @@ pub enum CronCommand {
 #[derive(Args, Clone, Debug, Default)]
 pub struct CronAddArgs {
     /// Name of the job
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub name: Option<String>,
     /// Message to the agent
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]

@@ -231,6 +231,7 @@ pub struct SessionExportArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DocumentFormat {
+    #[value(alias = "md")]
     Markdown,
     Json,
     /// One self-contained page for a browser

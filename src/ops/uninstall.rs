@@ -102,14 +102,16 @@ pub(crate) fn find_installation(
     }
     if let Ok(program) = process::program_path(ctx.env.get("PATH")) {
         let removal = match program.parent() {
-            Some(directory) if directory.ends_with(".cargo/bin") => "`cargo uninstall nanobot-cli`",
+            Some(directory) if directory.ends_with(".cargo/bin") => {
+                "`cargo uninstall nanobot-cli` removes it"
+            }
             Some(directory) if directory == Path::new("/usr/bin") => {
                 "the package manager removes it"
             }
-            _ => "`rm`",
+            _ => "`rm` removes it",
         };
         let path = ctx.paths.display(&program);
-        installation.keep(path, format!("the program: {removal}"));
+        installation.keep(path, format!("the program; {removal}"));
     }
     Ok(installation)
 }

@@ -79,7 +79,7 @@ fn what_is_listed_is_removed_and_the_rest_is_kept() {
         "kept ~/.nanobot/workspace/skills/tea: yours\n",
         "kept ~/.nanobot/workspace/USER.md: changed since nanobot wrote it\n",
         "would remove ~/.nanobot/workspace/: ",
-        ": the program: `rm`\n",
+        ": the program; `rm` removes it\n",
     ] {
         assert!(listed.contains(line), "{line}\n{listed}");
     }

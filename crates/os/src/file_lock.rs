@@ -87,7 +87,9 @@ impl FileLock {
             if deadline.is_expired() {
                 let mut cause = format!("{subject} is in use");
                 if let Some(holder) = holder {
-                    cause += &format!(" since {} by {holder}", holder.since);
+                    // Without the fraction of a second.
+                    let since = holder.since.split('.').next().unwrap_or_default();
+                    cause += &format!(" since {since} by {holder}");
                 }
                 return Err(fail_with_hint(
                     Exit::TryAgain,

@@ -24,7 +24,7 @@ use nanobot_model::ledger::{Ledger, PeriodCosts};
 use nanobot_store::memory::Memory;
 use nanobot_store::memory::last_run::LastRun;
 use nanobot_store::memory::request::{self, CHARS_PER_TOKEN};
-use nanobot_store::session::{self, Session, SessionStore};
+use nanobot_store::session::{self, Session, SessionStore, SessionSummary};
 use nanobot_store::trust::{self, TrustList};
 
 /// The permissions of a run started from the current directory.
@@ -198,7 +198,10 @@ impl Overview {
             permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
         let endpoint = model::resolve_endpoint(ctx, &settings, &settings.models[0], true, true);
         let store = ctx.session_store(&settings)?;
-        let sessions = session::list(&store)?.sessions.len();
+        // Those that `session list` shows.
+        let sessions = session::list(&store)?.sessions;
+        let is_shown = |summary: &&SessionSummary| !session::is_temporary(&summary.key);
+        let session_count = sessions.iter().filter(is_shown).count();
         let context = ContextUse::read(ctx, &settings, &store, options.session.key.as_deref());
         let memory = MemoryState::read(ctx, &settings)?;
         let jobs = JobsSummary::new(ctx, &settings);
@@ -213,7 +216,7 @@ impl Overview {
         Ok(Self {
             settings,
             endpoint,
-            session_count: sessions,
+            session_count,
             context,
             memory,
             jobs,
