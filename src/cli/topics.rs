@@ -1,5 +1,8 @@
 //! Topics: pages about what several commands share, for `nanobot help TOPIC` and as man pages.
 
+use super::page_table::PAGES;
+use nanobot_config::settings::keys::nearest;
+
 /// A topic.
 #[derive(Debug)]
 pub struct HelpTopic {
@@ -39,9 +42,13 @@ pub fn find_topic(name: &str) -> Result<&'static HelpTopic, String> {
     let names = TOPICS.iter().map(|topic| topic.name);
     let topic = TOPICS.iter().find(|topic| topic.name == name);
     topic.ok_or_else(|| {
+        let commands = PAGES.iter().map(|page| page.command);
+        let suggestion = nearest(name, names.clone().chain(commands))
+            .map(|nearest| format!("; did you mean `{nearest}`?"));
         format!(
-            "there is no such command or topic; the topics are {}",
-            names.collect::<Vec<_>>().join(", ")
+            "there is no such command or topic; the topics are {}{}",
+            names.collect::<Vec<_>>().join(", "),
+            suggestion.unwrap_or_default()
         )
     })
 }

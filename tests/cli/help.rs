@@ -214,6 +214,8 @@ fn a_typo_is_reported_with_a_suggestion() {
     check(&["help", "nosuch"], topics);
     check(&["help", "exit"], "try: nanobot --help");
     check(&["help", "formats"], topics);
+    check(&["help", "agnet"], "; did you mean `agent`?");
+    check(&["help", "privcy"], "; did you mean `privacy`?");
     let told = story.run(["agnet", "-m", "x"]).status(2).error_text();
     assert!(!told.contains("'a'"), "{told}");
     check(&["session", "lsit"], "`list`");
