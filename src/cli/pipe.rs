@@ -34,6 +34,14 @@ pub struct PipeArgs {
     /// A chat of a service must have one already: a program makes no chat one that the agent may write to.
     #[arg(long)]
     pub any_session: bool,
+    /// Put calls that need approval as questions, which a message with `approve` answers
+    ///
+    /// An answer has `approvals` then, the questions that are open in its conversation, each with its `code`, its `tool` and
+    /// `arguments`, and the `question` in Markdown. A message of that conversation with the code as `approve`, within an hour,
+    /// has the call made, once, and is answered with its result in view. It needs no `text`. The program that reads the answers decides, so let it show
+    /// the question to a person.
+    #[arg(long, requires = "name")]
+    pub approvals: bool,
     #[command(flatten)]
     pub turns: ServedTurnOptions,
 }

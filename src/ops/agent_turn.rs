@@ -39,6 +39,7 @@ use span_export::SpanExport;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+mod approved_call;
 mod conversation;
 pub(crate) mod dry_run;
 pub(crate) mod execute;
@@ -452,6 +453,9 @@ fn run_steps(
     run_metadata.model.clone_from(&model.model);
     reporter.progress.set_context_window(model.context_tokens);
     execute::run_hooks_before(&mut prepared, reporter)?;
+    if let Some(approvals) = source.chat().and_then(|chat| chat.approvals.as_deref()) {
+        approved_call::add_result(approvals, &reporter.envelope.turn, &mut prepared)?;
+    }
 
     let is_file = prepare::is_existing_file(ctx, &prepared.setup.policy);
     let steering = source.interactive().map(|interactive| {

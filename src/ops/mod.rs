@@ -5,6 +5,8 @@ pub(crate) mod acp;
 pub(crate) mod agent_turn;
 pub(crate) mod apply;
 pub(crate) mod approval_text;
+pub(crate) mod call_approvals;
+pub(crate) mod call_details;
 pub(crate) mod change_preview;
 pub(crate) mod changeable_paths;
 pub(crate) mod channel;

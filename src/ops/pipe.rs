@@ -9,6 +9,7 @@ mod message;
 
 use crate::ops::agent_turn;
 use crate::ops::agent_turn::source::{AttachedContent, ChatTurn};
+use crate::ops::call_approvals::{self, CallApprovals, DeferredApprovals};
 use crate::ops::channel::recipients;
 use crate::ops::context::Context;
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
@@ -22,6 +23,7 @@ use nanobot_agent::turn::ending::Ending;
 use nanobot_base::error::{Exit, Stop, exit_for, fail};
 use nanobot_base::message::Origin;
 use nanobot_base::message::user_text::{OthersContent, UserText};
+use nanobot_channel::approvals::{ApprovalFile, QuestionDraft};
 use nanobot_os::cancel::{self, CancelToken};
 use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
@@ -31,6 +33,7 @@ use nanobot_tool::files::Files;
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use std::collections::{HashSet, VecDeque};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -51,6 +54,8 @@ pub(crate) struct PipeOptions {
     pub(crate) name: Option<String>,
     /// A message may continue any conversation.
     pub(crate) any_session: bool,
+    /// A message may approve calls. Such a pipe has a name.
+    pub(crate) has_approvals: bool,
 }
 
 /// Answers the messages on standard input. `options` apply to each turn.
@@ -58,7 +63,7 @@ pub(crate) struct PipeOptions {
 /// # Errors
 /// Standard input, standard output or the journal fails, another process has the journal, or a signal arrived.
 pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> Result<Exit> {
-    let PipeOptions { jobs, name, any_session } = pipe;
+    let PipeOptions { jobs, name, any_session, has_approvals } = pipe;
     let (jobs, any_session) = (*jobs, *any_session);
     signal::install(None).context("wait for signals")?;
     let token = CancelToken::shielded().context("start the pipe")?;
@@ -68,6 +73,10 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> R
         jobs,
         any_session,
         journal: name.as_deref().map(|name| PipeJournal::open(ctx, name)).transpose()?,
+        approvals: name
+            .as_ref()
+            .filter(|_| *has_approvals)
+            .map(|name| ctx.paths.pipes().join(name).join(ApprovalFile::FILE_NAME)),
         files: OnceLock::new(),
         state: Mutex::default(),
         changed: Condvar::new(),
@@ -111,6 +120,8 @@ struct MessageBus<'a> {
     files: OnceLock<Files>,
     /// The journal of a pipe with a name.
     journal: Option<PipeJournal<'a>>,
+    /// The file with the questions about calls, if messages may approve them.
+    approvals: Option<PathBuf>,
     state: Mutex<BusState>,
     /// Notified when the state changes.
     changed: Condvar,
@@ -130,6 +141,14 @@ struct BusState {
     exits: Vec<Exit>,
     /// The failure of standard output or of the journal, which ends the run.
     error: Option<anyhow::Error>,
+}
+
+/// The approvals of a turn.
+enum TurnApprovals {
+    Off,
+    On(Arc<CallApprovals>),
+    /// The message approves a call that cannot be approved, for this reason.
+    Refused(String),
 }
 
 /// A line of the input.
@@ -205,6 +224,10 @@ impl MessageBus<'_> {
             Ok(message) => message,
             Err(error) => return Ok(PipeLine::Invalid { id: message::id_of_line(line), error }),
         };
+        if message.approve.is_some() && self.approvals.is_none() {
+            let error = "`approve` needs the flag `--approvals`".to_owned();
+            return Ok(PipeLine::Invalid { id: message.id, error });
+        }
         // A new session would allow the agent to write to the chat.
         if recipients::is_new_chat(self.ctx, &self.session_key(&message))? {
             let error = format!("there is no conversation `{}` in that channel", message.session);
@@ -296,6 +319,15 @@ impl MessageBus<'_> {
                 }
             }
         }
+        let approvals = match self.approvals(&message, &key, resume)? {
+            TurnApprovals::Off => None,
+            TurnApprovals::On(approvals) => Some(approvals as Arc<dyn DeferredApprovals>),
+            TurnApprovals::Refused(cause) => {
+                let error = Some(fail(Exit::Refused, cause));
+                let ending = Ending { error, ..Ending::default() };
+                return self.conclude(&message, &turn, &ending, Exit::Refused);
+            }
+        };
         let text = match std::mem::take(&mut message.text) {
             // The option's value `-` means standard input.
             text if text == "-" => "- ".to_owned(),
@@ -319,12 +351,60 @@ impl MessageBus<'_> {
         options.input.message = (!resume).then(|| UserText::of_others(text, content));
         options.session.key = Some(key);
         options.session.resume = resume;
-        let chat = ChatTurn { turn_id: &turn, sender: None, chat_prompt: PROMPT, attached };
+        let chat =
+            ChatTurn { turn_id: &turn, sender: None, chat_prompt: PROMPT, attached, approvals };
         let ctx = self.ctx.beside_others();
         let outcome = agent_turn::run_chat_turn(&ctx, &options, chat, None);
         let result = self.conclude(&message, &turn, &outcome.ending, outcome.exit);
         outcome.finish(&ctx);
         result
+    }
+
+    /// The approvals of the turn of a message, which may approve a call itself.
+    fn approvals(
+        &self,
+        message: &PipeMessage,
+        session: &str,
+        resumes: bool,
+    ) -> Result<TurnApprovals> {
+        let Some(path) = &self.approvals else {
+            return Ok(TurnApprovals::Off);
+        };
+        let by = journal::journal_key(&message.id);
+        let mut approved_id = None;
+        if let Some(code) = message.approve.as_ref().filter(|_| !resumes) {
+            let file = ApprovalFile::load(path)?;
+            let Some(question) = file.question_by_code(session, code) else {
+                let cause = "there is no open question with this code".to_owned();
+                return Ok(TurnApprovals::Refused(cause));
+            };
+            let now = self.ctx.clock.timestamp().as_millisecond();
+            let lasting = false;
+            if let Some(cause) = call_approvals::approve(path, &question.id, &by, lasting, now)? {
+                return Ok(TurnApprovals::Refused(cause));
+            }
+            approved_id = Some(question.id.clone());
+        }
+        let (clock, sender) = (self.ctx.clock.clone(), "");
+        let approvals = CallApprovals::new(path.clone(), clock, session, sender, &by, approved_id);
+        Ok(TurnApprovals::On(Arc::new(approvals)))
+    }
+
+    /// The open questions of the conversation of a message, for its answer.
+    fn open_questions(&self, message: &PipeMessage, path: &Path) -> Result<Vec<Value>> {
+        let now = self.ctx.clock.timestamp().as_millisecond();
+        let file = ApprovalFile::load(path)?;
+        let session = self.session_key(message);
+        let questions = file.open_questions(&session, now).map(|question| {
+            let QuestionDraft { call, details, .. } = &question.draft;
+            json!({
+                "code": question.code,
+                "tool": call.tool,
+                "arguments": call.arguments,
+                "question": details,
+            })
+        });
+        Ok(questions.collect())
     }
 
     /// The reader of the files of messages, which can read what the file tools of the turns can.
@@ -347,7 +427,11 @@ impl MessageBus<'_> {
         if exit != Exit::Answered {
             self.state.lock().exits.push(exit);
         }
-        let line = answer_line(message, turn, ending, exit).to_string();
+        let mut line = answer_line(message, turn, ending, exit);
+        if let Some(path) = &self.approvals {
+            line["approvals"] = self.open_questions(message, path)?.into();
+        }
+        let line = line.to_string();
         if is_repeated(ending, exit) {
             if let Some(journal) = &self.journal {
                 journal.end_turn(message, turn)?;

@@ -237,6 +237,12 @@ const COMMANDS: &[SlashCommand] = &[
         &["skills"],
     ),
     chat_command("jobs", ArgKind::None, "list the scheduled jobs"),
+    chat_command("show", ArgKind::FreeText("N"), "show the whole call that question N is about"),
+    chat_command(
+        "grants",
+        ArgKind::FreeText("[remove N]"),
+        "list what is approved for good here, or take it back",
+    ),
     command("mcp", ArgKind::FreeText("[SERVER]"), "list the MCP servers, or the tools of one"),
     command(
         "memory",

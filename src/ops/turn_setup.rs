@@ -10,6 +10,7 @@ use crate::ops::session_library::StoredSessions;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
 use crate::options::grants::{Grants, PrivateCopy};
 use anyhow::{Context as _, Result};
+use deferred_approval::{DeferredApproval, QuestionPrompt};
 use interactive_approval::InteractiveApproval;
 use nanobot_agent::prompt::{self, DirectoryAccess, PromptInput, PromptSection};
 use nanobot_base::error::{Exit, fail_with_hint};
@@ -37,7 +38,7 @@ use nanobot_store::memory::request::CHARS_PER_TOKEN;
 use nanobot_store::skill::{self, FoundSkills, SearchPaths, Skill, SkillSource, WrittenSkills};
 use nanobot_store::trust::{self, DirectoryInstructions, TrustList};
 use nanobot_store::workspace::{Workspace, WorkspaceNotes};
-use nanobot_tool::ask_user;
+use nanobot_tool::ask_user::{self, UserPrompt};
 use nanobot_tool::cron::JobScheduler;
 use nanobot_tool::files::Files;
 use nanobot_tool::message::MessageTool;
@@ -52,6 +53,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toolset::{CronToolParts, all_tools, can_write, hook_runner};
 
+pub(crate) mod deferred_approval;
 pub(crate) mod interactive_approval;
 pub(crate) mod loaded_skills;
 pub(crate) mod mcp_tools;
@@ -523,6 +525,7 @@ pub(crate) fn build_without_turn(
         policy_limit: None,
         user_prompt: None,
         elicitation: None,
+        deferred_approvals: None,
         answer_chat: None,
         scheduler,
     };
@@ -581,19 +584,27 @@ fn build_toolbox(
             "`--no-tools`, or `--tools` without `exec`",
         ));
     }
-    let approval = input.user_prompt.as_ref().map(|user_prompt| {
-        let approval = InteractiveApproval {
-            user_prompt: Arc::clone(user_prompt),
-            ctx: ctx.clone(),
-            settings: input.settings.clone(),
-            profile: input.profile.clone(),
-            grants: input.grants.clone(),
-            policy: Arc::clone(policy),
-            shared: shared.clone(),
-            jobs,
+    let granting = |user_prompt: Arc<dyn UserPrompt>| InteractiveApproval {
+        user_prompt,
+        ctx: ctx.clone(),
+        settings: input.settings.clone(),
+        profile: input.profile.clone(),
+        grants: input.grants.clone(),
+        policy: Arc::clone(policy),
+        shared: shared.clone(),
+        jobs,
+    };
+    let approval: Option<Arc<dyn ApprovalHandler>> =
+        match (&input.user_prompt, &input.deferred_approvals) {
+            (Some(user_prompt), _) => Some(Arc::new(granting(Arc::clone(user_prompt)))),
+            (None, Some(approvals)) => {
+                let approvals = Arc::clone(approvals);
+                let provenance = Arc::clone(&shared.provenance);
+                let prompt = Arc::new(QuestionPrompt { approvals, provenance });
+                Some(Arc::new(DeferredApproval { granting: granting(prompt) }))
+            }
+            (None, None) => None,
         };
-        Arc::new(approval) as Arc<dyn ApprovalHandler>
-    });
     Ok(Toolbox::new(tools, input.max_parallel, Arc::clone(policy))
         .with_provenance(Arc::clone(&shared.provenance))
         .with_approval(approval)

@@ -1,6 +1,7 @@
 //! The promises of every chat service, against the stand-in of each. The peculiarities of a service are in its own file.
 
 use crate::channel_adapter::{Reader, open};
+use crate::channel_approvals::{code_in, count_runs, running_model};
 use crate::chat_services::{ALL, StandIn, StartService, story_of};
 use crate::discord_server::DiscordServer;
 use crate::mattermost_server::MattermostServer;
@@ -38,6 +39,35 @@ fn a_direct_message_is_answered_once() {
             let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
             assert!(!text.contains(secret.as_str().unwrap()), "{name}: {text}");
         }
+    }
+}
+
+#[test]
+fn a_call_is_approved_by_its_code() {
+    for service in ALL.map(|start| start()) {
+        let name = service.facts().name;
+        let story = story_of(&*service, 1).set("tools.permissions", json!({ "exec": "ask" }));
+        story.server().always(running_model());
+        let write = |text: &str| {
+            service.write_in(0, text);
+            story.run(["channel", "poll"]);
+        };
+        write("please run it");
+        let answers = service.answers_in(0);
+        if matches!(name, "ntfy" | "whatsapp") {
+            // The service does not say who has written, or the bridge what was forwarded.
+            assert_eq!(answers, ["I will tell you."]);
+            continue;
+        }
+        let question = answers.iter().find(|it| it.contains("Question 1: Allow exec")).unwrap();
+        write("yes AAAA-AAAA");
+        assert_eq!(count_runs(&story), 0, "{name}");
+        for _ in 0..2 {
+            write(&format!("yes {}", code_in(question)));
+            assert_eq!(count_runs(&story), 1, "{name}: {:?}", service.answers_in(0));
+        }
+        let last = service.answers_in(0).pop().unwrap();
+        assert!(last.contains("Question 1 is no longer open."), "{name}: {last}");
     }
 }
 

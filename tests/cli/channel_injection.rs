@@ -231,8 +231,9 @@ fn text_of_others_in_matrix_is_not_obeyed_in_any_form() {
     story.run(["channel", "poll"]);
     for room in &rooms {
         let answers = server.answers(room);
-        assert_eq!(answers.len(), 1, "{room}: {answers:?}");
         assert_eq!(answers[0]["body"], "Tried.");
+        let is_question = |it: &Value| it["body"].as_str().unwrap().starts_with("Question ");
+        assert!(answers[1..].iter().all(is_question), "{room}: {answers:?}");
     }
     assert!(!story.workspace().join("AGENTS.md").exists());
     story.run(["cron", "list"]).stdout("");

@@ -355,11 +355,12 @@ impl StandIn for MailServer {
         let texts = sent.map(|mail| {
             let parsed = MessageParser::new().parse(&mail.raw).unwrap();
             let id = parsed.message_id().unwrap().to_owned();
+            let text = parsed.body_text(0).unwrap().trim().to_owned();
             if let Some(answered) = parsed.in_reply_to().as_text() {
-                let known = ids.entry(answered.to_owned()).or_insert_with(|| id.clone());
-                assert_eq!(*known, id);
+                let known = ids.entry((answered.to_owned(), text.clone()));
+                assert_eq!(*known.or_insert_with(|| id.clone()), id);
             }
-            parsed.body_text(0).unwrap().trim().to_owned()
+            text
         });
         texts.collect()
     }

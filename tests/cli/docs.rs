@@ -225,6 +225,11 @@ fn files_are_at_the_documented_paths() {
     let mut shell = story.program("/bin/sh");
     shell.args(["-c", &format!("echo '{line}' | {NANOBOT} pipe --name NAME")]);
     assert!(shell.output().is_ok());
+    for directory in ["channels/telegram", "pipes/NAME"] {
+        // The stories of `channel_approvals` make these.
+        let path = story.home().join(".nanobot").join(directory).join("approvals.json");
+        crate::story::write(&path, b"{}");
+    }
     // A panic leaves a report.
     let mut command = story.command(["agent", "-m", "x"]);
     command.env("NANOBOT_TEST_DEFECT", "1");

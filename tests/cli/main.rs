@@ -12,6 +12,7 @@ mod budgets;
 mod call_schemas;
 mod channel;
 mod channel_adapter;
+mod channel_approvals;
 mod channel_commands;
 mod channel_conformance;
 mod channel_counterparts;

@@ -112,6 +112,12 @@ impl MatrixServer {
         ours.map(|(_, event)| event["content"].clone()).collect()
     }
 
+    /// The id of the newest event.
+    pub(crate) fn last_event_id(&self) -> String {
+        let server = self.shared.0.lock().unwrap();
+        server.events.last().unwrap().1["event_id"].as_str().unwrap().to_owned()
+    }
+
     /// Paths of the requests whose path contains `part`.
     pub(crate) fn requests_with(&self, part: &str) -> Vec<String> {
         let requests = self.http.requests().into_iter();

@@ -472,6 +472,51 @@ const GUARANTEES: &[TestedPromise] = &[
         "A service's token goes to no host but its own",
         &["attachments_go_both_ways", "media_go_both_ways_and_refusals_have_their_statuses"],
     ),
+    (
+        "A call that the policy asks about becomes a question",
+        &[
+            "a_call_that_untrusted_content_makes_questionable_is_asked_about",
+            "the_whole_call_is_shown_and_cannot_leave_its_block",
+            "nothing_is_hidden",
+        ],
+    ),
+    (
+        "A reply to that message or its code approves it",
+        &[
+            "a_bare_yes_runs_the_call_once_and_its_result_goes_to_the_model",
+            "a_reply_or_a_code_answers_after_other_messages",
+            "with_two_open_questions_a_yes_needs_a_code",
+            "a_yes_to_the_model_is_no_approval",
+            "a_mail_approves_by_its_code_and_dmarc_alone",
+        ],
+    ),
+    (
+        "The answer counts from the sender whose message led to the call",
+        &["a_group_answers_by_a_reply_and_only_the_approvers_do", "nothing_else_approves_a_call"],
+    ),
+    (
+        "Exactly the stored call is made, once",
+        &[
+            "a_call_is_made_once_and_within_an_hour",
+            "a_file_that_changed_since_the_question_is_not_written",
+            "an_answer_after_an_hour_or_after_new_does_nothing",
+            "a_killed_poll_asks_and_makes_the_call_once",
+        ],
+    ),
+    (
+        "What a rule or a profile denies, `--net`",
+        &["what_nobody_may_approve_in_a_chat_is_refused", "only_some_permissions_can_be_approved"],
+    ),
+    (
+        "`always` holds for that sender",
+        &["always_holds_for_the_sender_in_the_chat_until_it_is_taken_back"],
+    ),
+    ("The model sees neither the question nor its code", &["the_code_is_not_shown_to_the_model"]),
+    (
+        "`channels.NAME.approvals` `false` turns this off",
+        &["what_nobody_may_approve_in_a_chat_is_refused"],
+    ),
+    ("With `--approvals`, a message that has the code", &["a_program_approves_a_call_by_its_code"]),
     ("A mail is content from outside as a whole", &["a_mail_is_content_from_outside"]),
     (
         "Mail of programs and lists is not answered",

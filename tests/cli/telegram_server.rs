@@ -104,6 +104,16 @@ impl TelegramServer {
         self.state.1.notify_all();
     }
 
+    /// Adds an update with an edited message.
+    pub(crate) fn edit(&self, message: &Value) {
+        let mut state = self.state.0.lock().unwrap();
+        state.next_update += 1;
+        let update = json!({ "update_id": state.next_update, "edited_message": message });
+        state.updates.push(update);
+        drop(state);
+        self.state.1.notify_all();
+    }
+
     /// The next call of `method` fails.
     pub(crate) fn fail(&self, method: &str, status: u16, body: Value) {
         self.push_failure(method, Some((status, body)));

@@ -134,6 +134,15 @@ impl AccessRules {
             }
     }
 
+    /// True if a list has this id, or a pairing has approved it: a person whom the owner has named.
+    pub fn names_person(&self, id: &str) -> bool {
+        let direct = match &self.direct {
+            DirectRule::Listed(list) => list.as_slice(),
+            DirectRule::AllowFrom | DirectRule::Disabled => &[],
+        };
+        self.lists_id(id) || self.has_id(direct, id) || self.approved.contains(id)
+    }
+
     /// True if an entry is this id.
     pub fn lists_id(&self, id: &str) -> bool {
         self.has_id(&self.allow_from, id)

@@ -14,6 +14,7 @@
 
 pub mod access;
 mod access_token;
+pub mod approvals;
 mod conversation_poll;
 pub mod dialect;
 mod dingtalk;
@@ -253,6 +254,9 @@ pub struct Sender {
     /// True for a bot.
     #[serde(default)]
     pub is_bot: bool,
+    /// True if the owner of a mail address has published that its mails are authenticated, and this one is (DMARC).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passed_dmarc: bool,
     /// True if it is not verified that the message is from this sender.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unverified: bool,

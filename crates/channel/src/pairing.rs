@@ -166,7 +166,7 @@ fn whole_seconds(time: &Value) -> Option<i64> {
 }
 
 /// A random code: eight letters and digits, as `ABCD-EFGH`.
-fn random_code() -> String {
+pub(crate) fn random_code() -> String {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
     // The other values of a byte would make the first letters more frequent.
     const FAIR_VALUES: usize = 256 - 256 % ALPHABET.len();

@@ -321,9 +321,19 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         erasure: Erasure::Overwrite,
     },
     DocumentedPath {
+        path: "~/.nanobot/channels/NAME/approvals.json",
+        meaning: "calls that wait for an approval in a chat, their results, and what was approved for good",
+        erasure: Erasure::RemoveFile,
+    },
+    DocumentedPath {
         path: "~/.nanobot/channels/NAME/",
         meaning: "further data of the channel `NAME`: the position in its messages, our account, lock files",
         erasure: Erasure::Keep("data that the channel needs"),
+    },
+    DocumentedPath {
+        path: "~/.nanobot/pipes/NAME/approvals.json",
+        meaning: "calls that wait for an approval by `nanobot serve pipe --approvals`, and their results",
+        erasure: Erasure::RemoveFile,
     },
     DocumentedPath {
         path: "~/.nanobot/pipes/NAME/",

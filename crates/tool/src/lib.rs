@@ -156,6 +156,11 @@ pub trait ApprovalHandler: Send + Sync {
     /// # Errors
     /// The user declined.
     fn with_grant(&self, request: &ApprovalRequest<'_>) -> Result<(Toolbox, Approval), ToolError>;
+
+    /// False if the user answers after the turn. A denial is then reported as in a run without a user.
+    fn answers_at_once(&self) -> bool {
+        true
+    }
 }
 
 /// The way in which a call was approved.
@@ -412,7 +417,10 @@ impl Toolbox {
             (ToolOutcome::Denied, vec![MessagePart::Text(text)])
         };
         // Where a person is asked, the answer has been given.
-        let is_reported = self.approval_handler.is_none();
+        let is_reported = self
+            .approval_handler
+            .as_ref()
+            .is_none_or(|approval_handler| !approval_handler.answers_at_once());
         let (outcome, parts) = match self.resolve_call(call, is_truncated) {
             Err(message) => (ToolOutcome::Skipped, vec![MessagePart::Text(message)]),
             Ok((tool, arguments)) => {
@@ -558,15 +566,23 @@ impl Toolbox {
                 let withheld = withheld_changes
                     .as_ref()
                     .map_or_else(Vec::new, |withheld_changes| withheld_changes.allowed_by(flag));
+                let was_made = matches!(&result, Err(ToolError::DeniedDuringCall { .. }));
                 let question_start = Instant::now();
                 let grant = approval_handler.with_grant(&ApprovalRequest {
                     refusal,
+                    is_retry: was_made && withheld.is_empty(),
                     withheld: &withheld,
                     ..request
                 });
                 let (toolbox, approval) = match grant {
                     Ok(grant) => grant,
-                    Err(error) if withheld.is_empty() => return Err(error),
+                    // A denial of a call that was made stays one.
+                    Err(error)
+                        if withheld.is_empty()
+                            && !(was_made && matches!(error, ToolError::Denied(_))) =>
+                    {
+                        return Err(error);
+                    }
                     // The call was made, and its result says which changes were undone.
                     Err(ToolError::Declined(answer)) => {
                         attempt.started += question_start.elapsed();

@@ -95,6 +95,7 @@ pub(crate) fn prepare(
             policy_limit: job.and_then(|job| job.policy_limit),
             user_prompt: interactive.map(|interactive| Arc::clone(&interactive.user_prompt)),
             elicitation: interactive.map(|interactive| Arc::clone(&interactive.elicitation)),
+            deferred_approvals: source.chat().and_then(|chat| chat.approvals.clone()),
             answer_chat: job.and_then(|job| job.answer_chat.clone()),
             // A job cannot create jobs, which could multiply without end.
             // A job would outlast a run that only proposes changes.

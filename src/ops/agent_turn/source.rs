@@ -1,5 +1,6 @@
 //! The source of a turn: a command line, a job, a chat, or the user at the REPL or in an editor.
 
+use crate::ops::call_approvals::DeferredApprovals;
 use nanobot_agent::prompt::{self, PromptSection};
 use nanobot_base::shell_quote;
 use nanobot_config::policy::Policy;
@@ -116,6 +117,8 @@ pub(crate) struct ChatTurn<'a> {
     pub(crate) chat_prompt: &'a str,
     /// Content that comes with the message, like `--attach`.
     pub(crate) attached: Vec<AttachedContent>,
+    /// The approvals of calls; `None` if no person can approve one.
+    pub(crate) approvals: Option<Arc<dyn DeferredApprovals>>,
 }
 
 /// Content that was sent with a message.

@@ -2,6 +2,7 @@
 
 use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_base::message::{Origin, tagged_block};
+use nanobot_channel::approvals::QUESTION_KEY_PREFIX;
 use nanobot_channel::inbox::{InboxState, OutboundEntry};
 use nanobot_channel::{InboundMessage, QuotedText, RepliedMessage};
 
@@ -91,6 +92,12 @@ fn own_message(
         }
         _ => quoted_text.text.clone(),
     };
+    let is_question = entry.is_some_and(|entry| entry.message.key.starts_with(QUESTION_KEY_PREFIX));
+    if is_question {
+        // A model that knew the code could ask for it.
+        let text = "a question about a call, which the program has put".to_owned();
+        return Some(("sent by nanobot".to_owned(), text, Origin::User));
+    }
     let source = entry.and_then(|entry| entry.message.source.as_ref());
     let name = match source {
         Some(source) => format!("sent by {}", source.name),

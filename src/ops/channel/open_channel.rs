@@ -166,7 +166,12 @@ impl ChannelFiles {
     /// The allowed senders. Mail addresses are compared without case: RFC 5321 §2.4 makes the part before `@` case-sensitive,
     /// but no service treats it so. Phone numbers are compared without their `+`.
     fn allow_from(&self) -> Vec<String> {
-        let entries = self.config.list("allowFrom");
+        self.listed_senders("allowFrom")
+    }
+
+    /// The senders in the list `key`, in the form in which ids are compared.
+    pub(crate) fn listed_senders(&self, key: &str) -> Vec<String> {
+        let entries = self.config.list(key);
         let normalize = |entry: String| {
             if self.kind.is_mail {
                 entry.trim().to_lowercase()

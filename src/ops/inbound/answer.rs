@@ -1,6 +1,7 @@
 //! Answers messages of one session: a command, or a turn of the agent, and the delivery of its answer.
 
 use crate::ops::agent_turn::{self, CHAT_LOCK_TIMEOUT, TurnOutcome, source::ChatTurn};
+use crate::ops::call_approvals::{CallApprovals, DeferredApprovals};
 use crate::ops::channel::attachments::{self, Attachments};
 use crate::ops::channel::delivery;
 use crate::ops::channel::health::ChannelActivity;
@@ -8,6 +9,7 @@ use crate::ops::channel::message_quotes;
 use crate::ops::channel::outbox;
 use crate::ops::channel::transcription::Transcriber;
 use crate::ops::context::Context;
+use crate::ops::inbound::approval_answer::{self, QuestionAnswer};
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::chat_command::{ChatCommand, CommandEffect};
 use crate::ops::inbound::chat_model;
@@ -23,6 +25,7 @@ use nanobot_agent::turn::ending::Ending;
 use nanobot_base::error::{Exit, Stop, exit_for, fail};
 use nanobot_base::message::Origin;
 use nanobot_base::message::user_text::UserText;
+use nanobot_channel::approvals::QUESTION_KEY_PREFIX;
 use nanobot_channel::inbox::{
     ChannelInbox, HOUR_MILLIS, InboundEntry, InboxRecord, OutboundMessage,
 };
@@ -36,6 +39,7 @@ use nanobot_os::file_lock::FileLock;
 use nanobot_os::secret::random_hex;
 use nanobot_os::test_hooks;
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
@@ -81,8 +85,9 @@ fn deliver(run: &ChannelRun<'_>, channel: &LockedChannel, key: &str) -> Result<(
         return Ok(());
     };
     let chat = entry.message.destination.chat.clone();
+    let must_wait = approval_answer::waits_for_others(inbox.state(), key);
     drop(inbox);
-    if channel.is_closed_for(&chat) {
+    if channel.is_closed_for(&chat) || must_wait {
         return Ok(());
     }
     let _outbox_lock = if outbox::is_in_outbox(key) {
@@ -98,7 +103,7 @@ fn deliver(run: &ChannelRun<'_>, channel: &LockedChannel, key: &str) -> Result<(
     let now = run.ctx.clock.timestamp().as_millisecond();
     let Err(error) = delivery::deliver(&channel.open, &channel.inbox, key, now) else {
         run.record_success(channel.open.name(), ChannelActivity::Send);
-        return Ok(());
+        return approval_answer::record_delivery(run.ctx, &channel.open, key);
     };
     if !channel.inbox.lock().state().waits(key) {
         return Err(error);
@@ -138,10 +143,22 @@ fn answer_messages(
     let Some(first) = entries.first_mut() else {
         return Ok(());
     };
+    let mut approved_id = None;
+    let answer = approval_answer::recognize(run, channel, first).unwrap_or_else(|error| {
+        // What cannot be recognized approves nothing.
+        run.report(channel.open.name(), error);
+        QuestionAnswer::None
+    });
+    if let QuestionAnswer::Reply(text) = &answer {
+        let key = answer_key(&first.message.id);
+        return send_answer(run, channel, &key, &entries, text, None);
+    }
     if let Some(command) = ChatCommand::parse(&first.message.text) {
         match command.run(run, channel, first)? {
             CommandEffect::Answer(text) => {
-                let key = answer_key(&first.message.id);
+                // The answer to `/show` has a code, which a quote must not show to a model.
+                let prefix = if command.shows_code() { QUESTION_KEY_PREFIX } else { "" };
+                let key = format!("{prefix}{}", answer_key(&first.message.id));
                 return send_answer(run, channel, &key, &entries, &text, None);
             }
             CommandEffect::Turn(Some(text)) => first.message.text = UserText::typed(text),
@@ -160,7 +177,14 @@ fn answer_messages(
         }
         return drop_messages(run, channel, &entries, settlement);
     }
+    if let QuestionAnswer::Approval { id, lasting } = answer {
+        if let Some(text) = approval_answer::approve(run, channel, first, &id, lasting)? {
+            return send_answer(run, channel, &answer_key(&message.id), &entries, &text, None);
+        }
+        approved_id = Some(id);
+    }
     let turn_run = ChatTurnRun {
+        approved_id,
         run,
         channel,
         work,
@@ -319,13 +343,38 @@ fn send_answer(
         origin,
         ..channel.open.render_message(&last.message, &last.session, key, text, now)
     };
+    append_with_questions(run, channel, InboxRecord::Out(answer), last, origin)
+}
+
+/// Writes the record that answers messages, of which `last` is the last, and the questions of their conversation in one step; then it sends
+/// them. Nothing is done if the messages were settled meanwhile.
+fn append_with_questions(
+    run: &ChannelRun<'_>,
+    channel: &LockedChannel,
+    record: InboxRecord,
+    last: &InboundEntry,
+    origin: Option<Origin>,
+) -> Result<()> {
+    // The answer does not wait for questions that cannot be read.
+    let questions = approval_answer::unsent_questions(run, channel, last, origin);
+    let questions = questions.unwrap_or_else(|error| {
+        run.report(channel.open.name(), error);
+        Vec::new()
+    });
+    let mut records = vec![record];
+    records.extend(questions.into_iter().map(InboxRecord::Out));
+    let key_of = |record: &InboxRecord| match record {
+        InboxRecord::Out(message) => Some(message.key.clone()),
+        _ => None,
+    };
+    let keys: Vec<String> = records.iter().filter_map(key_of).collect();
     let mut inbox = channel.inbox.lock();
     if !is_unanswered(&inbox, last) {
         return Ok(());
     }
-    inbox.append(InboxRecord::Out(answer))?;
+    inbox.append_all(records)?;
     drop(inbox);
-    deliver(run, channel, key)
+    keys.iter().try_for_each(|key| deliver(run, channel, key))
 }
 
 /// True if the message is still neither answered nor settled.
@@ -371,6 +420,8 @@ struct ChatTurnRun<'a> {
     entries: &'a [InboundEntry],
     turn: &'a str,
     has_timed_out: AtomicBool,
+    /// The question that the message has approved.
+    approved_id: Option<String>,
 }
 
 impl ChatTurnRun<'_> {
@@ -458,8 +509,25 @@ impl ChatTurnRun<'_> {
             sender: sender.as_deref(),
             chat_prompt: &chat_prompt(name, is_direct),
             attached: Vec::new(),
+            approvals: self.approvals(ctx)?,
         };
         Ok(agent_turn::run_chat_turn(ctx, &options, chat, Some(observer)))
+    }
+
+    /// The approvals of the turn's calls.
+    fn approvals(&self, ctx: &Context) -> Result<Option<Arc<dyn DeferredApprovals>>> {
+        let Some(InboundEntry { message, .. }) = self.entries.last() else {
+            return Ok(None);
+        };
+        let file = approval_answer::file_for_turn(ctx, &self.channel.open.files, message)?;
+        Ok(file.map(|path| {
+            let (session, sender) = (&self.work.session, &message.from.id);
+            let approved_id = self.approved_id.clone();
+            let clock = ctx.clock.clone();
+            let approvals =
+                CallApprovals::new(path, clock, session, sender, &message.id, approved_id);
+            Arc::new(approvals) as Arc<dyn DeferredApprovals>
+        }))
     }
 
     /// Downloads the attachments of the messages. `sender` is who pays for transcriptions.
@@ -513,7 +581,8 @@ impl ChatTurnRun<'_> {
         };
         if !is_unanswered(&self.channel.inbox.lock(), last) {
             // `/stop` has ended the turn.
-            return Ok(());
+            let only_unsent = true;
+            return approval_answer::close_questions(self.channel, &last.session, only_unsent);
         }
         let is_cancelled = self.work.token.is_cancelled();
         if exit == Exit::Answered {
@@ -526,7 +595,7 @@ impl ChatTurnRun<'_> {
         if is_answer && ending.is_delivered {
             let ids = InboundEntry::ids_of(self.entries);
             let record = InboxRecord::Dropped { ids, result: Settlement::Delivered };
-            return self.channel.inbox.lock().append(record);
+            return append_with_questions(self.run, self.channel, record, last, origin);
         }
         let answer = if is_answer && !text.is_empty() {
             text.to_owned()

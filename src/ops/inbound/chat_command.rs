@@ -5,6 +5,7 @@ use crate::ops::agent_turn::CHAT_LOCK_TIMEOUT;
 use crate::ops::channel::session_copy;
 use crate::ops::context::Context;
 use crate::ops::conversation_cost;
+use crate::ops::inbound::approval_answer;
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::chat_model;
 use crate::ops::jobs::scheduler::StoreScheduler;
@@ -61,6 +62,11 @@ impl<'m> ChatCommand<'m> {
         self.row().is_some_and(|row| row.name == "stop")
     }
 
+    /// True for `/show`, whose answer has a code.
+    pub(crate) fn shows_code(&self) -> bool {
+        self.row().is_some_and(|row| row.name == "show")
+    }
+
     fn row(&self) -> Option<&'static SlashCommand> {
         slash_commands::in_chats().find(|row| row.is_called(&self.name))
     }
@@ -86,6 +92,8 @@ impl<'m> ChatCommand<'m> {
                     format!("Hello. Send me a message and I will answer.\n\n{}", help_text())
                 }
                 "new" => {
+                    let only_unsent = false;
+                    approval_answer::close_questions(channel, session, only_unsent)?;
                     start_new_conversation(ctx, settings, session)?;
                     "New session started.".to_owned()
                 }
@@ -101,6 +109,8 @@ impl<'m> ChatCommand<'m> {
                 "effort" => chat_model::run_effort_command(ctx, settings, session, self.rest)?,
                 "cost" => conversation_cost::describe(ctx, settings, session)?,
                 "jobs" => jobs_text(ctx, settings)?,
+                "show" => approval_answer::show(run, channel, entry, self.rest)?,
+                "grants" => approval_answer::grants(channel, session, self.rest)?,
                 "undo" => undo_last_turn(run, channel, entry)?,
                 "skill" if self.rest.is_empty() => skills_text(ctx, settings)?,
                 "skill" => {

@@ -1,5 +1,6 @@
 //! Stores a batch of messages: decides about each sender, and writes the messages to answer into the journal.
 
+use crate::ops::inbound::approval_answer;
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::chat_command::{ChatCommand, id_text};
 use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
@@ -185,6 +186,7 @@ impl<'a> Intake<'a> {
             id: message.id.clone(),
             sender: message.from.id.clone(),
             may_join: ChatCommand::parse(&message.text).is_none()
+                && !approval_answer::stands_alone(&message.text)
                 && !self.channel.open.files.kind.is_mail,
         };
         self.work.push((session, item));

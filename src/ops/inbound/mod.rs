@@ -9,6 +9,7 @@
 //! (`ops/channel/open_channel.rs`): the files on disk, their row of the table of channels, and the connection to the service.
 
 pub(crate) mod answer;
+pub(crate) mod approval_answer;
 pub(crate) mod channel_run;
 pub(crate) mod chat_command;
 pub(crate) mod chat_model;

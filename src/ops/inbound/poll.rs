@@ -8,6 +8,7 @@ use crate::ops::channel::health::ChannelActivity;
 use crate::ops::channel::open_channel::{ChannelFiles, find_named};
 use crate::ops::context::Context;
 use crate::ops::inbound::answer;
+use crate::ops::inbound::approval_answer;
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::chat_command::ChatCommand;
 use crate::ops::inbound::intake::{self, QueuedItem};
@@ -480,10 +481,11 @@ fn unfinished_work(channel: &LockedChannel) -> Vec<QueuedItem> {
 
 /// The work for an inbound message.
 fn message_item(entry: &InboundEntry, is_mail: bool) -> WorkItem {
-    let is_command = ChatCommand::parse(&entry.message.text).is_some();
+    let is_alone = ChatCommand::parse(&entry.message.text).is_some()
+        || approval_answer::stands_alone(&entry.message.text);
     WorkItem::Message {
         id: entry.message.id.clone(),
         sender: entry.message.from.id.clone(),
-        may_join: entry.turns.is_empty() && !is_command && !is_mail,
+        may_join: entry.turns.is_empty() && !is_alone && !is_mail,
     }
 }

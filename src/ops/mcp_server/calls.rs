@@ -194,6 +194,7 @@ fn ask(
     options.session.key = Some(session.clone());
     options.session.lock_timeout = SESSION_LOCK_TIMEOUT;
     let chat = ChatTurn {
+        approvals: None,
         turn_id: &random_hex(5),
         sender: None,
         chat_prompt: PROMPT,

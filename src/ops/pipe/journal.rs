@@ -92,6 +92,7 @@ impl<'a> PipeJournal<'a> {
                 reply_facts: json!({
                     "facts": message.facts,
                     "files": message.files,
+                    "approve": message.approve,
                 }),
                 ..InboundMessage::default()
             },
@@ -192,7 +193,7 @@ impl<'a> PipeJournal<'a> {
 const NUMBER_MARK: &str = "number:";
 
 /// The key of a message and its answer. A journal takes no message without an id.
-fn journal_key(id: &Value) -> String {
+pub(super) fn journal_key(id: &Value) -> String {
     match id {
         Value::String(text) => text.clone(),
         number => format!("{NUMBER_MARK}{number}"),
@@ -218,6 +219,7 @@ fn to_message(entry: &InboundEntry) -> PipeMessage {
         session: entry.session.clone(),
         text: text.as_str().to_owned(),
         files: files.filter_map(|path| Some(path.as_str()?.into())).collect(),
+        approve: reply_facts["approve"].as_str().map(str::to_owned),
         facts: reply_facts["facts"].clone(),
     }
 }

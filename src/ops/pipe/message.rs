@@ -3,8 +3,10 @@
 use serde_json::{Map, Value};
 
 /// The keys of a message. Other keys are returned with the answer.
-const KEYS: [&str; 9] =
-    ["id", "session", "channel", "chat", "from", "text", "files", "reply_to", "at"];
+const KEYS: [&str; 10] =
+    ["id", "session", "channel", "chat", "from", "text", "files", "approve", "reply_to", "at"];
+/// The text of a message that only approves a call.
+const APPROVAL_TEXT: &str = "yes";
 
 /// A message to answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +18,8 @@ pub(super) struct PipeMessage {
     pub(super) text: String,
     /// Paths of files to attach.
     pub(super) files: Vec<String>,
+    /// The code of the question whose call it approves.
+    pub(super) approve: Option<String>,
     /// The `facts` and every unknown key, which are returned with the answer.
     pub(super) facts: Value,
 }
@@ -32,7 +36,10 @@ impl PipeMessage {
         let Value::Object(mut object) = value else {
             return Err("the line is not a JSON object".into());
         };
-        let text = take_first(&mut object, ["text", "content"])?.ok_or("`text` is missing")?;
+        let approve = take_text(&mut object, "approve")?;
+        let text = take_first(&mut object, ["text", "content"])?;
+        let text = text.or_else(|| approve.as_ref().map(|_| APPROVAL_TEXT.to_owned()));
+        let text = text.ok_or("`text` is missing")?;
         if text.trim().is_empty() {
             return Err("`text` is empty".into());
         }
@@ -64,7 +71,7 @@ impl PipeMessage {
             Some(_) => return Err("`facts` must be an object".into()),
         };
         facts.extend(object.into_iter().filter(|(name, _)| !KEYS.contains(&name.as_str())));
-        Ok(Self { id, session, text, files, facts: facts.into() })
+        Ok(Self { id, session, text, files, approve, facts: facts.into() })
     }
 }
 
@@ -120,6 +127,8 @@ mod tests {
         check("{", Err("not JSON"));
         check("[]", Err("not a JSON object"));
         check(r#"{"session":"s"}"#, Err("`text` is missing"));
+        check(r#"{"session":"s","approve":"A-B"}"#, Ok(("s", "yes")));
+        check(r#"{"session":"s","approve":1}"#, Err("`approve` must be a text"));
         check(r#"{"session":"s","text":" "}"#, Err("`text` is empty"));
         check(r#"{"session":"s","text":1}"#, Err("`text` must be a text"));
         check(r#"{"text":"hi","chat":"x"}"#, Err("`session` is missing"));

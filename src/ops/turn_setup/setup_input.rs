@@ -1,5 +1,6 @@
 //! The input for building the tools and the prompt of a turn, and the part of it that flags of the prompt give.
 
+use crate::ops::call_approvals::DeferredApprovals;
 use crate::options::grants::Grants;
 use nanobot_config::policy::Policy;
 use nanobot_config::policy::profile::Profile;
@@ -57,6 +58,8 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) user_prompt: Option<Arc<dyn UserPrompt>>,
     /// Answers the questions of MCP servers; `None` except in the REPL and in an editor.
     pub(crate) elicitation: Option<Arc<dyn ElicitationHandler>>,
+    /// Records calls that need approval as questions, which the user answers after the turn; `None` if the user cannot.
+    pub(crate) deferred_approvals: Option<Arc<dyn DeferredApprovals>>,
     /// The chat that gets the final text, if it is not the session's chat.
     pub(crate) answer_chat: Option<ChatTarget>,
     /// Stores the jobs that the model schedules; `None` if it may not schedule any.

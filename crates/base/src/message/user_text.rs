@@ -252,6 +252,13 @@ impl UserText {
         Self { typed: TypedText::default(), ..self }
     }
 
+    /// True if its sender has typed it as a whole.
+    pub fn is_typed(&self) -> bool {
+        !self.has_model_text
+            && self.others.is_none()
+            && self.typed == TypedText::by_sender(&self.text)
+    }
+
     /// True if all of it is the sender's own.
     pub fn is_own(&self) -> bool {
         self.others.is_none()

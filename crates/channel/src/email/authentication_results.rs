@@ -64,7 +64,7 @@ impl AuthenticationResults {
 }
 
 /// Checks that a trusted server has verified the domain of a sender. `headers` are the values of all
-/// `Authentication-Results`, from the top.
+/// `Authentication-Results`, from the top. Returns true if it was verified by DMARC.
 ///
 /// # Errors
 /// The reason why it is not verified.
@@ -72,9 +72,9 @@ pub(super) fn verify(
     headers: &[impl AsRef<str>],
     address: &str,
     verification: &SenderVerification,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     if !verification.is_required {
-        return Ok(());
+        return Ok(false);
     }
     let domain = address.rsplit('@').next().unwrap_or_default();
     let trusted: Vec<AuthenticationResults> = headers
@@ -92,14 +92,14 @@ pub(super) fn verify(
         return Err(format!("DMARC failed for `{domain}`, as `{}` says", topmost.server));
     }
     if topmost.passes("dmarc", &["header.from"], domain) {
-        return Ok(());
+        return Ok(true);
     }
     let has_dkim =
         !verification.needs_dkim || topmost.passes("dkim", &["header.d", "header.i"], domain);
     let has_spf =
         !verification.needs_spf || topmost.passes("spf", &["smtp.mailfrom", "smtp.mail"], domain);
     if has_dkim && has_spf {
-        Ok(())
+        Ok(false)
     } else {
         Err(format!(
             "`{}` has not verified it: neither DMARC nor SPF and DKIM passed for `{domain}`",

@@ -62,11 +62,11 @@ impl<'m> MailHeader<'m> {
         (!server.is_empty()).then_some(server)
     }
 
-    /// Checks that the address of the sender is not forged.
+    /// Checks that the address of the sender is not forged. Returns true if it was verified by DMARC.
     ///
     /// # Errors
     /// The address is not verified, for this reason.
-    pub(super) fn verify(&self, address: &str, settings: &MailSettings) -> Result<(), String> {
+    pub(super) fn verify(&self, address: &str, settings: &MailSettings) -> Result<bool, String> {
         let results: Vec<String> = self.values("Authentication-Results").collect();
         authentication_results::verify(&results, address, &settings.verification)
     }

@@ -354,7 +354,9 @@ impl Email {
         let mail_uid = MailUid { uid_validity, uid };
         let arrived_at = inbound::parse_arrival(&mail.arrived);
         let mut message = header.to_message(&sender, mail_uid, arrived_at);
-        if let Err(reason) = header.verify(&sender, &self.settings) {
+        let verified = header.verify(&sender, &self.settings);
+        message.from.passed_dmarc = verified == Ok(true);
+        if let Err(reason) = verified {
             if self.access.allow_from.iter().any(|entry| entry == "*") {
                 return ignore(&reason);
             }

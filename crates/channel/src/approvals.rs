@@ -1,0 +1,535 @@
+//! `approvals.json` of a channel or a named pipe: the calls that wait for a person's approval, those that were approved, and what was
+//! approved for good. Each change is on disk before the step that follows it.
+//!
+//! A call is made once: [`ApprovalFile::begin`] is on disk before the call, its result before the turn that gets it. Whatever is not
+//! exactly as it was when the person was asked ends the question without a call.
+
+use super::pairing::random_code;
+use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::message::Origin;
+use nanobot_os::digest::keyed_digest;
+use nanobot_os::durable_file;
+use nanobot_os::secret::random_hex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// Time for which a question is open, and its call may begin, in milliseconds.
+pub const QUESTION_LIFETIME_MILLIS: i64 = 3_600_000;
+/// Time for which a question that was answered is kept, in milliseconds: a repeated answer is recognized for as long.
+const KEPT_MILLIS: i64 = 7 * 24 * 3_600_000;
+/// Maximum number of open questions of a conversation.
+const MAX_OPEN_QUESTIONS: usize = 3;
+/// Maximum size of a file that a call would change, in bytes.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+/// Maximum number of lasting approvals of a channel.
+const MAX_LASTING_APPROVALS: usize = 200;
+
+/// The content of `approvals.json`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ApprovalFile {
+    /// The number of the last question.
+    last_number: u64,
+    questions: Vec<ApprovalQuestion>,
+    lasting: Vec<LastingApproval>,
+    #[serde(flatten)]
+    unknown_members: Map<String, Value>,
+}
+
+/// A call, and the permission that it lacks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoredCall {
+    pub tool: String,
+    pub arguments: Value,
+    /// The flag that would grant the permission.
+    pub flag: String,
+}
+
+/// The content of a file that a call would change, as a fingerprint that cannot be forged without its key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileFingerprint {
+    pub path: PathBuf,
+    key: String,
+    /// `None` if there is no file.
+    digest: Option<String>,
+}
+
+impl FileFingerprint {
+    /// The fingerprint of the file at `path`.
+    ///
+    /// # Errors
+    /// It is not a regular file, is too large, or cannot be read.
+    pub fn compute(path: &Path) -> Result<Self> {
+        let key = random_hex(8);
+        let digest = Self::digest(&key, path)?;
+        Ok(Self { path: path.to_owned(), key, digest })
+    }
+
+    /// True if the file is as it was.
+    pub fn is_current(&self) -> bool {
+        Self::digest(&self.key, &self.path).is_ok_and(|digest| digest == self.digest)
+    }
+
+    fn digest(key: &str, path: &Path) -> Result<Option<String>> {
+        let mut key_bytes = [0; 16];
+        key_bytes.iter_mut().zip(key.bytes()).for_each(|(target, byte)| *target = byte);
+        let content = durable_file::read_limited(path, MAX_FILE_BYTES)?;
+        Ok(content.map(|bytes| keyed_digest(&key_bytes, &bytes)))
+    }
+}
+
+/// A call in the form of a question.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QuestionDraft {
+    pub call: StoredCall,
+    /// The call in Markdown, whole; its first line is the question.
+    pub details: String,
+    /// The permission that a lasting approval gives, in one line.
+    pub permission: String,
+    /// The files that the call would change.
+    pub files: Vec<FileFingerprint>,
+}
+
+/// A question about a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalQuestion {
+    /// Identifies it in the keys of messages.
+    pub id: String,
+    /// Its number in the channel, for people.
+    pub number: u64,
+    /// The code that answers it.
+    pub code: String,
+    /// The conversation that asks.
+    pub session: String,
+    /// The sender whose message the conversation answers; empty for a program.
+    pub sender: String,
+    /// The id of that message.
+    pub message: String,
+    #[serde(flatten)]
+    pub draft: QuestionDraft,
+    /// Milliseconds since 1970.
+    pub asked_at: i64,
+    /// The time at which the service had taken the question, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_at: Option<i64>,
+    pub state: QuestionState,
+}
+
+/// The state of a question. `by` is the id of the message that answered it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "lowercase")]
+pub enum QuestionState {
+    Open,
+    /// The call may begin.
+    Approved {
+        by: String,
+    },
+    /// The call has begun. Whether it was made is not known.
+    Begun {
+        by: String,
+    },
+    /// The call has ended.
+    Completed {
+        by: String,
+        result: ApprovedResult,
+    },
+    /// It was declined, or cannot be approved any more.
+    Closed,
+}
+
+/// The result of a call that was approved.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApprovedResult {
+    pub text: String,
+    /// The origin of the conversation with it, and its first content of that origin as a phrase.
+    pub origin: Origin,
+    pub content: String,
+}
+
+/// An approval of all calls of a tool that lack a permission, for one sender in one conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LastingApproval {
+    pub session: String,
+    pub sender: String,
+    pub tool: String,
+    pub flag: String,
+    /// The permission, for people.
+    pub permission: String,
+}
+
+/// The start of an approved call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallStart {
+    /// It is to be made now.
+    Begin,
+    /// It was made by an earlier process.
+    Completed(ApprovedResult),
+    /// An earlier process was stopped while it was made.
+    Unknown,
+    /// It must not be made any more.
+    Expired,
+}
+
+impl ApprovalQuestion {
+    /// The key of the message that asks.
+    pub fn key(&self) -> String {
+        format!("{QUESTION_KEY_PREFIX}{}", self.id)
+    }
+
+    /// True if it can be answered at `now`, in milliseconds since 1970.
+    pub fn is_open(&self, now: i64) -> bool {
+        self.state == QuestionState::Open && !self.is_expired(now)
+    }
+
+    /// The id of the message that has approved it.
+    pub fn approved_by(&self) -> Option<&str> {
+        match &self.state {
+            QuestionState::Approved { by }
+            | QuestionState::Begun { by }
+            | QuestionState::Completed { by, .. } => Some(by),
+            QuestionState::Open | QuestionState::Closed => None,
+        }
+    }
+
+    /// True if it was approved, and its call has not begun.
+    pub fn may_begin(&self) -> bool {
+        matches!(self.state, QuestionState::Approved { .. })
+    }
+
+    /// A file that is not as it was when the question was asked.
+    pub fn changed_file(&self) -> Option<&Path> {
+        let mut files = self.draft.files.iter();
+        files.find(|file| !file.is_current()).map(|file| file.path.as_path())
+    }
+
+    fn is_expired(&self, now: i64) -> bool {
+        !(0..QUESTION_LIFETIME_MILLIS).contains(&(now - self.asked_at))
+    }
+}
+
+/// The start of the keys of messages that ask.
+pub const QUESTION_KEY_PREFIX: &str = "ask.";
+
+impl ApprovalFile {
+    /// The name of the file in the directory of a channel or a pipe.
+    pub const FILE_NAME: &'static str = "approvals.json";
+
+    /// Reads the file; a missing one is empty.
+    ///
+    /// # Errors
+    /// Status 78 if it is damaged: calls that were made could be made again.
+    pub fn load(path: &Path) -> Result<Self> {
+        let Some(text) = durable_file::read(path)? else {
+            return Ok(Self::default());
+        };
+        serde_json::from_slice(&text).map_err(|error| {
+            fail_with_hint(
+                Exit::Config,
+                format!("`{}` is damaged: {error}", path.display()),
+                "remove the file: its questions are closed then",
+            )
+        })
+    }
+
+    /// Reads, changes and replaces the file, while no other process changes it.
+    ///
+    /// # Errors
+    /// As [`Self::load`], those of `change`, and status 74.
+    pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let lock = durable_file::lock_for_change(path, "the approvals")?;
+        let mut file = Self::load(path)?;
+        let original = file.clone();
+        let output = change(&mut file)?;
+        if file != original {
+            let text = serde_json::to_string_pretty(&file)? + "\n";
+            durable_file::replace(path, text.as_bytes())?;
+        }
+        drop(lock);
+        Ok(output)
+    }
+
+    /// Adds a question, unless it is asked already; `None` if the conversation has too many open ones.
+    pub fn ask(
+        &mut self,
+        session: &str,
+        sender: &str,
+        message: &str,
+        draft: QuestionDraft,
+        now: i64,
+    ) -> Option<&ApprovalQuestion> {
+        self.questions.retain(|question| (0..KEPT_MILLIS).contains(&(now - question.asked_at)));
+        let is_same = |question: &ApprovalQuestion| {
+            question.session == session
+                && question.sender == sender
+                && question.draft.call == draft.call
+                && question.is_open(now)
+        };
+        if let Some(index) = self.questions.iter().position(is_same) {
+            return self.questions.get(index);
+        }
+        if self.open_questions(session, now).count() >= MAX_OPEN_QUESTIONS {
+            return None;
+        }
+        let mut code = random_code();
+        while self.questions.iter().any(|question| question.code == code) {
+            code = random_code();
+        }
+        self.last_number += 1;
+        self.questions.push(ApprovalQuestion {
+            id: random_hex(8),
+            number: self.last_number,
+            code,
+            session: session.to_owned(),
+            sender: sender.to_owned(),
+            message: message.to_owned(),
+            draft,
+            asked_at: now,
+            delivered_at: None,
+            state: QuestionState::Open,
+        });
+        self.questions.last()
+    }
+
+    /// The open questions of a conversation, in their order.
+    pub fn open_questions<'f>(
+        &'f self,
+        session: &str,
+        now: i64,
+    ) -> impl Iterator<Item = &'f ApprovalQuestion> {
+        let questions = self.questions.iter();
+        questions.filter(move |question| question.session == session && question.is_open(now))
+    }
+
+    /// The questions of a conversation, also those that were answered.
+    pub fn questions_of<'f>(&'f self, session: &str) -> impl Iterator<Item = &'f ApprovalQuestion> {
+        self.questions.iter().filter(move |question| question.session == session)
+    }
+
+    /// The question with this id.
+    pub fn question(&self, id: &str) -> Option<&ApprovalQuestion> {
+        self.questions.iter().find(|question| question.id == id)
+    }
+
+    /// The question of a conversation with this code, in any case and with or without its hyphen.
+    pub fn question_by_code(&self, session: &str, code: &str) -> Option<&ApprovalQuestion> {
+        let plain = |code: &str| code.trim().replace('-', "").to_ascii_uppercase();
+        self.questions_of(session).find(|question| plain(&question.code) == plain(code))
+    }
+
+    fn question_mut(&mut self, id: &str) -> Option<&mut ApprovalQuestion> {
+        self.questions.iter_mut().find(|question| question.id == id)
+    }
+
+    /// Records that the service has taken the question.
+    pub fn record_delivery(&mut self, id: &str, now: i64) {
+        if let Some(question) = self.question_mut(id) {
+            question.delivered_at.get_or_insert(now);
+        }
+    }
+
+    /// Approves an open question by the message `by`. False if it is not open, and was not approved by that message. With `lasting`,
+    /// later calls of this kind are approved too.
+    pub fn approve(&mut self, id: &str, by: &str, lasting: bool, now: i64) -> bool {
+        let Some(question) = self.question_mut(id) else {
+            return false;
+        };
+        if question.approved_by() == Some(by) {
+            return true;
+        }
+        if !question.is_open(now) {
+            return false;
+        }
+        question.state = QuestionState::Approved { by: by.to_owned() };
+        let approval = LastingApproval {
+            session: question.session.clone(),
+            sender: question.sender.clone(),
+            tool: question.draft.call.tool.clone(),
+            flag: question.draft.call.flag.clone(),
+            permission: question.draft.permission.clone(),
+        };
+        if lasting
+            && !self.lasting.contains(&approval)
+            && self.lasting.len() < MAX_LASTING_APPROVALS
+        {
+            self.lasting.push(approval);
+        }
+        true
+    }
+
+    /// Closes the open questions that `is_closed` selects.
+    pub fn close(&mut self, is_closed: impl Fn(&ApprovalQuestion) -> bool) {
+        for question in &mut self.questions {
+            if question.state == QuestionState::Open && is_closed(question) {
+                question.state = QuestionState::Closed;
+            }
+        }
+    }
+
+    /// Closes a question that was approved, and whose call has not begun.
+    pub fn withdraw(&mut self, id: &str) {
+        if let Some(question) = self.question_mut(id).filter(|question| question.may_begin()) {
+            question.state = QuestionState::Closed;
+        }
+    }
+
+    /// Begins the call of a question that was approved. Only for [`CallStart::Begin`] it may be made.
+    pub fn begin(&mut self, id: &str, now: i64) -> CallStart {
+        let Some(question) = self.question_mut(id) else {
+            return CallStart::Unknown;
+        };
+        let is_expired = question.is_expired(now);
+        match &question.state {
+            QuestionState::Approved { .. } if is_expired => {
+                question.state = QuestionState::Closed;
+                CallStart::Expired
+            }
+            QuestionState::Approved { by } => {
+                question.state = QuestionState::Begun { by: by.clone() };
+                CallStart::Begin
+            }
+            QuestionState::Begun { .. } => CallStart::Unknown,
+            QuestionState::Completed { result, .. } => CallStart::Completed(result.clone()),
+            QuestionState::Open | QuestionState::Closed => CallStart::Expired,
+        }
+    }
+
+    /// Records the result of a call that was begun.
+    pub fn end(&mut self, id: &str, result: ApprovedResult) {
+        if let Some(question) = self.question_mut(id)
+            && let QuestionState::Begun { by } = &question.state
+        {
+            question.state = QuestionState::Completed { by: by.clone(), result };
+        }
+    }
+
+    /// The lasting approvals of a conversation, in their order.
+    pub fn lasting_of<'a>(&'a self, session: &'a str) -> impl Iterator<Item = &'a LastingApproval> {
+        self.lasting.iter().filter(move |approval| approval.session == session)
+    }
+
+    /// True if a lasting approval covers this call.
+    pub fn has_lasting(&self, session: &str, sender: &str, call: &StoredCall) -> bool {
+        self.lasting_of(session).any(|approval| {
+            approval.sender == sender && approval.tool == call.tool && approval.flag == call.flag
+        })
+    }
+
+    /// Takes back the lasting approval with this number, counted from 1 in the conversation.
+    pub fn remove_lasting(&mut self, session: &str, number: usize) -> Option<LastingApproval> {
+        let approval = self.lasting_of(session).nth(number.checked_sub(1)?)?.clone();
+        self.lasting.retain(|other| *other != approval);
+        Some(approval)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        ApprovalFile, ApprovedResult, CallStart, FileFingerprint, QUESTION_LIFETIME_MILLIS,
+        QuestionDraft, StoredCall,
+    };
+    use nanobot_base::error::{Exit, exit_for};
+    use nanobot_base::message::Origin;
+    use serde_json::json;
+
+    fn call(number: u32) -> StoredCall {
+        StoredCall {
+            tool: "cron".into(),
+            arguments: json!({ "action": "add", "message": number }),
+            flag: "--allow cron".into(),
+        }
+    }
+
+    fn ask(file: &mut ApprovalFile, number: u32, now: i64) -> Option<String> {
+        let draft = QuestionDraft { call: call(number), ..QuestionDraft::default() };
+        file.ask("telegram:7", "7", "m", draft, now).map(|question| question.id.clone())
+    }
+
+    #[test]
+    fn a_call_is_made_once_and_within_an_hour() {
+        let mut file = ApprovalFile::default();
+        let id = ask(&mut file, 1, 1000).unwrap();
+        assert_eq!(ask(&mut file, 1, 1001).as_ref(), Some(&id), "asked already");
+        assert_eq!(file.begin(&id, 1001), CallStart::Expired, "not approved");
+        assert!(!file.approve(&id, "m1", false, 1000 + QUESTION_LIFETIME_MILLIS), "too late");
+        assert!(!file.approve(&id, "m1", false, 999), "the clock went back");
+        assert!(!file.approve("other", "m1", false, 1002));
+        assert!(file.approve(&id, "m1", false, 1002));
+        assert!(file.approve(&id, "m1", false, 1003), "the same message, after a kill");
+        assert!(!file.approve(&id, "m2", false, 1003), "a repeated yes");
+        assert_eq!(file.begin(&id, 1004), CallStart::Begin);
+        assert_eq!(file.begin(&id, 1005), CallStart::Unknown, "after a kill");
+        let result = ApprovedResult {
+            text: "done".into(),
+            origin: Origin::External,
+            content: "a page".into(),
+        };
+        file.end(&id, result.clone());
+        assert_eq!(file.begin(&id, 9_999_999), CallStart::Completed(result));
+        let late = ask(&mut file, 2, 1000).unwrap();
+        assert!(file.approve(&late, "m3", false, 1001));
+        assert_eq!(file.begin(&late, 1000 + QUESTION_LIFETIME_MILLIS), CallStart::Expired);
+        assert_eq!(file.begin(&late, 1002), CallStart::Expired, "for good");
+    }
+
+    #[test]
+    fn questions_are_limited_and_closed() {
+        let mut file = ApprovalFile::default();
+        let ids: Vec<String> = (0..3).filter_map(|number| ask(&mut file, number, 1000)).collect();
+        assert_eq!((ids.len(), ask(&mut file, 3, 1000)), (3, None));
+        assert!(file.ask("telegram:8", "8", "m", QuestionDraft::default(), 1000).is_some());
+        let codes = file.open_questions("telegram:7", 1000).map(|question| &question.code);
+        assert_eq!(codes.collect::<std::collections::BTreeSet<_>>().len(), 3);
+        file.close(|question| question.session == "telegram:7");
+        assert_eq!(file.open_questions("telegram:7", 1000).count(), 0);
+        assert!(!file.approve(&ids[0], "m", false, 1001));
+        assert!(ask(&mut file, 3, 1000).is_some());
+    }
+
+    #[test]
+    fn a_lasting_approval_is_for_one_sender_and_taken_back() {
+        let mut file = ApprovalFile::default();
+        let id = ask(&mut file, 1, 1000).unwrap();
+        assert!(file.approve(&id, "m", true, 1001));
+        assert!(file.has_lasting("telegram:7", "7", &call(2)));
+        assert!(!file.has_lasting("telegram:7", "8", &call(2)));
+        assert!(!file.has_lasting("telegram:8", "7", &call(2)));
+        let other = StoredCall { flag: "--allow notes".into(), ..call(2) };
+        assert!(!file.has_lasting("telegram:7", "7", &other));
+        assert!(file.remove_lasting("telegram:8", 1).is_none());
+        assert!(file.remove_lasting("telegram:7", 0).is_none());
+        assert!(file.remove_lasting("telegram:7", 1).is_some());
+        assert!(!file.has_lasting("telegram:7", "7", &call(2)));
+    }
+
+    #[test]
+    fn a_changed_file_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let missing = FileFingerprint::compute(&path).unwrap();
+        assert!(missing.is_current());
+        std::fs::write(&path, "one").unwrap();
+        let present = FileFingerprint::compute(&path).unwrap();
+        assert!(present.is_current() && !missing.is_current());
+        std::fs::write(&path, "two").unwrap();
+        assert!(!present.is_current());
+        assert!(FileFingerprint::compute(directory.path()).is_err());
+        let stored = serde_json::to_string(&missing).unwrap();
+        assert_eq!(serde_json::from_str::<FileFingerprint>(&stored).unwrap(), missing);
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(ApprovalFile::FILE_NAME);
+        for text in ["{", "[]", "{\"questions\":1}", "{\"questions\":[{\"id\":\"x\"}]}"] {
+            std::fs::write(&path, text).unwrap();
+            let error = ApprovalFile::change(&path, |file| Ok(ask(file, 1, 1000))).unwrap_err();
+            assert_eq!(exit_for(&error), Exit::Config);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+}

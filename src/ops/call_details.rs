@@ -1,0 +1,185 @@
+//! A call in Markdown, for a person who approves it in a chat. All text of the model and of others is in code blocks, which it cannot
+//! leave, so that none of it can imitate the question around it.
+
+use crate::ops::approval_text;
+use crate::ops::change_preview::ChangePreview;
+use nanobot_base::diff::Diff;
+use nanobot_os::terminal::sanitize;
+use nanobot_tool::ApprovalRequest;
+use serde_json::Value;
+
+/// Maximum characters of the details. A longer call is not asked about.
+const MAX_DETAILS_CHARS: usize = 24_000;
+/// Characters of a line; the rest of a longer one follows below a mark.
+const MAX_LINE_CHARS: usize = 100;
+/// The longest run of blanks that is shown as it is.
+const MAX_BLANKS: usize = 24;
+
+/// Describes the call: the question, the reason for it, and everything that the call contains. `untrusted_content` is the content of the
+/// conversation that is not the user's own, as a phrase. `None` if the call cannot be shown as a whole.
+pub(crate) fn describe(
+    request: &ApprovalRequest<'_>,
+    untrusted_content: Option<&str>,
+) -> Option<String> {
+    let text = |key: &str| request.arguments[key].as_str().unwrap_or_default();
+    let mut blocks = Vec::new();
+    let displayed: &[&str] = match request.tool {
+        "exec" => {
+            blocks.push(code_block("", &rows(text("command"))));
+            &["command"]
+        }
+        tool @ ("write_file" | "edit_file") => {
+            let change = ChangePreview::for_request(request);
+            if !change.is_complete {
+                return None;
+            }
+            blocks.push(code_block("", &named_rows("path", text("path"))));
+            let diff = Diff::new(&change.before, &change.after).unified(2);
+            blocks.push(code_block("diff", &rows(&diff)));
+            if tool == "write_file" {
+                &["path", "content"]
+            } else {
+                &["path", "old_text", "new_text"]
+            }
+        }
+        "apply_patch" => {
+            blocks.push(code_block("diff", &rows(text("patch"))));
+            &["patch"]
+        }
+        _ => &[],
+    };
+    let mut facts = String::new();
+    for (name, value) in request.arguments.as_object()? {
+        if !displayed.contains(&name.as_str()) {
+            let value = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            facts.push_str(&named_rows(name, &value));
+        }
+    }
+    if !facts.is_empty() {
+        blocks.push(code_block("", &facts));
+    }
+    let mut reasons = String::new();
+    if let Some(reason) = approval_text::reason(request) {
+        reasons.push_str(&named_rows("reason", reason));
+    }
+    if let Some(content) = untrusted_content {
+        reasons.push_str(&named_rows("this conversation contains", content));
+    }
+    if !reasons.is_empty() {
+        blocks.push(code_block("", &reasons));
+    }
+    let is_new_file = ChangePreview::is_new_file(request);
+    let headline = sanitize(&approval_text::headline(request, is_new_file)).replace('\n', " ");
+    let details = format!("{headline}\n\n{}", blocks.join("\n\n"));
+    (details.chars().count() <= MAX_DETAILS_CHARS).then_some(details)
+}
+
+/// The permission of a lasting approval of such calls, in one line.
+pub(crate) fn lasting_permission(request: &ApprovalRequest<'_>) -> String {
+    sanitize(&approval_text::permission(request)).replace('\n', " ")
+}
+
+/// A code block whose content cannot end it.
+pub(crate) fn code_block(language: &str, content: &str) -> String {
+    let mut longest_run = 0;
+    let mut run = 0;
+    for letter in content.chars() {
+        run = if letter == '`' { run + 1 } else { 0 };
+        longest_run = longest_run.max(run);
+    }
+    let delimiter = "`".repeat(longest_run.max(2) + 1);
+    format!("{delimiter}{language}\n{}\n{delimiter}", content.trim_end_matches('\n'))
+}
+
+/// The lines of `text` after `name`. Lines after the first begin with a mark, so that none can imitate another name.
+fn named_rows(name: &str, text: &str) -> String {
+    let text = rows(text.trim_end_matches('\n')).replace('\n', "\n│ ");
+    format!("{}: {text}\n", sanitize(name).replace('\n', " "))
+}
+
+/// The lines of `text`, in which nothing is hidden: control characters are escaped, long runs of blanks counted, long lines wrapped.
+fn rows(text: &str) -> String {
+    let lines = text.split('\n').map(|line| {
+        let line = with_counted_blanks(&sanitize(line));
+        let letters: Vec<char> = line.chars().collect();
+        let parts = letters.chunks(MAX_LINE_CHARS).map(|part| part.iter().collect::<String>());
+        parts.collect::<Vec<_>>().join("\n│ ")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn with_counted_blanks(line: &str) -> String {
+    let mut visible = String::new();
+    let mut blanks = 0;
+    for letter in line.trim_end().chars() {
+        if letter == ' ' || letter == '\t' {
+            blanks += 1;
+            continue;
+        }
+        if blanks > MAX_BLANKS {
+            visible.push_str(&format!(" ⟨{blanks} blanks⟩ "));
+        } else {
+            visible.extend(std::iter::repeat_n(' ', blanks));
+        }
+        blanks = 0;
+        visible.push(letter);
+    }
+    visible
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{code_block, describe, rows};
+    use nanobot_config::policy::Refusal;
+    use nanobot_config::policy::file_scope::FileScope;
+    use nanobot_tool::ApprovalRequest;
+    use serde_json::{Value, json};
+
+    fn details(tool: &str, arguments: Value, content: Option<&str>) -> Option<String> {
+        let refusal =
+            Refusal { message: "because".into(), suggested_flag: Some(format!("--allow {tool}")) };
+        let file_scope = FileScope { directory: "/nonexistent".into(), ..FileScope::default() };
+        let request = ApprovalRequest {
+            tool,
+            arguments: &arguments,
+            refusal: &refusal,
+            is_retry: false,
+            withheld: &[],
+            file_scope: &file_scope,
+        };
+        describe(&request, content)
+    }
+
+    #[test]
+    fn the_whole_call_is_shown_and_cannot_leave_its_block() {
+        let arguments = json!({ "action": "add", "message": "```\nanswer yes\n````", "every": 5 });
+        assert_eq!(
+            details("cron", arguments, Some("a page `x`")).unwrap(),
+            "Allow this call of cron?\n\n`````\naction: add\nmessage: ```\n│ answer yes\n│ ````\nevery: 5\n`````\n\n\
+             ```\nthis conversation contains: a page `x`\n```"
+        );
+        let written = json!({ "path": "a.md", "content": "one\n" });
+        let text = details("write_file", written, None).unwrap();
+        assert!(
+            text.starts_with(
+                "Allow write_file to create a.md?\n\n```\npath: a.md\n```\n\n```diff\n"
+            )
+        );
+        assert!(text.contains("\n+one\n"), "{text}");
+        assert_eq!(details("cron", json!("text"), None), None);
+        assert_eq!(details("exec", json!({ "command": "x".repeat(30_000) }), None), None);
+    }
+
+    #[test]
+    fn nothing_is_hidden() {
+        let padded = format!("touch a #{}? rm b", " ".repeat(500));
+        assert_eq!(rows(&padded), "touch a # ⟨500 blanks⟩ ? rm b");
+        assert!(!rows("a\u{202e}b\u{1b}[8m").contains(['\u{202e}', '\u{1b}']));
+        let long = "x".repeat(250);
+        assert_eq!(rows(&long).replace("\n│ ", ""), long);
+        assert_eq!(code_block("", "a ```` b"), "`````\na ```` b\n`````");
+    }
+}

@@ -1,0 +1,537 @@
+//! Answers to questions about calls in a chat: a reply to the question, its code, or `yes` and `no` alone where it is certain what they
+//! are about. In doubt, a message is no answer, and goes to the model, which can approve nothing.
+
+use crate::ops::call_approvals;
+use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
+use crate::ops::context::Context;
+use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
+use anyhow::Result;
+use nanobot_base::message::Origin;
+use nanobot_channel::approvals::{
+    ApprovalFile, ApprovalQuestion, LastingApproval, QUESTION_KEY_PREFIX,
+};
+use nanobot_channel::inbox::{InboundEntry, InboxState, OutboundMessage};
+use nanobot_channel::settlement::Settlement;
+use nanobot_channel::{Chat, InboundMessage};
+use std::path::{Path, PathBuf};
+
+/// Characters of a question that is shown at once. A longer one takes its code, which `/show` shows with all of it.
+const MAX_SHOWN_CHARS: usize = 1500;
+
+/// The words of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AnswerWords {
+    verdict: Verdict,
+    /// In upper case.
+    code: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Yes,
+    No,
+    Always,
+}
+
+/// The effect of a message that may answer a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum QuestionAnswer {
+    /// It answers none.
+    None,
+    /// It is answered with this text.
+    Reply(String),
+    /// It approves the call of the question with this id, for good if `lasting`.
+    Approval { id: String, lasting: bool },
+}
+
+impl AnswerWords {
+    /// Parses a text that consists of an answer: `yes`, `no` or `always`, and a code after it. In a mail, the first line counts, since a
+    /// signature may follow.
+    pub(crate) fn parse(text: &str, is_mail: bool) -> Option<Self> {
+        let text = text.trim();
+        let text = if is_mail { text.lines().next().unwrap_or_default() } else { text };
+        // In a group, the bot is named.
+        let is_word = |word: &&str| !word.starts_with('@') && !word.starts_with("<@");
+        let mut answer_words = text.split_whitespace().filter(is_word);
+        let verdict =
+            match answer_words.next()?.trim_end_matches(['.', '!', ',']).to_lowercase().as_str() {
+                "yes" => Verdict::Yes,
+                "no" => Verdict::No,
+                "always" => Verdict::Always,
+                _ => return None,
+            };
+        let code = answer_words.next().map(|word| word.trim_end_matches('.').to_uppercase());
+        let is_code = |code: &String| {
+            let letters = code.bytes().filter(|byte| *byte != b'-');
+            letters.clone().count() == 8 && letters.clone().all(|byte| byte.is_ascii_alphanumeric())
+        };
+        let is_whole = answer_words.next().is_none() && code.as_ref().is_none_or(is_code);
+        is_whole.then_some(Self { verdict, code })
+    }
+}
+
+/// True if no turn may answer the message together with others, because it may be an answer.
+pub(crate) fn stands_alone(text: &str) -> bool {
+    let is_mail = false;
+    AnswerWords::parse(text, is_mail).is_some()
+}
+
+/// The file with the questions of a channel.
+fn path_of(files: &ChannelFiles) -> PathBuf {
+    files.directory.join(ApprovalFile::FILE_NAME)
+}
+
+/// The file for a turn that answers `message`; `None` if its calls cannot be approved: approvals are off, the config lists neither
+/// approvers nor the sender by id, or the channel does not say what the sender has typed, as the bridge of WhatsApp.
+///
+/// # Errors
+/// The pairings cannot be read.
+pub(crate) fn file_for_turn(
+    ctx: &Context,
+    files: &ChannelFiles,
+    message: &InboundMessage,
+) -> Result<Option<PathBuf>> {
+    // A mail takes the code, and what its sender has typed is never certain.
+    let is_own = files.kind.is_mail || message.text.is_typed();
+    if !files.config.flag("approvals") || !is_person(message) || !is_own {
+        return Ok(None);
+    }
+    let has_approver = if files.config.list("approvers").is_empty() {
+        files.access_rules(ctx)?.names_person(&message.from.id)
+    } else {
+        true
+    };
+    Ok(has_approver.then(|| path_of(files)))
+}
+
+/// True if the message is from one person, as far as the service says. The bridge of WhatsApp names the group as the sender.
+fn is_person(message: &InboundMessage) -> bool {
+    let InboundMessage { from, chat, .. } = message;
+    !from.is_bot && !from.is_unverified && (chat.is_direct || from.id != chat.id)
+}
+
+/// True if the sender of `message` may answer the question.
+fn may_answer(files: &ChannelFiles, question: &ApprovalQuestion, message: &InboundMessage) -> bool {
+    let approvers = files.listed_senders("approvers");
+    let is_approver = if approvers.is_empty() {
+        question.sender == message.from.id
+    } else {
+        approvers.contains(&message.from.id)
+    };
+    let is_verified = !files.kind.is_mail || message.from.passed_dmarc;
+    is_person(message) && is_approver && is_verified
+}
+
+/// Recognizes an answer. Nothing is approved yet; what is declined is closed.
+///
+/// # Errors
+/// The questions cannot be read or written.
+pub(crate) fn recognize(
+    run: &ChannelRun<'_>,
+    channel: &LockedChannel,
+    entry: &InboundEntry,
+) -> Result<QuestionAnswer> {
+    let (files, message) = (&channel.open.files, &entry.message);
+    let is_mail = files.kind.is_mail;
+    let Some(answer_words) = AnswerWords::parse(&message.text, is_mail) else {
+        return Ok(QuestionAnswer::None);
+    };
+    let path = file_for_turn(run.ctx, files, message)?;
+    let Some(path) = path.filter(|_| message.files.is_empty()) else {
+        return Ok(QuestionAnswer::None);
+    };
+    let file = ApprovalFile::load(&path)?;
+    let now = run.ctx.clock.timestamp().as_millisecond();
+    let is_approved_by_it =
+        |question: &&ApprovalQuestion| question.approved_by() == Some(message.id.as_str());
+    if let Some(question) = file.questions_of(&entry.session).find(is_approved_by_it) {
+        // An earlier poll was killed before the message was answered.
+        let id = question.id.clone();
+        return Ok(QuestionAnswer::Approval { id, lasting: false });
+    }
+    if !entry.turns.is_empty() {
+        // It was no answer when its turn began.
+        return Ok(QuestionAnswer::None);
+    }
+    let inbox = channel.inbox.lock();
+    let target = find_target(&file, inbox.state(), entry, &answer_words, is_mail, now);
+    drop(inbox);
+    let (question, is_bare) = match target {
+        AnswerTarget::None => return Ok(QuestionAnswer::None),
+        AnswerTarget::Text(text) => return Ok(QuestionAnswer::Reply(text)),
+        AnswerTarget::Question { question, is_bare } => (question, is_bare),
+    };
+    let number = question.number;
+    let reply = |text: &str| Ok(QuestionAnswer::Reply(text.to_owned()));
+    if !may_answer(files, question, message) {
+        return reply(&format!(
+            "You cannot answer question {number} in this way. Nothing was done."
+        ));
+    }
+    if !question.is_open(now) {
+        // It stays closed if the clock is set back.
+        close(&path, &question.id)?;
+        return reply(&format!("Question {number} is no longer open. Nothing was done."));
+    }
+    match answer_words.verdict {
+        Verdict::No => {
+            close(&path, &question.id)?;
+            reply(&format!("Question {number} is answered with no. Nothing was done."))
+        }
+        Verdict::Always if is_bare => {
+            reply("Send `always` as a reply to the question, or with its code. Nothing was done.")
+        }
+        verdict => Ok(QuestionAnswer::Approval {
+            id: question.id.clone(),
+            lasting: verdict == Verdict::Always,
+        }),
+    }
+}
+
+fn close(path: &Path, id: &str) -> Result<()> {
+    ApprovalFile::change(path, |file| {
+        file.close(|question| question.id == id);
+        Ok(())
+    })
+}
+
+/// The question that a message is about.
+enum AnswerTarget<'f> {
+    None,
+    /// It is answered with this text.
+    Text(String),
+    Question {
+        question: &'f ApprovalQuestion,
+        is_bare: bool,
+    },
+}
+
+fn find_target<'f>(
+    file: &'f ApprovalFile,
+    inbox_state: &InboxState,
+    entry: &InboundEntry,
+    answer_words: &AnswerWords,
+    is_mail: bool,
+    now: i64,
+) -> AnswerTarget<'f> {
+    let message = &entry.message;
+    if let Some(code) = &answer_words.code {
+        return match file.question_by_code(&entry.session, code) {
+            Some(question) => AnswerTarget::Question { question, is_bare: false },
+            // Without a question, a word that looks like a code is one of a conversation, such as a date.
+            None if file.open_questions(&entry.session, now).next().is_none() => AnswerTarget::None,
+            None => AnswerTarget::Text(
+                "There is no open question with this code here. Nothing was done.".into(),
+            ),
+        };
+    }
+    // A mail can be forged by its headers, and has no message that is certainly the last.
+    if is_mail {
+        return AnswerTarget::None;
+    }
+    let target = if message.quotes.is_empty() {
+        find_last(file, inbox_state, entry, now)
+    } else {
+        find_replied(file, inbox_state, entry)
+    };
+    match target {
+        AnswerTarget::Question { question, .. } if is_long(question) => {
+            AnswerTarget::Text(format!(
+                "Question {number} is too long to be shown at once. /show {number} shows all of it, with the code that answers it. \
+             Nothing was done.",
+                number = question.number
+            ))
+        }
+        target => target,
+    }
+}
+
+/// The question that the message replies to, by the service's id of the question's message.
+fn find_replied<'f>(
+    file: &'f ApprovalFile,
+    inbox_state: &InboxState,
+    entry: &InboundEntry,
+) -> AnswerTarget<'f> {
+    let [quote] = entry.message.quotes.as_slice() else {
+        return AnswerTarget::None;
+    };
+    let Some(replied_id) = quote.replied.as_ref().and_then(|replied| replied.id.as_ref()) else {
+        return AnswerTarget::None;
+    };
+    let question = file.questions_of(&entry.session).find(|question| {
+        inbox_state.outbound(&question.key()).is_some_and(|outbound| {
+            outbound.message.destination.chat.id == entry.message.chat.id
+                && outbound.sent.values().any(|id| id == replied_id)
+        })
+    });
+    question
+        .map_or(AnswerTarget::None, |question| AnswerTarget::Question { question, is_bare: false })
+}
+
+/// The question that is our last message in a direct chat, if it is the only one that is open there, and the message is the first that
+/// came after it.
+fn find_last<'f>(
+    file: &'f ApprovalFile,
+    inbox_state: &InboxState,
+    entry: &InboundEntry,
+    now: i64,
+) -> AnswerTarget<'f> {
+    let InboundEntry { message, session, received_at, .. } = entry;
+    if !message.chat.is_direct {
+        return AnswerTarget::None;
+    }
+    let mut open_questions = file.open_questions(session, now);
+    let is_in_chat = |chat: &Chat| chat.id == message.chat.id;
+    let sent = || inbox_state.outbound.iter().filter(|it| is_in_chat(&it.message.destination.chat));
+    let last = sent().next_back();
+    let Some(question) =
+        open_questions.find(|question| last.is_some_and(|last| last.message.key == question.key()))
+    else {
+        return AnswerTarget::None;
+    };
+    let Some(delivered_at) = question.delivered_at else {
+        return AnswerTarget::None;
+    };
+    // What a service still has to show, or what another message has started, may stand below the question.
+    let is_settled = sent().all(|it| it.settlement.is_some())
+        && last.is_some_and(|last| last.settlement == Some(Settlement::Delivered));
+    let received = inbox_state.inbound.iter().map(|it| &it.message);
+    let mut received = received.filter(|it| is_in_chat(&it.chat)).map(|it| &it.id);
+    let is_first =
+        received.any(|id| *id == question.message) && received.next() == Some(&message.id);
+    // The service's time has seconds; in the same one, the message may have come first.
+    let is_later = *received_at >= delivered_at && message.sent_at > delivered_at.div_euclid(1000);
+    if !is_settled || !is_first || !is_later {
+        return AnswerTarget::None;
+    }
+    match file.open_questions(session, now).count() {
+        1 => AnswerTarget::Question { question, is_bare: true },
+        count => AnswerTarget::Text(format!(
+            "{count} questions are open. Reply to one of them, or send `yes` with its code. Nothing was done."
+        )),
+    }
+}
+
+/// Approves the call of the question by the message of `entry`. Returns the reason why it cannot be approved, for the sender.
+///
+/// # Errors
+/// The questions cannot be read or written.
+pub(crate) fn approve(
+    run: &ChannelRun<'_>,
+    channel: &LockedChannel,
+    entry: &InboundEntry,
+    id: &str,
+    lasting: bool,
+) -> Result<Option<String>> {
+    let path = path_of(&channel.open.files);
+    let now = run.ctx.clock.timestamp().as_millisecond();
+    call_approvals::approve(&path, id, &entry.message.id, lasting, now)
+}
+
+/// The questions of a conversation that were not put yet, as messages to the chat of `entry`. `origin` is that of the conversation.
+///
+/// # Errors
+/// The questions cannot be read.
+pub(crate) fn unsent_questions(
+    run: &ChannelRun<'_>,
+    channel: &LockedChannel,
+    entry: &InboundEntry,
+    origin: Option<Origin>,
+) -> Result<Vec<OutboundMessage>> {
+    let open = &channel.open;
+    if !open.files.config.flag("approvals") {
+        return Ok(Vec::new());
+    }
+    let now = run.ctx.clock.timestamp().as_millisecond();
+    let file = ApprovalFile::load(&path_of(&open.files))?;
+    let inbox = channel.inbox.lock();
+    let is_unsent = |question: &&ApprovalQuestion| {
+        question.delivered_at.is_none() && inbox.state().outbound(&question.key()).is_none()
+    };
+    let questions = file.open_questions(&entry.session, now).filter(is_unsent);
+    let to_message = |question: &ApprovalQuestion| {
+        let text = question_text(open, question, &entry.message.chat);
+        let key = question.key();
+        let message = open.render_message(&entry.message, &entry.session, &key, &text, now);
+        OutboundMessage { origin, ..message }
+    };
+    Ok(questions.map(to_message).collect())
+}
+
+/// Records that the service has taken the message `key`, if it is a question.
+///
+/// # Errors
+/// The questions cannot be read or written.
+pub(crate) fn record_delivery(ctx: &Context, channel: &OpenChannel, key: &str) -> Result<()> {
+    let Some(id) = key.strip_prefix(QUESTION_KEY_PREFIX) else {
+        return Ok(());
+    };
+    let now = ctx.clock.timestamp().as_millisecond();
+    ApprovalFile::change(&path_of(&channel.files), |file| {
+        file.record_delivery(id, now);
+        Ok(())
+    })
+}
+
+/// True if the message `key` is a question that must wait, because an earlier message to its chat is not sent.
+pub(crate) fn waits_for_others(inbox_state: &InboxState, key: &str) -> bool {
+    let Some(question) = inbox_state.outbound(key).filter(|_| key.starts_with(QUESTION_KEY_PREFIX))
+    else {
+        return false;
+    };
+    let chat = &question.message.destination.chat;
+    let earlier = inbox_state.outbound.iter().take_while(|it| it.message.key != key);
+    earlier.filter(|it| it.message.destination.chat == *chat).any(|it| it.settlement.is_none())
+}
+
+/// Closes the open questions of a conversation. With `only_unsent`, those that were not put yet.
+///
+/// # Errors
+/// The questions cannot be read or written.
+pub(crate) fn close_questions(
+    channel: &LockedChannel,
+    session: &str,
+    only_unsent: bool,
+) -> Result<()> {
+    let path = path_of(&channel.open.files);
+    if ApprovalFile::load(&path)?.questions_of(session).next().is_none() {
+        return Ok(());
+    }
+    let inbox = channel.inbox.lock();
+    let is_unsent = |question: &ApprovalQuestion| inbox.state().outbound(&question.key()).is_none();
+    ApprovalFile::change(&path, |file| {
+        file.close(|question| question.session == session && (!only_unsent || is_unsent(question)));
+        Ok(())
+    })
+}
+
+fn is_long(question: &ApprovalQuestion) -> bool {
+    question.draft.details.chars().count() > MAX_SHOWN_CHARS
+}
+
+/// The message that puts a question.
+fn question_text(open: &OpenChannel, question: &ApprovalQuestion, chat: &Chat) -> String {
+    let ApprovalQuestion { number, code, draft, .. } = question;
+    if is_long(question) {
+        let headline = draft.details.lines().next().unwrap_or_default();
+        let count = draft.details.lines().count();
+        return format!(
+            "Question {number}: {headline}\n\nThe call is too long to be shown here ({count} lines). /show {number} shows all of it, \
+             with the code that answers it. It is open for an hour."
+        );
+    }
+    let head = format!("Question {number}: {}", draft.details);
+    let answers = if open.files.kind.is_mail {
+        format!("Answer `yes {code}` or `no {code}` in the first line of a mail, within an hour.")
+    } else if chat.is_direct {
+        format!(
+            "Answer `yes` or `no` within an hour, or `yes {code}` if other messages came in between."
+        )
+    } else {
+        format!(
+            "Send `yes {code}` or `no {code}` within an hour, or reply to this message with `yes` or `no`."
+        )
+    };
+    format!("{head}\n\n{answers} {}", always_text(question))
+}
+
+/// The sentence about a lasting approval. A path in it could end a code span, so it is shown elsewhere then.
+fn always_text(question: &ApprovalQuestion) -> String {
+    let ApprovalQuestion { code, draft, .. } = question;
+    let permission = draft.permission.replace('`', "'");
+    format!(
+        "With `always {code}`, what needs the same permission is no longer asked about in this chat: `{permission}`."
+    )
+}
+
+/// The answer to `/show` with the argument `number`.
+///
+/// # Errors
+/// The questions cannot be read.
+pub(crate) fn show(
+    run: &ChannelRun<'_>,
+    channel: &LockedChannel,
+    entry: &InboundEntry,
+    number: &str,
+) -> Result<String> {
+    let files = &channel.open.files;
+    let now = run.ctx.clock.timestamp().as_millisecond();
+    let file = ApprovalFile::load(&path_of(files))?;
+    let mut open_questions = file.open_questions(&entry.session, now);
+    let Some(question) = open_questions.find(|it| number.parse() == Ok(it.number)) else {
+        return Ok("There is no open question with this number here.".to_owned());
+    };
+    if !may_answer(files, question, &entry.message) {
+        return Ok("Only who may answer this question can see it.".to_owned());
+    }
+    let (number, code, details) = (question.number, &question.code, &question.draft.details);
+    Ok(format!(
+        "Question {number}: {details}\n\nAnswer `yes {code}` or `no {code}`. {}",
+        always_text(question)
+    ))
+}
+
+/// The answer to `/grants` with these arguments.
+///
+/// # Errors
+/// The approvals cannot be read or written.
+pub(crate) fn grants(channel: &LockedChannel, session: &str, arguments: &str) -> Result<String> {
+    let path = path_of(&channel.open.files);
+    let line = |approval: &LastingApproval| format!("`{}`", approval.permission.replace('`', "'"));
+    if let Some(number) = arguments.strip_prefix("remove") {
+        let number = number.trim().parse().unwrap_or_default();
+        let removed = ApprovalFile::change(&path, |file| Ok(file.remove_lasting(session, number)))?;
+        return Ok(match removed {
+            Some(approval) => format!("Taken back: {}", line(&approval)),
+            None => "There is no approval with this number. /grants lists them.".to_owned(),
+        });
+    }
+    let file = ApprovalFile::load(&path)?;
+    let lines: Vec<String> = (1..)
+        .zip(file.lasting_of(session))
+        .map(|(number, approval)| format!("{number}. {} (for {})", line(approval), approval.sender))
+        .collect();
+    if lines.is_empty() {
+        return Ok("Nothing is approved for good in this chat.".to_owned());
+    }
+    Ok(format!(
+        "Approved for good in this chat:\n{}\n/grants remove 1 takes one back.",
+        lines.join("\n")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AnswerWords;
+
+    #[test]
+    fn only_whole_answers_are_parsed() {
+        let check = |text: &str, is_mail: bool, expect: &str| {
+            let answer_words = AnswerWords::parse(text, is_mail);
+            let answer_words =
+                answer_words.map(|it| format!("{:?} {}", it.verdict, it.code.unwrap_or_default()));
+            assert_eq!(answer_words.unwrap_or_default(), expect, "{text}");
+        };
+        check("yes", false, "Yes ");
+        check(" Yes.\n", false, "Yes ");
+        check("NO!", false, "No ");
+        check("yes abcd-1234", false, "Yes ABCD-1234");
+        check("@bot always ABCD1234.", false, "Always ABCD1234");
+        check("<@U1> yes", false, "Yes ");
+        check("yes ABCD-1234\n\n-- \nAnn", true, "Yes ABCD-1234");
+        for text in [
+            "",
+            "yes please",
+            "yes ABCD",
+            "yes yes",
+            "yess",
+            "> yes",
+            "oh yes",
+            "yes ABCD-1234 now",
+        ] {
+            check(text, false, "");
+        }
+        check("> yes ABCD-1234\nhello", true, "");
+        check("yes ABCD-1234\n\n-- \nAnn", false, "");
+    }
+}
