@@ -89,7 +89,7 @@ pub(crate) fn send_test_request(
 ) -> Result<TestReply> {
     let purpose = CallPurpose { cause: "test", ..CallPurpose::default() };
     let model = endpoint.choice.model.clone();
-    let provider = model::single_attempt(ctx, settings, endpoint, &purpose, &Arc::default());
+    let provider = model::single_attempt(ctx, settings, endpoint, &purpose, &Arc::default(), false);
     let message = UserMessage {
         parts: vec![MessagePart::Text("Say hello in one short sentence.".into())],
         ..UserMessage::default()

@@ -15,7 +15,7 @@ use nanobot_model::provider::anthropic::AnthropicFormat;
 use nanobot_model::provider::base_address::BaseAddress;
 use nanobot_model::provider::budget::{BudgetedProvider, RunBudget};
 use nanobot_model::provider::chat::ChatFormat;
-use nanobot_model::provider::credentials::{LazyCredentials, LoginStore};
+use nanobot_model::provider::credentials::{LazyCredentials, LoginStore, account_number};
 use nanobot_model::provider::fallback::{FallbackModel, FallbackProvider};
 use nanobot_model::provider::hour_cache;
 use nanobot_model::provider::http_provider::HttpProvider;
@@ -44,8 +44,8 @@ use nanobot_os::secret::LazySecret;
 use nanobot_tool::attach::{AcceptedInputs, ImageLimits};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 
 /// A model that is ready to receive requests.
 #[derive(Clone)]
@@ -170,7 +170,7 @@ fn fallback_chain(
     let is_limited = is_limited_by_flag || has_budget(settings);
     let mut models = Vec::new();
     let mut first = None;
-    for model_settings in &settings.models {
+    for (index, model_settings) in settings.models.iter().enumerate() {
         let result = resolve_endpoint(
             ctx,
             settings,
@@ -219,7 +219,9 @@ fn fallback_chain(
             .get_or_insert_with(|| (choice.provider.clone(), choice.model.clone(), context_tokens));
         let (name, model) = (choice.provider.clone(), choice.model.clone());
         let endpoint = Endpoint { choice, http_provider };
-        let provider = with_retries(ctx, settings, endpoint, purpose, &budget, shows_pieces);
+        let has_fallback = index + 1 < settings.models.len();
+        let attempt = single_attempt(ctx, settings, endpoint, purpose, &budget, has_fallback);
+        let provider = with_retries(ctx, attempt, shows_pieces);
         models.push(FallbackModel {
             model,
             sampling: sampling(model_settings, context_tokens),
@@ -300,33 +302,28 @@ pub(crate) fn require_price(
     ))
 }
 
-/// Wraps a provider in the budget, which counts every attempt, that in the rate limit, that in retries, and these in the fallback for models
-/// that ignore the tool choice.
-pub(crate) fn with_retries(
+/// Wraps a provider in retries, and these in the fallback for models that ignore the tool choice.
+fn with_retries(
     ctx: &Context,
-    settings: &Settings,
-    endpoint: Endpoint,
-    purpose: &CallPurpose,
-    budget: &Arc<RunBudget>,
+    attempt: impl Provider + 'static,
     shows_pieces: bool,
 ) -> Arc<dyn Provider> {
-    let retry = RetryProvider {
-        inner: single_attempt(ctx, settings, endpoint, purpose, budget),
-        clock: ctx.clock.clone(),
-        shows_pieces,
-    };
+    let retry = RetryProvider { inner: attempt, clock: ctx.clock.clone(), shows_pieces };
     Arc::new(ToolChoiceFallback { inner: retry, ignores_tool_choice: AtomicBool::new(false) })
 }
 
-/// Wraps a provider in the budget, and that in the rate limit, without retries. A request that waits for its turn holds no part of the budget.
+/// Wraps a provider in the budget, which counts every attempt, and that in the rate limit, without retries. A request that waits for its turn
+/// holds no part of the budget.
 pub(crate) fn single_attempt(
     ctx: &Context,
     settings: &Settings,
     Endpoint { choice, http_provider }: Endpoint,
     purpose: &CallPurpose,
     budget: &Arc<RunBudget>,
+    has_fallback: bool,
 ) -> RateLimitedProvider<BudgetedProvider<HttpProvider>> {
     RateLimitedProvider {
+        has_fallback,
         limiter: Arc::clone(&http_provider.limiter),
         inner: BudgetedProvider {
             inner: http_provider,
@@ -488,8 +485,10 @@ pub(crate) fn resolve_endpoint(
     let server_file = |suffix| ctx.paths.root.join("limits").join(format!("{server_name}{suffix}"));
     let ProviderLimits { max_concurrent, requests_per_minute, tokens_per_minute } =
         provider_settings.map(|settings| settings.limits).unwrap_or_default();
+    let key_source = choice.key.clone();
     let limiter = RateLimiter {
         provider: name,
+        account: LazyLock::new(Box::new(move || account_number(key_source.as_ref()?))),
         limits: AccountLimits { max_concurrent, requests_per_minute, tokens_per_minute },
         path: server_file(".rates"),
         clock: ctx.clock.clone(),

@@ -1,8 +1,8 @@
 //! Many concurrent runs.
 
-use crate::server::{Ending, Request, Responder, Response, fails, says, sends};
+use crate::server::{Ending, Request, Responder, Response, Server, fails, says, sends};
 use crate::story::{NANOBOT, Story};
-use crate::wait::until_exists;
+use crate::wait::{until, until_exists};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -137,6 +137,11 @@ fn the_lock_holder_is_named_and_its_death_unlocks_the_session() {
     story.wait(waiting).stdout("second\n");
 }
 
+/// A model that never answers.
+fn stalled() -> Responder {
+    sends(Response::events([": thinking\n\n"]).ending(Ending::Stall))
+}
+
 /// The next line that a run writes to standard error.
 fn read_error_line(child: &mut Child) -> String {
     let mut line = String::new();
@@ -171,7 +176,6 @@ fn runs_share_the_limit_of_requests_at_once() {
 
 #[test]
 fn a_run_that_waits_for_others_says_so_and_can_be_ended() {
-    let stalled = || sends(Response::events([": thinking\n\n"]).ending(Ending::Stall));
     let story = Story::new().set("providers.custom.maxConcurrent", json!(1)).script([stalled()]);
     let mut holder = story.command(["agent", "-m", "x", "-s", "a"]).spawn().unwrap();
     story.server().wait_for_requests(1);
@@ -194,6 +198,98 @@ fn a_run_that_waits_for_others_says_so_and_can_be_ended() {
     holder.kill().unwrap();
     holder.wait().unwrap();
     story.wait(next).stdout("second\n");
+}
+
+/// Stops a process, and waits until it is.
+fn stop(child: &Child) {
+    kill_process(Pid::from_child(child), Signal::STOP).unwrap();
+    let stat = format!("/proc/{}/stat", child.id());
+    until("it is stopped", || std::fs::read_to_string(&stat).unwrap().contains(") T "));
+}
+
+#[test]
+fn a_stopped_run_holds_no_other_back() {
+    let story = Story::new()
+        .set("providers.custom.maxConcurrent", json!(1))
+        .script([stalled(), says("second")]);
+    let mut holder = story.command(["agent", "-m", "x", "-s", "a"]).spawn().unwrap();
+    story.server().wait_for_requests(1);
+    stop(&holder);
+    story.run(["agent", "-m", "x", "-s", "b"]).stdout("second\n").stderr("");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
+#[test]
+fn a_limit_of_one_model_or_key_holds_no_other_back() {
+    let noon = "2026-01-02T12:00:00Z";
+    let limited = || {
+        let response = Response::json(429, &json!({ "error": { "message": "busy" } }));
+        sends(response.header("retry-after", "90"))
+    };
+    let story = Story::new().set("providers.custom.apiKey", json!("key-one")).script([limited()]);
+    let run = |time: &str, arguments: &[&str]| {
+        let mut command = story.command(["agent", "--ephemeral", "-m", "x", "-v"]);
+        command.args(arguments).env("NANOBOT_TEST_TIME", time).spawn().unwrap()
+    };
+    story.wait(run(noon, &[])).status(75).stderr_has("busy");
+    let known = "is rate-limited until 2026-01-02T12:01:30Z, as reported to another run";
+    story.wait(run(noon, &[])).status(75).stderr_has(known);
+    // After its end, one request tries. Until it has an answer, requests to another model need not wait, as before.
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let silent = Box::new(move |request: &Request| {
+        // It ends when the sender is dropped.
+        let _: Result<_, _> = wait.lock().unwrap().recv();
+        says("late")(request)
+    }) as Responder;
+    story.server().script([says("other"), silent, says("other"), says("next")]);
+    drop(story.wait(run(noon, &["--model", "other"])).stdout("other\n").error_text());
+    let later = "2026-01-02T12:01:40Z";
+    let mut probe = run(later, &[]);
+    story.server().wait_for_requests(3);
+    drop(story.wait(run(later, &["--model", "other"])).stdout("other\n").error_text());
+    let mut next = run(later, &[]);
+    assert_eq!(
+        read_error_line(&mut next),
+        "  … waiting: other requests for `scripted` come first\n"
+    );
+    stop(&probe);
+    story.wait(next).stdout("next\n");
+    probe.kill().unwrap();
+    probe.wait().unwrap();
+    drop(go);
+    // The limit is that of a key.
+    story.server().script([limited(), says("another key")]);
+    story.wait(run(noon, &[])).status(75).stderr_has("busy");
+    let story = story.set("providers.custom.apiKey", json!("key-two"));
+    let mut other_key = story.command(["agent", "--ephemeral", "-m", "x"]);
+    other_key.env("NANOBOT_TEST_TIME", noon);
+    story.wait(other_key.spawn().unwrap()).stdout("another key\n").stderr("");
+    let [path] = &rate_files(&story)[..] else { panic!("one file") };
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains("scripted") && !text.contains("key-"), "{text}");
+}
+
+/// Half of the time of a run is left to its fallback.
+#[test]
+fn a_run_that_waits_for_others_uses_its_fallback() {
+    let other = Server::start();
+    other.always(says("from elsewhere"));
+    let story = Story::new()
+        .set("providers.custom.maxConcurrent", json!(1))
+        .set("providers.vllm.apiBase", json!(format!("http://127.0.0.1:{}/v1", other.port)))
+        .set("agents.defaults.fallbackModels", json!([{ "model": "m2", "provider": "vllm" }]))
+        .script([stalled()]);
+    let mut holder = story.command(["agent", "-m", "x", "-s", "a"]).spawn().unwrap();
+    story.server().wait_for_requests(1);
+    let ran = story.run(["agent", "-m", "x", "-s", "b", "--timeout", "6"]);
+    let ran = ran.stdout("from elsewhere\n");
+    let errors = ran.error_text();
+    assert!(errors.contains("limit of requests at once, 1, for too long"), "{errors}");
+    assert!(errors.contains("falling back") && !errors.contains("attempt 2"), "{errors}");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
 }
 
 /// The files with the limits of providers.

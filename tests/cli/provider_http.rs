@@ -267,6 +267,11 @@ fn retry_after_is_respected() {
     };
     let story = Story::new().script([busy("2"), says("ok")]);
     story.run(["agent", "-m", "x", "-v"]).stdout("ok\n").stderr_has("attempt 2 in 2.0 s");
+    // No time is no answer: a server that rounds down must not get all attempts at once.
+    for soon in ["0", "-5", "NaN"] {
+        let story = Story::new().script([busy(soon), says("ok")]);
+        story.run(["agent", "-m", "x", "-v"]).stdout("ok\n").stderr_has("attempt 2 in 1.");
+    }
     let dated = Response::json(503, &json!({ "error": { "message": "busy" } }))
         .header("date", "Fri, 02 Jan 2026 03:04:05 GMT")
         .header("retry-after", "Fri, 02 Jan 2026 03:04:08 GMT");

@@ -32,8 +32,7 @@ pub enum LockAttempt {
 impl LockHolder {
     /// True if the process is stopped, by Ctrl-Z for example, and will not release the lock until it is continued.
     pub fn is_stopped(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
-        stat.is_ok_and(|stat| has_stopped_state(&stat))
+        is_stopped(self.pid)
     }
 }
 
@@ -43,6 +42,12 @@ impl fmt::Display for LockHolder {
         write!(f, "process {}", self.pid)?;
         if self.is_stopped() { f.write_str(", which is stopped") } else { Ok(()) }
     }
+}
+
+/// True if the process `pid` is stopped.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| has_stopped_state(&stat))
 }
 
 /// True if a line of proc_pid_stat(5), such as `1234 (name) T …`, is of a stopped process.
@@ -211,7 +216,9 @@ const MAX_NOTE_BYTES: u64 = 200;
 /// Opens the lock file at `path`, and creates it if it does not exist.
 pub(crate) fn open_or_create(path: &Path) -> Result<File> {
     // A symbolic link could make this program create a file elsewhere, or write its note into one.
-    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    // Reading a FIFO would wait for a writer.
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = flags.bits().cast_signed();
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(flags);
     let file = match options.open(path) {

@@ -8,6 +8,7 @@ use nanobot_net::http::Http;
 use nanobot_os::clock::Clock;
 use nanobot_os::secret::{self, Secret};
 use nanobot_sandbox::stored_secret::{self, SecretSource};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 /// A key that is resolved on first use.
@@ -25,6 +26,19 @@ pub struct LoginStore {
     pub folder: PathBuf,
     pub clock: Clock,
     pub endpoints: LoginEndpoints,
+}
+
+/// A number that tells the account of a key from others; `None` if the key cannot be read. The tokens that a login or a command gives
+/// change, and not the account.
+pub fn account_number(source: &KeySource) -> Option<u64> {
+    let mut hash = DefaultHasher::new();
+    match source {
+        KeySource::Secret(key) => key.resolve().ok()?.expose().hash(&mut hash),
+        KeySource::File(path) => std::fs::read(path).ok()?.hash(&mut hash),
+        KeySource::Command(command) => command.hash(&mut hash),
+        KeySource::Login(name) => name.hash(&mut hash),
+    }
+    Some(hash.finish())
 }
 
 impl LazyCredentials {

@@ -3,6 +3,7 @@
 
 use super::budget::estimate_usage;
 use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
+use anyhow::Context;
 use jiff::Timestamp;
 use limiter_state::{AccountLimits, Admission, LimiterState, ReportedLimit, WaitReason};
 use nanobot_base::message::Reply;
@@ -11,11 +12,13 @@ use nanobot_os::durable_file;
 use nanobot_os::semaphore::Permit;
 use nanobot_os::signal;
 use report::LimitReport;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 pub mod limiter_state;
@@ -28,15 +31,19 @@ const MAX_FILE_BYTES: u64 = 64 << 10;
 /// Number of attempts to get a place after which a wait is reported.
 const ATTEMPTS_BEFORE_REPORT: u32 = 2;
 
-/// Queues of the file: for its content, to be the next to send a request, and for the requests in progress.
+/// Queues of the file: for its content, to be the next to send a request within the limits of a minute, and for the requests in progress.
 const CONTENT_QUEUE: u8 = 0;
-const NEXT_QUEUE: u8 = 1;
+const RATE_QUEUE: u8 = 1;
 const PROGRESS_QUEUE: u8 = 2;
+/// The first of the queues to be the next to send a request to a model. Models that share one only wait longer.
+const MODEL_QUEUES: u8 = 3;
 
 /// Forwards requests to `inner`, each when its turn has come.
 pub struct RateLimitedProvider<P> {
     pub inner: P,
     pub limiter: Arc<RateLimiter>,
+    /// True if another model is used instead when a wait for other requests takes too long.
+    pub has_fallback: bool,
 }
 
 /// The limits of a provider's account, shared with other processes.
@@ -44,12 +51,17 @@ pub struct RateLimiter {
     /// The provider's name.
     pub provider: String,
     pub limits: AccountLimits,
+    /// Tells the account of the key from others at the same address, which have their own limits.
+    pub account: AccountNumber,
     /// The file of the account. Without limits it does not exist.
     pub path: PathBuf,
     pub clock: Clock,
     /// True if the file has a limit that the server has reported for the model.
     pub has_reported_limit: AtomicBool,
 }
+
+/// A number that is computed when it is first needed, since that may read the key; `None` without a key.
+pub type AccountNumber = LazyLock<Option<u64>, Box<dyn FnOnce() -> Option<u64> + Send>>;
 
 /// Permission to send a request, which ends when it is dropped.
 #[derive(Debug, Default)]
@@ -68,7 +80,7 @@ impl<P: Provider> Provider for RateLimitedProvider<P> {
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
-        let mut permit = self.limiter.wait_for_turn(request, on_delta)?;
+        let mut permit = self.limiter.wait_for_turn(request, self.has_fallback, on_delta)?;
         let reply = self.inner.reply(request, &mut |delta| {
             permit.next = None;
             on_delta(delta)
@@ -80,42 +92,68 @@ impl<P: Provider> Provider for RateLimitedProvider<P> {
 }
 
 impl RateLimiter {
-    /// Waits until the request may be sent, and counts it.
+    /// Waits until the request may be sent, and counts it. The wait for other requests is limited if there is a fallback.
     ///
     /// # Errors
     /// [`FailureKind::Busy`] if the wait would be too long, or longer than the time that is left.
     fn wait_for_turn(
         &self,
         request: &Request<'_>,
+        has_fallback: bool,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<RequestPermit, ProviderError> {
         let AccountLimits { max_concurrent, requests_per_minute, tokens_per_minute } = self.limits;
+        let deadline = has_fallback.then(queue_deadline);
         let progress = max_concurrent.map(|limit| {
             let cause = format!("`{}` is at its limit of requests at once, {limit}", self.provider);
-            self.enter(PROGRESS_QUEUE, limit, &cause, on_delta)
+            self.enter(PROGRESS_QUEUE, limit, &cause, deadline, on_delta)
         });
         let progress = progress.transpose()?;
         let has_rate = requests_per_minute.or(tokens_per_minute).is_some();
-        let has_state = || std::fs::metadata(&self.path).is_ok_and(|metadata| metadata.len() > 0);
-        if !has_rate && !has_state() {
+        if !has_rate && !self.has_usable_state() {
             return Ok(RequestPermit { progress, ..RequestPermit::default() });
         }
-        let cause = format!("other requests to `{}` come first", self.provider);
-        let next = self.enter(NEXT_QUEUE, 1, &cause, on_delta)?;
+        let model = request.model;
+        let cause = format!("other requests for `{model}` come first");
+        let next = self.enter(self.model_queue(model), 1, &cause, deadline, on_delta)?;
         let tokens = match tokens_per_minute {
             Some(_) => estimate_usage(request, 0).input,
             None => 0,
         };
-        let is_probe = self.wait_for_admission(request.model, tokens, on_delta)?;
+        let is_probe = self.wait_for_admission(model, tokens, deadline, on_delta)?;
         Ok(RequestPermit { progress, next: is_probe.then_some(next), tokens })
     }
 
-    /// Waits in a queue of the file.
+    /// True if there is a state that can be changed. What the server has reported is best effort.
+    fn has_usable_state(&self) -> bool {
+        // Opening a FIFO would wait for a reader.
+        std::fs::metadata(&self.path).is_ok_and(|file| file.is_file() && file.len() > 0)
+            && File::options().write(true).open(&self.path).is_ok()
+    }
+
+    /// The queue of the model, so that a limit of one model does not keep requests to others back.
+    fn model_queue(&self, model: &str) -> u8 {
+        let mut hash = DefaultHasher::new();
+        self.model_key(model).hash(&mut hash);
+        let count = u64::from(Permit::QUEUES - MODEL_QUEUES);
+        MODEL_QUEUES + u8::try_from(hash.finish() % count).expect("there are fewer queues")
+    }
+
+    /// The name of `model` in the state.
+    fn model_key(&self, model: &str) -> String {
+        match *self.account {
+            Some(number) => format!("{model} {number:x}"),
+            None => model.to_owned(),
+        }
+    }
+
+    /// Waits in a queue of the file, until `deadline` at most.
     fn enter(
         &self,
         queue: u8,
         limit: u32,
         cause: &str,
+        deadline: Option<Duration>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Permit, ProviderError> {
         self.create_folder().map_err(ProviderError::Aborted)?;
@@ -127,7 +165,13 @@ impl RateLimiter {
             }
             // The run must end before its time does, to say why.
             if is_beyond_time_left(Permit::MAX_DELAY * 2) {
-                return Err(busy_error(cause, Permit::MAX_DELAY).into());
+                return Err(busy_error(cause, Permit::MAX_DELAY * 2).into());
+            }
+            if deadline.is_some_and(|deadline| signal::now() >= deadline) {
+                // The next attempt would have to wait again.
+                let (kind, retry_after) = (FailureKind::Busy, Some(Duration::MAX));
+                let message = format!("{cause}, for too long");
+                return Err(ProviderError::Failed { kind, message, retry_after }.into());
             }
             Ok(())
         };
@@ -139,16 +183,27 @@ impl RateLimiter {
         &self,
         model: &str,
         tokens: u64,
+        deadline: Option<Duration>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<bool, ProviderError> {
-        let mut now_ms = self.now_ms();
+        let AccountLimits { requests_per_minute, tokens_per_minute, .. } = self.limits;
+        let has_rate = requests_per_minute.or(tokens_per_minute).is_some();
+        let model_key = self.model_key(model);
+        let mut rate_permit = None;
+        let mut earliest_ms = i64::MIN;
         loop {
+            if has_rate && rate_permit.is_none() {
+                let cause = format!("other requests to `{}` come first", self.provider);
+                rate_permit = Some(self.enter(RATE_QUEUE, 1, &cause, deadline, on_delta)?);
+            }
+            // The clock may have been set back.
+            let now_ms = self.now_ms().max(earliest_ms);
             let mut has_reported_limit = false;
             let mut is_renewed = false;
             let admission = self
                 .change_state(now_ms, &mut is_renewed, |state| {
-                    has_reported_limit = state.models.contains_key(model);
-                    state.admit(self.limits, model, tokens, now_ms)
+                    has_reported_limit = state.models.contains_key(&model_key);
+                    state.admit(self.limits, &model_key, tokens, now_ms)
                 })
                 .map_err(to_provider_error)?;
             self.has_reported_limit.store(has_reported_limit, Ordering::Relaxed);
@@ -170,9 +225,12 @@ impl RateLimiter {
             log::info!(target: "model", "{cause}; waiting {} ms", wait.as_millis());
             on_delta(Delta::Wait { wait: Some(wait), cause: &cause })
                 .map_err(ProviderError::Aborted)?;
+            if reason == WaitReason::Reported {
+                // Requests to other models need not wait for it.
+                rate_permit = None;
+            }
             self.clock.sleep(wait).map_err(|stop| ProviderError::Aborted(stop.into()))?;
-            // The clock may have been set back.
-            now_ms = self.now_ms().max(time_ms);
+            earliest_ms = time_ms;
         }
     }
 
@@ -198,7 +256,8 @@ impl RateLimiter {
         match reply {
             Err(ProviderError::Failed { retry_after: Some(delay), .. }) => {
                 let limit = ReportedLimit::after(now_ms, 0, *delay);
-                self.update(now_ms, |state| state.set_limit(model, Some(limit), now_ms));
+                let key = self.model_key(model);
+                self.update(now_ms, |state| state.set_limit(&key, Some(limit), now_ms));
             }
             Ok(reply) if self.limits.tokens_per_minute.is_some() => {
                 let tokens = reply.usage.input + reply.usage.output;
@@ -218,7 +277,8 @@ impl RateLimiter {
         let now_ms = self.now_ms();
         let limit =
             report.map(|report| ReportedLimit::after(now_ms, report.remaining, report.reset_after));
-        self.update(now_ms, |state| state.set_limit(model, limit, now_ms));
+        let key = self.model_key(model);
+        self.update(now_ms, |state| state.set_limit(&key, limit, now_ms));
     }
 
     fn update(&self, now_ms: i64, change: impl FnOnce(&mut LimiterState)) {
@@ -250,14 +310,15 @@ impl RateLimiter {
         let mut changed = Vec::new();
         if state != LimiterState::default() {
             serde_json::to_writer(&mut changed, &state)?;
-        } else if !self.has_limits() {
+        } else if !self.has_limits() && !permit.is_shared()? {
             std::fs::remove_file(&self.path)?;
             return Ok(output);
         }
         if changed != bytes {
             // Not synced: after a crash of the machine, a damaged file is begun anew.
-            permit.file().write_all_at(&changed, 0)?;
-            permit.file().set_len(changed.len() as u64)?;
+            let written = permit.file().write_all_at(&changed, 0);
+            let written = written.and_then(|()| permit.file().set_len(changed.len() as u64));
+            written.with_context(|| format!("write `{}`", self.path.display()))?;
         }
         Ok(output)
     }
@@ -273,6 +334,12 @@ impl RateLimiter {
     fn now_ms(&self) -> i64 {
         self.clock.timestamp().as_millisecond()
     }
+}
+
+/// The time on the clock of [`signal::now`] until which a request waits for others if there is a fallback, which needs time too.
+fn queue_deadline() -> Duration {
+    let half_time = signal::timeout_left().map(|left| left / 2);
+    signal::now() + half_time.map_or(MAX_SERVER_DELAY, |half| half.min(MAX_SERVER_DELAY))
 }
 
 /// True if the run ends before `wait` is over.

@@ -12,6 +12,8 @@ use std::time::Duration;
 const MAX_ATTEMPTS: u32 = 4;
 /// Limit on the sum of all waits. If a server asks for more, the error is returned, and the caller can try later.
 const MAX_TOTAL_DELAY: Duration = Duration::from_secs(60);
+/// A shorter delay that a server asks for stands for none: servers round down, and clocks differ.
+const MIN_REQUESTED_DELAY: Duration = Duration::from_secs(1);
 
 /// Forwards requests to `inner`, and retries transient failures.
 pub struct RetryProvider<P> {
@@ -50,7 +52,8 @@ impl<P: Provider> Provider for RetryProvider<P> {
                 } => *retry_after,
                 _ => return Err(explain_abort(error, last_failure)),
             };
-            let wait = requested_delay.unwrap_or_else(|| backoff(attempt));
+            let usable_delay = requested_delay.filter(|delay| *delay >= MIN_REQUESTED_DELAY);
+            let wait = usable_delay.unwrap_or_else(|| backoff(attempt));
             let is_too_late = requested_delay.is_some() && is_beyond_time_left(wait);
             if emitted || is_too_late || attempt == MAX_ATTEMPTS || waited + wait > MAX_TOTAL_DELAY
             {
@@ -170,6 +173,7 @@ mod tests {
         check(vec![down(), down(), down(), down(), fine()], (false, 4, 3));
         check(vec![busy(50), fine()], (true, 2, 1));
         check(vec![busy(61), fine()], (false, 1, 0));
+        check(vec![busy(0), busy(0), busy(0), fine()], (true, 4, 3));
         check(vec![busy(40), busy(40), fine()], (false, 2, 1));
         check(
             vec![Box::new(|_| Err(ProviderError::new(FailureKind::Refused, "no"))), fine()],

@@ -26,7 +26,7 @@ pub struct AccountLimits {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct LimiterState {
-    /// The last limit that the server has reported for each model.
+    /// The last limit that the server has reported for each model and key.
     pub(super) models: BTreeMap<String, ReportedLimit>,
     /// The requests of the last minute, oldest first.
     seconds: Vec<SecondTotals>,
@@ -155,7 +155,7 @@ impl LimiterState {
         let second = now_ms.div_euclid(1000);
         match self.seconds.last_mut().filter(|totals| totals.second >= second) {
             Some(totals) => {
-                totals.requests += requests;
+                totals.requests = totals.requests.saturating_add(requests);
                 totals.tokens = totals.tokens.saturating_add(tokens);
             }
             None if requests == 0 && tokens == 0 => {}
