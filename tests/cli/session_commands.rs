@@ -218,6 +218,18 @@ fn unpaired_calls_and_results_are_shown() {
     ran.stderr_has("cannot be read");
 }
 
+/// The last turn of a session may be interrupted, or still run.
+#[test]
+fn the_last_messages_of_a_session_without_a_closing_line_are_shown() {
+    let messages = [("user", "one"), ("assistant", "two"), ("user", "three")];
+    let story = Story::bare().workspace_file("sessions/k.jsonl", session_text("k", &messages));
+    let shown = story.run(["session", "show", "k", "--last", "2"]).text();
+    assert!(
+        shown.contains("two") && shown.contains("three") && !shown.contains("one\n"),
+        "{shown}"
+    );
+}
+
 #[test]
 fn raw_prints_the_file_byte_for_byte() {
     let bytes = b"{\"_type\": \"metadata\"}\n\xff\x1b[31m odd \x00\r\n{\"torn".to_vec();

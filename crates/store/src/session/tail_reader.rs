@@ -11,7 +11,7 @@ use crate::history::result_truncation;
 use anyhow::{Context, Result};
 use nanobot_base::message::Message;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -268,12 +268,23 @@ fn read_summary(
 /// Reads the line that begins at `offset`.
 fn read_line_at(file: &File, path: &Path, offset: u64) -> Result<Vec<u8>> {
     let mut text = Vec::new();
-    let mut reader = BufReader::new(file);
-    reader
-        .seek(SeekFrom::Start(offset))
-        .and_then(|_| next_line(&mut reader, &mut text))
+    next_line(&mut BufReader::new(PositionedReader { file, offset }), &mut text)
         .with_context(|| format!("read `{}`", path.display()))?;
     Ok(text)
+}
+
+/// Reads a file from an offset on, and leaves the position of its descriptor as it is: the caller may read the file from its beginning.
+struct PositionedReader<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl Read for PositionedReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.file.read_at(buffer, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
 }
 
 /// The state of reading a log backwards: the contents of the lines read so far.
