@@ -73,6 +73,16 @@ fn a_program_that_does_not_exist_sends_nothing() {
         "nanobot: the command of `--until` cannot succeed: there is no program `mkae`\n  \
          try: another command; `--force` sends the message all the same\n",
     );
+    // No round can change what its commands do not see.
+    let hidden = Story::new();
+    run_until(&hidden, "/nonexistent/check -q", &[]).status(2).stderr(
+        "nanobot: the command of `--until` cannot succeed: commands of the run do not see `/nonexistent/check`\n  \
+         try: `--read=/nonexistent/check`; `--force` sends the message all the same\n",
+    );
+    let program = hidden.home().join("bin/check");
+    write(&program, b"#!/bin/sh\nexit 1\n");
+    run_until(&hidden, "~/bin/check", &[]).status(2).stderr_has("do not see `~/bin/check`");
+    assert!(hidden.requests().is_empty());
     assert!(story.requests().is_empty());
     story.server().script([says("So be it.")]);
     let ran = run_until(&story, "mkae test", &["--force", "--max-rounds", "1"]).status(3);

@@ -578,10 +578,17 @@ impl ExecTool {
         })
     }
 
-    /// The first word of `command` if the shell, whose `output` begins its message with it, found no program of that name. A path is no
-    /// such name: the run may create that file.
+    /// The first word of `command` if the shell, whose `output` begins its message with it, found no program of that name. A path is one
+    /// only if commands cannot see it: otherwise the run may create that file.
     fn missing_program(&self, command: &str, output: &str) -> Option<String> {
         let name = command.split_whitespace().next()?;
+        if name.starts_with('/') || name.starts_with("~/") {
+            let path = self.files.file_scope.absolute(name);
+            // Commands have a `/tmp` of their own.
+            let can_appear = path.starts_with("/tmp") && !path.exists();
+            let is_reported = output.contains(&format!("{}: ", path.display()));
+            return (is_reported && !can_appear && self.hides(&path)).then(|| name.to_owned());
+        }
         let is_name =
             name.chars().all(|letter| letter.is_alphanumeric() || "-_.+".contains(letter));
         let path = self.env.iter().find(|(variable, _)| variable == "PATH");

@@ -21,7 +21,7 @@ impl Turn<'_, '_, '_> {
     /// Runs the command before the turn. True if it succeeds, so that there is nothing to do.
     ///
     /// # Errors
-    /// The run may not run the command, or there is no such program.
+    /// The run may not run the command, or there is no such program for it.
     pub(super) fn is_done_already(&mut self) -> Result<bool> {
         let Some(until) = self.agent.until else {
             return Ok(false);
@@ -30,10 +30,18 @@ impl Turn<'_, '_, '_> {
         if let Some(program) = &call.missing_program
             && !until.is_forced
         {
+            let (cause, remedy) = if program.contains('/') {
+                (
+                    format!("commands of the run do not see `{program}`"),
+                    format!("`--read={program}`"),
+                )
+            } else {
+                (format!("there is no program `{program}`"), "another command".to_owned())
+            };
             return Err(fail_with_hint(
                 Exit::Usage,
-                format!("the command of `--until` cannot succeed: there is no program `{program}`"),
-                "another command; `--force` sends the message all the same",
+                format!("the command of `--until` cannot succeed: {cause}"),
+                format!("{remedy}; `--force` sends the message all the same"),
             ));
         }
         Ok(has_succeeded(&call) && !until.is_forced)

@@ -290,6 +290,12 @@ impl ExecTool {
         paths.find(|path| path.is_absolute() && !is_visible(&sandbox, path))
     }
 
+    /// True if commands cannot see `path`, whether it exists or not.
+    pub(super) fn hides(&self, path: &Path) -> bool {
+        let sandbox = self.containment.is_sandboxed.then(|| self.prepare_sandbox().ok()).flatten();
+        sandbox.is_some_and(|sandbox| !is_visible(&sandbox, path))
+    }
+
     /// True if the directory contains one of the `denied` paths. Without mounts, access to the directory is then granted entry by
     /// entry.
     fn contains_denied_path(&self, denied: &[PathBuf]) -> bool {
