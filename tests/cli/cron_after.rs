@@ -2,7 +2,7 @@
 
 use crate::cron::{add_job, job_dir, jobs, run_cron};
 use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
-use crate::server::{Request, calls, fails, says};
+use crate::server::{Request, Response, calls, fails, says, sends};
 use crate::story::{RunResult, Story, write};
 use crate::web::{PageServer, page_response};
 use serde_json::{Value, json};
@@ -386,4 +386,70 @@ fn a_run_is_repeated_with_its_input_although_the_other_job_was_removed() {
         .status(66)
         .stderr_has("the answer of `")
         .stderr_has("at 2026-01-02T08:00:00Z is no longer stored: the job was removed\n");
+}
+
+/// Files that were restored from a copy may have a loop that no command makes.
+#[test]
+fn a_loop_in_the_files_never_runs() {
+    let (story, digest, report) = story_with_pair();
+    let change = |path: std::path::PathBuf, change: &dyn Fn(&mut Value)| {
+        let mut value: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        change(&mut value);
+        write(&path, value.to_string().as_bytes());
+    };
+    change(job_dir(&story, &digest).join("job.json"), &|options| options["after"] = json!(report));
+    change(story.workspace().join("cron/jobs.json"), &|file| {
+        file["jobs"][0]["schedule"] = file["jobs"][1]["schedule"].clone();
+    });
+    let words = "`digest` runs after `report` would run after itself";
+    at(&story, "09:00:00", &["run", "digest"]).status(78).stderr_has(words);
+    assert!(story.requests().is_empty());
+    let problem = format!("digest ({digest}): never runs: {words}\n");
+    at(&story, "09:00:00", &["check"]).status(1).stdout_has(&problem);
+}
+
+/// While a job is busy, further answers of the one before are no failure: it runs later for the last of them, and the others are recorded.
+#[test]
+fn answers_that_come_while_a_job_is_busy_are_run_or_recorded() {
+    let (story, digest, report) = story_with_pair();
+    let (sender, stream) = Response::streaming();
+    let answers = [says("One."), sends(stream), says("Two."), says("Three."), says("Last.")];
+    story.server().script(answers);
+    let mut command = story.command(["cron", "run", "digest"]);
+    let first = command.env("NANOBOT_TEST_TIME", "2026-01-02T08:00:00Z").spawn().unwrap();
+    story.server().wait_for_requests(2);
+    at(&story, "08:01:00", &["run", "digest"]).stdout("Two.\n").stderr("");
+    at(&story, "08:02:00", &["run", "digest"]).stdout("Three.\n").stderr("");
+    let end = json!({ "choices": [{ "delta": { "content": "First." }, "finish_reason": "stop" }] });
+    sender.send(format!("data: {end}\n\ndata: [DONE]\n\n").into_bytes()).unwrap();
+    drop(sender);
+    story.wait(first).stdout("One.\nFirst.\n");
+    start(&story, "08:04:00", &report).stdout("Last.\n");
+    assert!(story.requests()[4].last_content().contains("<stdin>\nThree.\n</stdin>"));
+    assert_eq!(outcomes(&story, &report), ["ok", "missed", "ok"]);
+    let slots: Vec<Value> =
+        records(&story, &report).iter().map(|record| record["slot"].clone()).collect();
+    let times = ["08:00:00", "08:01:00", "08:02:00"];
+    assert_eq!(slots, times.map(|time| json!(format!("2026-01-02T{time}Z"))));
+    start(&story, "08:14:00", &report).stdout("");
+    assert_eq!(outcomes(&story, &digest), ["ok"; 3]);
+}
+
+/// No slot is repeated when a clock that was ahead is corrected; an answer is none.
+#[test]
+fn a_clock_that_was_ahead_holds_back_slots_and_no_answers() {
+    let (story, digest, _report) = story_with_pair();
+    story.server().script(["A.", "B.", "C.", "D."].map(says));
+    start(&story, "20:00:00", &digest).stdout("");
+    at(&story, "20:00:00", &["run", "digest"]).stdout("A.\nB.\n");
+    at(&story, "10:30:00", &["run", "digest"]).stdout("C.\nD.\n");
+    let hourly = add_job(&story, &["-n", "hourly", "--cron", "0 * * * *"]);
+    story.server().script([says("E.")]);
+    start(&story, "09:00:00", &hourly).stdout("E.\n");
+    start(&story, "05:00:00", &hourly).stdout("");
+    at(&story, "05:00:00", &["list"]).stdout_has("Fri 2 Jan 10:00");
+    let held = format!(
+        "hourly ({hourly}): does not run before Fri 2 Jan 09:00: the clock was ahead at its last run\n"
+    );
+    at(&story, "05:00:00", &["check"]).status(1).stdout_has(&held);
 }

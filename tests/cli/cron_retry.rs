@@ -145,6 +145,28 @@ fn other_failures_are_retried_if_the_job_says_so() {
     }
 }
 
+/// A run that is repeated by hand is the retry of its own slot only.
+#[test]
+fn a_repeated_run_of_another_slot_leaves_the_retry() {
+    let story = Story::new().env("NANOBOT_TEST_ZONE", "UTC");
+    let answers = [says("Eight."), busy(), says("Eight again."), says("Nine.")];
+    story.server().script(answers);
+    let id =
+        add_job(&story, &["-n", "h", "-c", "0 * * * *", "--retry", "2", "--retry-delay", "5m"]);
+    start(&story, "08:00:00", &id).stdout("Eight.\n");
+    start(&story, "09:00:00", &id).status(75).stderr("");
+    let run = records(&story, &id)[0]["id"].as_str().unwrap().to_owned();
+    at(&story, "09:02:00", &["rerun", &run]).stdout("Eight again.\n");
+    start(&story, "09:05:00", &id).stdout("Nine.\n");
+    assert_eq!(tries(&story, &id), ["ok 0", "failed 0", "ok 0", "ok 1"]);
+    // That of its own slot is the retry.
+    story.server().script([busy(), says("Ten.")]);
+    start(&story, "10:00:00", &id).status(75).stderr("");
+    let run = records(&story, &id)[4]["id"].as_str().unwrap().to_owned();
+    at(&story, "10:02:00", &["rerun", &run]).stdout("Ten.\n");
+    start(&story, "10:05:00", &id).stdout("");
+}
+
 #[test]
 fn a_retry_gives_way_to_the_next_slot_and_to_changes_of_the_job() {
     let story =
@@ -381,14 +403,18 @@ fn a_ping_never_fails_a_job() {
     let silent_address = format!("http://127.0.0.1:{}/x", silent.port);
     for address in [&closed, &refused, &silent_address] {
         let story = watched_story().script([says("Done.")]);
-        let id = add_daily(&story, &["--ping", address]);
+        // A silent service costs the job none of its time.
+        let id = add_daily(&story, &["--ping", address, "--timeout", "4"]);
         start(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
     }
     // An address in the private network, which nothing allows.
     let (server, address) = watcher(200);
-    let story = Story::new().script([says("Done.")]).env("NANOBOT_TEST_ZONE", "UTC");
-    let id = add_daily(&story, &["--ping", &address]);
+    let story = Story::new().script([says("Done."), says("Done.")]).env("NANOBOT_TEST_ZONE", "UTC");
+    let id = add_daily(&story, &[]);
+    let refused = "`127.0.0.1` is not a public address";
+    run_cron(&story, &["edit", &id, "--ping", &address]).stdout_has(&id).stderr_has(refused);
     start(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
+    at(&story, "09:00:00", &["run", &id]).stdout("Done.\n").stderr_has(refused);
     assert_eq!(server.requests().len(), 0);
     // A mistake in the config is reported, since no service would raise the alarm.
     let story =

@@ -127,7 +127,7 @@ fn jobs_beyond_the_limit_wait_for_others() {
     let start = |arguments: &[&str]| story.command(arguments).spawn().unwrap();
     let mut first = start(&["cron", "run", "first"]);
     story.server().wait_for_requests(1);
-    let mut waiting = start(&SCHEDULED);
+    let waiting = start(&SCHEDULED);
     let state = job_dir(&story).join("state.json");
     until_change_in(&job_dir(&story), || {
         std::fs::read_to_string(&state).is_ok_and(|text| text.contains("\"waiting\":true"))
@@ -138,11 +138,11 @@ fn jobs_beyond_the_limit_wait_for_others() {
     story.run(["cron", "list", "digest"]).stdout_has("waiting, ").stderr_has("cron sync");
     story.run(["cron", "logs", "digest"]).stdout_has("waiting");
     // The wait counts: a job that has no time left is recorded.
-    story.run(["cron", "run", "late"]).status(124).stderr_has("`cron.maxRunning`");
+    story.run(["cron", "run", "late"]).status(75).stderr_has("`cron.maxRunning`");
     let late = story.run(["cron", "list", "late", "--json"]).json_lines();
     assert_eq!(
         (&late[0]["last"]["outcome"], &late[0]["last"]["status"]),
-        (&json!("failed"), &json!(124))
+        (&json!("failed"), &json!(75))
     );
     let mut ended = start(&["cron", "run", "ended"]);
     let mut line = String::new();
@@ -151,7 +151,16 @@ fn jobs_beyond_the_limit_wait_for_others() {
     kill_process(Pid::from_child(&ended), Signal::TERM).unwrap();
     assert_eq!(story.wait(ended).signal(), Some(Signal::TERM.as_raw()));
     assert_eq!(story.requests().len(), 1);
-    // A run that is killed while it waits has done nothing, and its slot runs. The kernel gives the place of a killed run back.
+    // A run that is ended while it waits has done nothing, and its slot runs.
+    kill_process(Pid::from_child(&waiting), Signal::TERM).unwrap();
+    assert_eq!(story.wait(waiting).signal(), Some(Signal::TERM.as_raw()));
+    assert!(outcomes(&story).is_empty());
+    let mut waiting = start(&SCHEDULED);
+    until_change_in(&job_dir(&story), || {
+        let pid = format!("\"pid\":{},", waiting.id());
+        std::fs::read_to_string(&state).is_ok_and(|text| text.contains(&pid))
+    });
+    // So does one that is killed. The kernel gives the place of a killed run back.
     for child in [&mut waiting, &mut first] {
         child.kill().unwrap();
         child.wait().unwrap();
@@ -986,4 +995,33 @@ fn a_run_is_shown_with_its_calls_and_repeated_with_its_input() {
         .stdout_has("turn         no longer in the session cron:");
     at("10:06", &["remove", "count"]).stdout_has("Removed").error_text();
     at("10:06", &["rerun", failed]).status(66).stderr_has("there is no run");
+}
+
+/// A repeated run has the input of that run. Without it, it asks no model.
+#[test]
+fn a_run_is_not_repeated_without_its_input() {
+    let story = Story::new().script([fails(401, "no")]);
+    let records_of = |id: &str| {
+        let path = crate::cron::job_dir(&story, id).join("runs.jsonl");
+        let text = std::fs::read_to_string(path).unwrap();
+        let ids = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        ids.map(|record| record["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // It failed before there was one: the condition is checked again.
+    let broken = add_job(&story, &["-n", "broken", "--every", "1h", "--when", "/nonexistent/x"]);
+    story.run(["cron", "run", "broken"]).status(1).stderr_has("`--when` cannot be run");
+    story.run(["cron", "rerun", &records_of(&broken)[0]]).status(1).stderr_has("cannot be run");
+    assert!(story.requests().is_empty());
+    // It is no longer stored.
+    let full = add_job(&story, &["-n", "full", "--every", "1h", "--when", "echo 90%"]);
+    story.run(["cron", "run", "full"]).status(77).stderr_has("no");
+    std::fs::remove_dir_all(crate::cron::job_dir(&story, &full).join("output")).unwrap();
+    let run = &records_of(&full)[0];
+    story.run(["cron", "rerun", run]).status(66).stderr_has("is no longer stored");
+    assert_eq!(story.requests().len(), 1);
+    // Records of earlier releases have no id.
+    let path = crate::cron::job_dir(&story, &full).join("runs.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    write(&path, text.replace(&format!("\"id\":\"{run}\","), "").as_bytes());
+    story.run(["cron", "rerun", ""]).status(66).stderr_has("there is no run ``");
 }

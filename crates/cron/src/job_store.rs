@@ -5,6 +5,7 @@
 //! in the file that contains it.
 
 use super::job::{HEARTBEAT_ID, Job, JobKind, JobOptions, Predecessor};
+use super::job_chain::check_chain;
 use super::job_entry::{self, get_text, has_id, parse_period, update_entry};
 use super::job_file::{
     READ_LIMIT_BYTES, damaged_error, entries, entries_mut, find_entry, has_job, load, update,
@@ -245,6 +246,10 @@ impl JobStore {
                 };
                 let mut job = self.with_options(job_entry::to_job(value))?;
                 if change(&mut job) {
+                    // Another job may have changed since the caller has checked its own.
+                    if job.follows().is_some() {
+                        check_chain(&self.jobs()?, &job)?;
+                    }
                     self.write_options(&job)?;
                 }
                 update_entry(value, &job, now);
@@ -285,7 +290,7 @@ impl JobStore {
     /// Adds and changes jobs and removes others, in one change of each file that contains some of them.
     ///
     /// # Errors
-    /// A job or the file cannot be written; then the file and the options are as before.
+    /// A job or the file cannot be written, or a job would run after itself; then the file and the options are as before.
     pub fn save(&self, updates: &[JobUpdate<'_>], removed: &[&str], now: Timestamp) -> Result<()> {
         let before = self.file_contents()?;
         if let Err(error) = self.write_all(updates, removed, now) {
@@ -323,6 +328,7 @@ impl JobStore {
         let new_file = self.job_file().to_owned();
         for path in &self.job_files {
             update(path, |file| {
+                self.check_chains(updates)?;
                 let mut has_changed = false;
                 for value in entries_mut(file) {
                     let id = get_text(value, "id").unwrap_or_default();
@@ -356,6 +362,19 @@ impl JobStore {
             })?;
         }
         Ok(())
+    }
+
+    /// Checks that no job of `updates` will run after itself. The file is locked.
+    fn check_chains(&self, updates: &[JobUpdate<'_>]) -> Result<()> {
+        if updates.iter().all(|update| update.job.follows().is_none()) {
+            return Ok(());
+        }
+        let mut jobs = self.jobs()?;
+        for JobUpdate { job, .. } in updates {
+            jobs.retain(|other| other.id != job.id);
+            jobs.push((*job).clone());
+        }
+        updates.iter().try_for_each(|update| check_chain(&jobs, update.job))
     }
 
     fn remove_options(&self, id: &str) -> Result<()> {
@@ -509,4 +528,44 @@ pub fn invalid_id_error(id: &str) -> anyhow::Error {
         format!("the job's id `{id}` is invalid: only letters, digits, `_` and `-` are allowed"),
         INVALID_ID_HINT,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::JobStore;
+    use crate::job::{Job, JobOptions};
+    use crate::schedule::Schedule;
+    use jiff::Timestamp;
+    use std::time::Duration;
+
+    /// Two processes may change two jobs at the same time, each of which is right as the other was.
+    #[test]
+    fn a_change_that_closes_a_chain_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = JobStore::new(&folder.path().join("workspace"), folder.path(), false);
+        let now = Timestamp::UNIX_EPOCH;
+        let job = |id: &str, schedule: Schedule| Job {
+            id: id.to_owned(),
+            name: id.to_owned(),
+            message: "x".to_owned(),
+            schedule: Ok(schedule),
+            options: Some(JobOptions::default()),
+            ..Job::heartbeat(now)
+        };
+        let hourly = Schedule::Every(Duration::from_hours(1));
+        store.add(&job("a", hourly), now, None).unwrap();
+        store.add(&job("b", Schedule::After("a".to_owned())), now, None).unwrap();
+        let run_after = |id: &str| {
+            store.update("a", now, |job| {
+                job.schedule = Ok(Schedule::After(id.to_owned()));
+                job.bind_options();
+                true
+            })
+        };
+        let error = run_after("b").unwrap_err().to_string();
+        assert_eq!(error, "`a` runs after `b` would run after itself");
+        assert_eq!(store.job("a").unwrap().unwrap().follows(), None);
+        store.remove("b").unwrap();
+        assert!(run_after("b").unwrap());
+    }
 }

@@ -17,6 +17,7 @@ pub mod crontab_block;
 pub mod export;
 pub mod expression;
 pub mod job;
+pub mod job_chain;
 mod job_entry;
 mod job_file;
 pub mod job_store;

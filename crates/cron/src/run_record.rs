@@ -202,6 +202,9 @@ pub struct RunRecord {
     pub error: Option<String>,
     #[serde(flatten)]
     pub usage: RunUsage,
+    /// True if `--when` printed the input of the run, false if it printed nothing; `None` if it did not come to that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has_input: Option<bool>,
     /// The file that contains the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,

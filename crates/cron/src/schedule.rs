@@ -108,8 +108,15 @@ impl Timetable<'_> {
         let Some(baseline) = baseline else {
             return DueState::ClockWasWrong { last_slot: previous_minute(now) };
         };
+        let is_new = |slot: Timestamp| match self.schedule {
+            // An end is not repeated, so another one than the last is new, even if the clock was ahead at the last one.
+            Schedule::After(_) => {
+                Some(slot) != last_slot && earliest_slot.is_none_or(|earliest| slot > earliest)
+            }
+            _ => slot > baseline,
+        };
         match self.latest(undelayed_now) {
-            Some(slot) if slot > baseline => {
+            Some(slot) if is_new(slot) => {
                 let max_delay = SignedDuration::try_from(max_delay).unwrap_or(SignedDuration::MAX);
                 let lateness = now.duration_since(slot).saturating_sub(max_delay);
                 let is_late = lateness > START_GRACE;
@@ -124,6 +131,13 @@ impl Timetable<'_> {
                 next => DueState::NotYet { next },
             },
         }
+    }
+
+    /// Returns the last slot if it is far ahead of `now`, since the clock was ahead when it was handled: no slot before it is due.
+    pub fn held_until(&self, last_slot: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+        let lead = last_slot?.duration_since(now);
+        let is_ahead = lead > START_GRACE && lead <= MAX_CLOCK_AHEAD;
+        last_slot.filter(|_| is_ahead && !matches!(self.schedule, Schedule::After(_)))
     }
 
     /// Returns the first slot after the last run (or the creation) if its start is more than `grace` ago: nothing starts the job any more

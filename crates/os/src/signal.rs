@@ -46,7 +46,7 @@ static KILL_ON_INTERRUPT: AtomicBool = AtomicBool::new(false);
 /// Set when the process continues after a stop, as by Ctrl-Z. (The monotonic clock does not advance while the machine
 /// sleeps.)
 static RESUMED: AtomicBool = AtomicBool::new(false);
-/// Total time for which the process was stopped, in milliseconds.
+/// Total time for which the process was stopped, in milliseconds, and that was left out.
 static STOPPED_MILLIS: AtomicU64 = AtomicU64::new(0);
 /// Time of the last call of [`update_stopped_time`], in milliseconds since [`CLOCK_START`].
 static LAST_UPDATE_MILLIS: AtomicU64 = AtomicU64::new(0);
@@ -278,6 +278,12 @@ pub fn clear_interrupt() -> Result<(), Stop> {
 /// too.
 pub fn grant_extra_time(limit: Duration) {
     EXTRA_TIME_END.get_or_init(|| now().saturating_add(limit));
+}
+
+/// Leaves `duration`, which has just passed, out of all time limits: it was spent on something that is not a part of the run.
+pub fn leave_out(duration: Duration) {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    STOPPED_MILLIS.fetch_add(millis, Ordering::Relaxed);
 }
 
 /// Sends this process a Ctrl-C, for another key that stops a turn. A second one would kill the process, so nothing is sent while

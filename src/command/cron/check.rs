@@ -59,6 +59,9 @@ fn problem_line(status: &JobStatus, problem: &JobProblem, now: &Zoned) -> String
     let description = match problem {
         JobProblem::Unusable(reason) => format!("never runs: {}", cell(reason)),
         JobProblem::Overdue(slot) => format!("overdue since {}", format(*slot)),
+        JobProblem::ClockAhead(until) => {
+            format!("does not run before {}: the clock was ahead at its last run", format(*until))
+        }
         JobProblem::Failing => {
             let times = match history.failures {
                 1 => String::new(),
@@ -93,6 +96,7 @@ fn problem_json(status: &JobStatus, problem: &JobProblem) -> Value {
     let (since, error) = match problem {
         JobProblem::Unusable(reason) => (None, Some(reason)),
         JobProblem::Overdue(slot) => (Some(*slot), None),
+        JobProblem::ClockAhead(_) => (None, None),
         JobProblem::Failing => (history.failing_since, history.error.as_ref()),
     };
     json!({

@@ -29,7 +29,7 @@ use crate::options::value::ModelNames;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use nanobot_agent::prompt;
-use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use nanobot_base::message::Origin;
 use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_channel::MessageSource;
@@ -37,6 +37,7 @@ use nanobot_config::policy::Policy;
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::hooks::HookEvent;
 use nanobot_cron::job::{AnswerDestination, Job, JobKind, JobOptions};
+use nanobot_cron::job_chain::find_loop;
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{
     JobDir, PendingRetry, RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger,
@@ -195,19 +196,27 @@ impl JobRunner<'_> {
             is_waiting: false,
         };
         let permit = self.wait_for_permit(trigger, RunState { started: Some(started), ..state });
+        // Nothing was done yet, so the next start runs the slot, as after a crash.
+        if let Err(error) = &permit
+            && trigger == Trigger::Schedule
+            && error.is::<Stop>()
+        {
+            return permit.map(|_| Exit::Answered);
+        }
         state.started = Some(started);
         let earlier_retry = state.retry;
         if trigger == Trigger::Schedule {
             state.retry = None;
         }
         self.job_dir.write_state(&state)?;
-        let ping = RunPing::new(ctx, self.settings, job);
+        let ping = RunPing::new(ctx, self.settings, job, trigger);
         if let Some(ping) = &ping {
             ping.send(PingEvent::Start);
         }
         // The permit is given back before the answer is delivered.
+        let mut has_input = None;
         let mut result = permit
-            .and_then(|_permit| self.execute(job, &options, slot, start))
+            .and_then(|_permit| self.execute(job, &options, slot, start, &mut has_input))
             .unwrap_or_else(|error| RunResult { error: Some(error), ..RunResult::default() });
         if result.error.is_some() {
             signal::begin_shutdown_if_stopped();
@@ -217,6 +226,7 @@ impl JobRunner<'_> {
         record.retry = earlier_retry.filter(is_retry_of).map_or(0, |retry| retry.number);
         record.usage = std::mem::take(&mut result.usage);
         record.origin = result.origin;
+        record.has_input = has_input;
         let turn_exit = result.exit();
         let mut errors = Vec::new();
         errors.extend(self.deliver_answer(job, &options, &result, &mut record));
@@ -236,12 +246,15 @@ impl JobRunner<'_> {
         state.retry = match trigger {
             Trigger::Schedule => retry::plan(ctx, job, &record),
             Trigger::Manual if record.outcome.is_failure() => state.retry,
-            Trigger::Manual => None,
+            // A repeated run says nothing about another slot.
+            Trigger::Manual => {
+                state.retry.filter(|retry| self.rerun.is_some() && !is_retry_of(retry))
+            }
         };
         let is_retried = trigger == Trigger::Schedule && state.retry.is_some();
         // The retry reports how the slot ended.
         if let Some(ping) = ping.filter(|_| !is_retried) {
-            if exit == Exit::Timeout {
+            if is_out_of_time() {
                 signal::grant_extra_time(PING_TIMEOUT);
             }
             let is_failure = record.outcome.is_failure();
@@ -307,7 +320,16 @@ impl JobRunner<'_> {
             }
             Ok(())
         });
-        permit.map(Some).context("wait for other jobs to end (`cron.maxRunning`)")
+        match permit {
+            Err(error) if error.downcast_ref() == Some(&Stop(Exit::Timeout)) => {
+                Err(fail_with_hint(
+                    Exit::TryAgain,
+                    "other jobs ran for the whole time of this one: as many run at once as `cron.maxRunning` allows",
+                    "`cron.maxRunning` with a higher number, or a longer `--timeout`",
+                ))
+            }
+            permit => permit.map(Some).context("wait for other jobs to end (`cron.maxRunning`)"),
+        }
     }
 
     /// Runs the hooks for the end of a job. A hook that fails is reported; it does not change how the job ended.
@@ -329,7 +351,7 @@ impl JobRunner<'_> {
         let Some(hooks) = Hooks::for_run(self.ctx, self.settings, containment, run)? else {
             return Ok(());
         };
-        if hooks.has(HookEvent::JobEnd) && record.status == Exit::Timeout.code() {
+        if hooks.has(HookEvent::JobEnd) && is_out_of_time() {
             signal::grant_extra_time(delivery::COMMAND_TIMEOUT);
         }
         hooks.after_job(&json!({
@@ -370,7 +392,7 @@ impl JobRunner<'_> {
             self.report_errors(job, record, errors);
         }
         if is_notified {
-            if record.status == Exit::Timeout.code() {
+            if is_out_of_time() {
                 signal::grant_extra_time(delivery::COMMAND_TIMEOUT);
             }
             self.notify(job, options, record, answer);
@@ -449,27 +471,24 @@ impl JobRunner<'_> {
         options: &JobOptions,
         slot: Option<Timestamp>,
         start: Timestamp,
+        has_input: &mut Option<bool>,
     ) -> Result<RunResult> {
         check_runnable(job, options)?;
+        self.check_chain(job)?;
         let mut ctx = self.ctx.clone();
         // Without a terminal, cron would mail every notice, so only failures are printed.
         ctx.quiet |= !ctx.terminal.stderr_is_tty;
-        let extra_input = match (self.rerun, &options.when) {
-            (Some(record), _) => {
-                let path = self.job_dir.output_path(record.start.parse()?, INPUT_SUFFIX);
-                durable_file::read_limited(&path, MAX_ANSWER_BYTES)?
-            }
-            (None, None) => None,
-            (None, Some(command)) => match self.check_condition(job, command, slot)? {
-                ConditionResult::Met(output) => (!output.trim_ascii().is_empty()).then_some(output),
-                ConditionResult::NotMet => {
-                    return Ok(RunResult {
-                        outcome: Some(RunOutcome::NotNeeded),
-                        ..RunResult::default()
-                    });
-                }
-            },
+        let condition = match (self.repeated_condition(job)?, &options.when) {
+            (Some(repeated), _) => repeated,
+            (None, Some(command)) => self.check_condition(job, command, slot)?,
+            (None, None) => ConditionResult::Met(Vec::new()),
         };
+        let ConditionResult::Met(output) = condition else {
+            return Ok(RunResult { outcome: Some(RunOutcome::NotNeeded), ..RunResult::default() });
+        };
+        let extra_input = Some(output).filter(|output| !output.trim_ascii().is_empty());
+        *has_input =
+            Some(extra_input.is_some()).filter(|is_some| *is_some || options.when.is_some());
         if let Some(input) = &extra_input {
             let stored = self.job_dir.store_output(start, INPUT_SUFFIX, input);
             stored.context("the output of `--when` was not stored")?;
@@ -588,6 +607,46 @@ impl JobRunner<'_> {
             });
         };
         Ok(Some(PredecessorAnswer::new(&bytes, record.origin)))
+    }
+
+    /// The condition of the run that is repeated; `None` if there is none, or if it has not come to that.
+    ///
+    /// # Errors
+    /// Status 66 if its output is no longer stored.
+    fn repeated_condition(&self, job: &Job) -> Result<Option<ConditionResult>> {
+        let Some(record) = self.rerun else {
+            return Ok(None);
+        };
+        let path = self.job_dir.output_path(record.start.parse()?, INPUT_SUFFIX);
+        let stored = durable_file::read_limited(&path, MAX_ANSWER_BYTES)?;
+        match (stored, record.has_input) {
+            (Some(output), _) => Ok(Some(ConditionResult::Met(output))),
+            (None, Some(false)) => Ok(Some(ConditionResult::Met(Vec::new()))),
+            (None, None) => Ok(None),
+            (None, Some(true)) => Err(fail_with_hint(
+                Exit::NoInput,
+                format!("the input of the run `{}` is no longer stored", record.id),
+                format!("`nanobot cron run {}`", job.id),
+            )),
+        }
+    }
+
+    /// Checks that the job does not run after itself, as after a change of the files by hand.
+    ///
+    /// # Errors
+    /// Status 78.
+    fn check_chain(&self, job: &Job) -> Result<()> {
+        if job.follows().is_none() {
+            return Ok(());
+        }
+        match find_loop(&self.store.jobs()?, job) {
+            None => Ok(()),
+            Some(names) => Err(fail_with_hint(
+                Exit::Config,
+                format!("{names} would run after itself"),
+                format!("`nanobot cron edit {} --after JOB`, with another job", job.id),
+            )),
+        }
     }
 
     /// Runs the command of the condition.
@@ -715,11 +774,17 @@ impl JobRunner<'_> {
             cause: Exit::Answered.name().to_owned(),
             error: None,
             usage: RunUsage::default(),
+            has_input: None,
             output: None,
             delivered: None,
             origin: None,
         }
     }
+}
+
+/// True if the time of the run is over. Its end is reported all the same.
+fn is_out_of_time() -> bool {
+    signal::timeout_left().is_some_and(|left| left.is_zero())
 }
 
 /// Checks that the job may run at all.

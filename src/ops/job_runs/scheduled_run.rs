@@ -182,6 +182,14 @@ fn report_locked(
         let state = runner.job_dir.read_state()?;
         let since = state.started.and_then(|run| run.started_at());
         match timing::due_state(ctx, job, &state, start_time)? {
+            // The answer of the job before stays due, and the next start runs it.
+            DueState::Due { .. }
+                if since.is_some()
+                    && job.follows().is_some()
+                    && job.catch_up() == CatchUpPolicy::Once =>
+            {
+                return Ok(Exit::Answered);
+            }
             // A run is in progress, and this slot is later than its own.
             DueState::Due { slot } if since.is_some() => {
                 return runner.report_busy(job, Some(slot), since, error);
@@ -212,6 +220,7 @@ fn run_slot(runner: &JobRunner, job: &Job, start_time: StartTime) -> Result<Exit
     }
     match (due_state, rerun) {
         (DueState::Due { slot }, _) => {
+            runner.record_passed_answers(job, state.last_slot(), slot)?;
             state.last_slot_ms = Some(slot.as_millisecond());
             match runner.slot_state(job, slot)? {
                 SlotState::AlreadyRun => {
@@ -401,6 +410,40 @@ impl JobRunner<'_> {
             self.retire(job, Some(outcome))?;
         }
         Ok(Exit::Answered)
+    }
+
+    /// Records the answers of the job before between `last_slot` and `slot`, which came while this job was busy: it does not run for them.
+    fn record_passed_answers(
+        &self,
+        job: &Job,
+        last_slot: Option<Timestamp>,
+        slot: Timestamp,
+    ) -> Result<()> {
+        let Some(predecessor) = &job.predecessor else {
+            return Ok(());
+        };
+        let after = last_slot.max(Some(job.earliest_slot()));
+        let answers = JobDir::new(self.store.job_dir(&predecessor.id)?);
+        let answers = answers.last_records(MAX_RECORDS_SEARCHED)?;
+        let ends = answers.iter().filter(|answer| answer.outcome == RunOutcome::Ok);
+        let passed: Vec<Timestamp> = ends
+            .filter_map(RunRecord::slot_of_followers)
+            .filter(|end| Some(*end) > after && *end < slot)
+            .collect();
+        if passed.is_empty() {
+            return Ok(());
+        }
+        let records = self.job_dir.last_records(MAX_RECORDS_SEARCHED)?;
+        let now = self.ctx.clock.timestamp();
+        for end in passed {
+            let record =
+                self.new_record(job, Trigger::Schedule, Some(end), RunOutcome::Missed, now);
+            // A crash may have come after the record of an earlier start.
+            if records.iter().all(|other| other.slot != record.slot) {
+                self.job_dir.append_record(&record)?;
+            }
+        }
+        Ok(())
     }
 
     /// Records that the job is still running and returns `error`, which says so: once for each run, which began at

@@ -9,6 +9,7 @@ use anyhow::Result;
 use jiff::Zoned;
 use nanobot_base::error::{Exit, fail_with_hint, outside_turn};
 use nanobot_cron::job::Job;
+use nanobot_cron::job_chain::check_chain;
 use nanobot_cron::job_store::JobUpdate;
 
 pub(crate) struct JobListItem<'a> {
@@ -62,7 +63,7 @@ pub(crate) fn apply(ctx: &Context, list: &[JobListItem<'_>], prune: bool) -> Res
     let removed: Vec<Job> =
         jobs.iter().filter(|job| prune && is_applied(job) && !is_listed(job)).cloned().collect();
     for (PlannedJob { job, .. }, JobListItem { position, .. }) in plans.iter().zip(list) {
-        workspace_jobs::check_chain(&jobs, job).map_err(|error| outside_turn(error, position))?;
+        check_chain(&jobs, job).map_err(|error| outside_turn(error, position))?;
         if let Some(removed) =
             removed.iter().find(|removed| job.follows() == Some(removed.id.as_str()))
         {

@@ -18,6 +18,7 @@ use jiff::{Timestamp, Zoned};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_config::settings::Settings;
 use nanobot_cron::job::{Delivery, Job, JobOptions, JobState, Predecessor};
+use nanobot_cron::job_chain::check_chain;
 use nanobot_cron::job_store::{JobStore, JobUpdate};
 use nanobot_cron::schedule::{CatchUpPolicy, Schedule};
 use nanobot_os::input::{self, StdinMode};
@@ -101,7 +102,7 @@ pub(crate) fn add(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Result<
     let store = workspace_jobs::open(ctx, &settings);
     let jobs = store.jobs()?;
     let planned = plan(ctx, &settings, &store, &jobs, draft, replace)?;
-    workspace_jobs::check_chain(&jobs, &planned.job)?;
+    check_chain(&jobs, &planned.job)?;
     if planned.change != JobChange::Unchanged {
         require_known_file(ctx, &settings, &store)?;
         store.save(&[planned.to_update()], &[], ctx.clock.timestamp())?;
@@ -119,7 +120,7 @@ pub(crate) fn preview(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Res
     let store = workspace_jobs::open(ctx, &settings);
     let jobs = store.jobs()?;
     let planned = plan(ctx, &settings, &store, &jobs, draft, replace)?;
-    workspace_jobs::check_chain(&jobs, &planned.job)?;
+    check_chain(&jobs, &planned.job)?;
     let PlannedJob { job, change, notices, .. } = planned;
     let other_jobs = jobs.into_iter().filter(|old| old.id != job.id);
     let crontab = crontab_sync::preview(
@@ -266,7 +267,7 @@ pub(crate) fn edit(
     {
         let predecessor = find_predecessor(&jobs, &new_schedule);
         catch_up = catch_up.or(set_schedule(&mut job, new_schedule, predecessor, now));
-        workspace_jobs::check_chain(&jobs, &job)?;
+        check_chain(&jobs, &job)?;
     }
     if let Some(name) = name.map(time_format::to_one_line) {
         if name.is_empty() {

@@ -6,6 +6,7 @@ use crate::ops::jobs::delivery;
 use crate::ops::jobs::job_context::with_config;
 use crate::ops::jobs::job_grants::{as_flags, has_any_flag};
 use crate::ops::jobs::job_options::is_local;
+use crate::ops::jobs::ping::refused_address_notice;
 use crate::ops::jobs::resolved_job::ResolvedJob;
 use crate::ops::model;
 use crate::options::grants::Grants;
@@ -58,6 +59,7 @@ pub(crate) fn consequence_notices(
         ));
     }
     notices.extend(job.predecessor_problem());
+    notices.extend(refused_address_notice(&resolved.settings, job));
     notices.extend(unsupported_channel_notice(ctx, job));
     notices.extend(chat_error_notice(ctx, job));
     notices.extend(relative_program_notices(ctx, job));

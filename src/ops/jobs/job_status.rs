@@ -16,6 +16,7 @@ use nanobot_config::policy::Policy;
 use nanobot_config::policy::net::Net;
 use nanobot_config::settings::Settings;
 use nanobot_cron::job::Job;
+use nanobot_cron::job_chain::find_loop;
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{JobDir, PendingRetry, RunHistory, RunRecord, RunState};
 use nanobot_cron::schedule::DueState;
@@ -43,6 +44,8 @@ pub(crate) struct JobStatus {
     pub(crate) due_slot: Option<Timestamp>,
     /// The first slot that did not run, although it is over.
     pub(crate) overdue_slot: Option<Timestamp>,
+    /// The time before which the job does not run, because the clock was ahead at its last run.
+    held_until: Option<Timestamp>,
     /// The retry that the job waits for.
     pub(crate) retry: Option<PendingRetry>,
     /// The times of the next runs, with that of the retry.
@@ -74,6 +77,7 @@ impl JobStatus {
         let now = ctx.clock.timestamp();
         let mut due_slot = None;
         let mut overdue_slot = None;
+        let mut held_until = None;
         let mut next_runs = Vec::new();
         let mut schedule_error = None;
         match effective_schedule(ctx, &job) {
@@ -93,7 +97,9 @@ impl JobStatus {
                     let last_run = last_run.max(job.state.last_run).max(run_state.last_slot());
                     overdue_slot = timetable.overdue_slot(last_run, now, OVERDUE_GRACE);
                 }
-                next_runs = upcoming_runs(ctx, &job, now, UPCOMING_RUNS);
+                held_until = timetable.held_until(run_state.last_slot(), now);
+                let from = held_until.unwrap_or(now);
+                next_runs = upcoming_runs(ctx, &job, from, UPCOMING_RUNS);
             }
             Ok(_) => {}
             Err(reason) => schedule_error = Some(reason),
@@ -113,6 +119,7 @@ impl JobStatus {
             is_running,
             due_slot,
             overdue_slot,
+            held_until,
             next_runs,
             job,
         })
@@ -148,7 +155,8 @@ impl JobStatus {
         if let Some(reason) = self.job.predecessor_problem().filter(|_| self.due_slot.is_none()) {
             return Some(JobProblem::Unusable(reason));
         }
-        self.overdue_slot.map(JobProblem::Overdue)
+        let clock_problem = self.held_until.map(JobProblem::ClockAhead);
+        clock_problem.or(self.overdue_slot.map(JobProblem::Overdue))
     }
 }
 
@@ -160,6 +168,8 @@ pub(crate) enum JobProblem {
     Failing,
     /// The job should have run for this slot.
     Overdue(Timestamp),
+    /// The clock was ahead at the last run, so the job does not run before this time.
+    ClockAhead(Timestamp),
 }
 
 impl JobProblem {
@@ -169,6 +179,7 @@ impl JobProblem {
             Self::Unusable(_) => "unusable",
             Self::Failing => "failing",
             Self::Overdue(_) => "overdue",
+            Self::ClockAhead(_) => "clock",
         }
     }
 }
@@ -205,9 +216,15 @@ fn read_jobs(
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let crontab = CrontabStatus::new(ctx, &settings, &store);
-    let jobs = store.jobs()?.into_iter();
-    let jobs = jobs.map(|job| JobStatus::new(ctx, &store, &crontab, job));
-    let jobs: Vec<JobStatus> = jobs.collect::<Result<_>>()?;
+    let all_jobs = store.jobs()?;
+    let status = |job: &Job| {
+        let mut status = JobStatus::new(ctx, &store, &crontab, job.clone())?;
+        let reason =
+            find_loop(&all_jobs, job).map(|names| format!("{names} would run after itself"));
+        status.schedule_error = status.schedule_error.or(reason);
+        Ok(status)
+    };
+    let jobs: Vec<JobStatus> = all_jobs.iter().map(status).collect::<Result<_>>()?;
     let states: Vec<_> =
         jobs.iter().map(|status| (status.job.id.as_str(), status.line_state)).collect();
     let mut problems = crontab.problems(&states);

@@ -3,21 +3,24 @@
 //!
 //! The protocol is that of healthchecks.io (<https://healthchecks.io/docs/http_api/>): `URL/start`, `URL` for a success and `URL/fail`,
 //! each with the query `rid`, a UUID by which the service pairs the start of a run with its end. Nothing else is sent. A ping that
-//! fails is only logged, and a run that is killed sends none at its end: its absence is what the service reports.
+//! fails is only logged, and told in a run by hand. A run that is killed sends none at its end: its absence is what the service reports.
 
 use crate::ops::context::Context;
 use anyhow::{Result, anyhow};
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_config::settings::Settings;
 use nanobot_cron::job::Job;
+use nanobot_cron::run_record::Trigger;
 use nanobot_net::http::{Http, HttpTimeouts, SsrfFilter};
 use nanobot_net::test_dns::TestHosts;
 use nanobot_net::web_url;
 use nanobot_os::secret;
+use nanobot_os::signal;
+use std::net::IpAddr;
 use std::time::Duration;
 use url::Url;
 
-/// Maximum duration of a ping. The run waits for it.
+/// Maximum duration of a ping. The run waits for it, and its time limit does not.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The value of a job's address that turns off the pings of `cron.ping`.
 const NO_ADDRESS: &str = "none";
@@ -38,19 +41,25 @@ pub(crate) struct RunPing<'a> {
     settings: &'a Settings,
     address: Url,
     run_id: String,
+    trigger: Trigger,
 }
 
 impl<'a> RunPing<'a> {
     /// The pings of a run that starts now; `None` if neither the job nor the config has an address. An address that cannot be used is
     /// reported: a service raises no alarm for a job of which it has never heard.
-    pub(crate) fn new(ctx: &'a Context, settings: &'a Settings, job: &Job) -> Option<Self> {
+    pub(crate) fn new(
+        ctx: &'a Context,
+        settings: &'a Settings,
+        job: &Job,
+        trigger: Trigger,
+    ) -> Option<Self> {
         let job_address = job.options.as_ref().and_then(|options| options.ping.as_deref());
         let address = job_address.or(settings.job_ping.as_deref())?;
         if address == NO_ADDRESS {
             return None;
         }
         match parse_address(address, &job.name) {
-            Ok(address) => Some(Self { ctx, settings, address, run_id: new_uuid() }),
+            Ok(address) => Some(Self { ctx, settings, address, run_id: new_uuid(), trigger }),
             Err(error) => {
                 ctx.notice(&format!("job `{}` ({}): {error:#}", job.name, job.id));
                 None
@@ -60,8 +69,15 @@ impl<'a> RunPing<'a> {
 
     /// Reports `event`.
     pub(crate) fn send(&self, event: PingEvent) {
-        if let Err(error) = self.request(&self.url(event)) {
-            log::warn!(target: "cron", "the ping `{event:?}` was not accepted: {error:#}");
+        let start = signal::now();
+        let result = self.request(&self.url(event));
+        signal::leave_out(signal::now().saturating_sub(start));
+        if let Err(error) = result {
+            let text = format!("the ping `{event:?}` was not accepted: {error:#}");
+            log::warn!(target: "cron", "{text}");
+            if self.trigger == Trigger::Manual {
+                self.ctx.notice(&text);
+            }
         }
     }
 
@@ -106,6 +122,17 @@ pub(crate) fn check_address(address: &str) -> Result<()> {
         return Ok(());
     }
     parse_address(address, "job").map(drop)
+}
+
+/// The notice about pings of `job` that can never be sent: their address is in a private network, which the config does not allow.
+pub(crate) fn refused_address_notice(settings: &Settings, job: &Job) -> Option<String> {
+    let address = job.options.as_ref()?.ping.as_deref().or(settings.job_ping.as_deref())?;
+    let url = parse_address(address, &job.name).ok().filter(|_| address != NO_ADDRESS)?;
+    let ip: IpAddr = url.host_str()?.trim_matches(['[', ']']).parse().ok()?;
+    let is_allowed = settings.web.allowed_ranges.iter().any(|range| range.contains(ip));
+    (web_url::is_private_server(url.as_str()) && !is_allowed).then(|| {
+        format!("its pings are not sent: `{ip}` is not a public address; `tools.ssrfWhitelist` allows it")
+    })
 }
 
 /// Parses an address with the name of the job in it.

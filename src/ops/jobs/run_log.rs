@@ -70,9 +70,11 @@ pub(crate) fn find_id(store: &JobStore, name_or_id: &str) -> Result<String> {
 /// # Errors
 /// Status 66 if there is none.
 pub(crate) fn find_run(store: &JobStore, run_id: &str) -> Result<RunRecord> {
+    // Runs of earlier releases have no id.
+    let is_meant = |record: &RunRecord| record.id == run_id && !run_id.is_empty();
     for id in all_ids(store)? {
         let records = JobDir::new(store.job_dir(&id)?).last_records(usize::MAX)?;
-        if let Some(record) = records.into_iter().find(|record| record.id == run_id) {
+        if let Some(record) = records.into_iter().find(is_meant) {
             return Ok(record);
         }
     }

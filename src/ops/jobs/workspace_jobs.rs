@@ -39,28 +39,6 @@ pub(crate) fn followers<'a>(jobs: &'a [Job], id: &str) -> impl Iterator<Item = &
     jobs.iter().filter(move |job| job.enabled && job.follows() == Some(id))
 }
 
-/// Checks that `job` does not run after itself, directly or after others of `jobs`.
-///
-/// # Errors
-/// Status 2 if it would; the message names the jobs.
-pub(crate) fn check_chain(jobs: &[Job], job: &Job) -> Result<()> {
-    let mut names = vec![format!("`{}`", job.name)];
-    let mut next = job.follows();
-    while let Some(id) = next {
-        if id == job.id || names.len() > jobs.len() + 1 {
-            return Err(fail_with_hint(
-                Exit::Usage,
-                format!("{} would run after itself", names.join(" runs after ")),
-                "`--after` with a job that does not run after this one",
-            ));
-        }
-        let predecessor = jobs.iter().find(|job| job.id == id);
-        names.extend(predecessor.map(|job| format!("`{}`", job.name)));
-        next = predecessor.and_then(Job::follows);
-    }
-    Ok(())
-}
-
 /// The job that `name_or_id` names: by its id, or by its name if the name is unique.
 pub(crate) fn find(store: &JobStore, name_or_id: &str) -> Result<Job> {
     find_among(&store.jobs()?, name_or_id)
