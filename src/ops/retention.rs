@@ -7,7 +7,7 @@ use crate::ops::context::Context;
 use crate::ops::jobs::{run_log, workspace_jobs};
 use anyhow::{Context as _, Result};
 use nanobot_base::error::Stop;
-use nanobot_channel::inbox::{ChannelInbox, InboxState};
+use nanobot_channel::inbox::{ChannelInbox, InboxAges};
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::retention::Retention;
 use nanobot_cron::job_store::JobStore;
@@ -18,7 +18,7 @@ use nanobot_os::durable_file;
 use nanobot_os::file_lock::{FileLock, LockAttempt};
 use nanobot_store::session::{self, SessionStore, TemporaryAges};
 use nanobot_tool::undo::UndoStore;
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -28,14 +28,30 @@ const INTERVAL_MILLIS: i64 = 24 * 3_600_000;
 /// An examination of all data that is due.
 pub(crate) struct RetentionSweep {
     ages: Retention,
+    /// The workspace, whose sessions are examined.
+    workspace: String,
+    /// The times of the last examinations of workspaces, in milliseconds since 1970.
+    last_times: BTreeMap<String, i64>,
     sessions: SessionStore,
     jobs: JobStore,
 }
 
-/// The ages of temporary sessions.
-pub(crate) fn temporary_ages(settings: &Settings) -> TemporaryAges {
-    let Retention { pipe_sessions, trash, .. } = settings.retention;
-    TemporaryAges { filter: pipe_sessions, rewound: trash }
+/// Removes some old temporary sessions, of which a turn or `/rewind` has just made one.
+///
+/// # Errors
+/// The directory of the sessions cannot be read.
+pub(crate) fn prune_temporary_sessions(store: &SessionStore, retention: &Retention) -> Result<()> {
+    let ages = temporary_ages(retention);
+    session::prune_temporary_sessions(store, ages, session::MAX_PRUNED_SESSIONS)
+}
+
+fn temporary_ages(retention: &Retention) -> TemporaryAges {
+    TemporaryAges { filter: retention.pipe_sessions, rewound: retention.trash }
+}
+
+/// The ages of settled messages. A message that its conversation has not got yet is a part of it.
+pub(crate) fn inbox_ages(retention: &Retention) -> InboxAges {
+    InboxAges { settled: retention.inbox, unread: retention.sessions }
 }
 
 impl RetentionSweep {
@@ -50,37 +66,35 @@ impl RetentionSweep {
         }
         // A file that cannot be read cannot be replaced either, which is reported then.
         let text = durable_file::read(&ctx.paths.last_retention()).ok().flatten();
-        let text = text.unwrap_or_default();
-        let last: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let last_times: BTreeMap<String, i64> =
+            serde_json::from_slice(&text.unwrap_or_default()).unwrap_or_default();
+        let workspace = settings.workspace.to_string_lossy().into_owned();
         let now = ctx.clock.timestamp().as_millisecond();
-        // A time in the future was recorded while the clock was ahead.
-        let is_recent = |last: i64| (0..INTERVAL_MILLIS).contains(&now.saturating_sub(last));
-        if last["at"].as_i64().is_some_and(is_recent) {
+        if last_times.get(&workspace).is_some_and(|last| is_recent(*last, now)) {
             return None;
         }
         let jobs = workspace_jobs::open(ctx, settings);
-        Some(Self { ages: settings.retention, sessions: sessions.clone(), jobs })
+        let (ages, sessions) = (settings.retention, sessions.clone());
+        Some(Self { ages, workspace, last_times, sessions, jobs })
     }
 
     /// Removes what is too old. A kind that cannot be removed is named in a notice, and does not affect the others.
     pub(crate) fn run(&self, ctx: &Context) {
-        let now = ctx.clock.timestamp();
-        let record = json!({ "at": now.as_millisecond() }).to_string() + "\n";
         // If a removal does not end, or fails, the next one is tomorrow.
-        let path = ctx.paths.last_retention();
-        if let Err(error) = durable_file::replace(&path, record.as_bytes()) {
+        let now = ctx.clock.timestamp();
+        if let Err(error) = self.record_time(ctx, now.as_millisecond()) {
             ctx.notice(&format!("old data was not removed: {error:#}"));
             return;
         }
         let now = SystemTime::from(now);
-        let Retention { sessions, pipe_sessions, trash, runs, .. } = self.ages;
+        let Retention { sessions, trash, runs, .. } = self.ages;
         let kinds: [(&str, &dyn Fn() -> Result<()>); 7] = [
             ("inbox", &|| self.compact_inboxes(ctx)),
             ("media", &|| self.remove_media(ctx, now)),
             ("sessions", &|| session::trash_old_sessions(&self.sessions, sessions).map(drop)),
             ("trash", &|| {
-                let ages = TemporaryAges { filter: pipe_sessions, rewound: trash };
-                session::prune_temporary_sessions(&self.sessions, ages)?;
+                let ages = temporary_ages(&self.ages);
+                session::prune_temporary_sessions(&self.sessions, ages, usize::MAX)?;
                 session::remove_expired_trash(&self.sessions, trash).map(drop)
             }),
             ("runs", &|| match runs.limit(now) {
@@ -99,31 +113,58 @@ impl RetentionSweep {
         }
     }
 
+    fn record_time(&self, ctx: &Context, now: i64) -> Result<()> {
+        let mut times = self.last_times.clone();
+        times.retain(|_, last| is_recent(*last, now));
+        times.insert(self.workspace.clone(), now);
+        let text = serde_json::to_string(&times).context("encode the times")? + "\n";
+        durable_file::replace(&ctx.paths.last_retention(), text.as_bytes())
+    }
+
     /// Compacts the journals that no process has open.
     fn compact_inboxes(&self, ctx: &Context) -> Result<()> {
-        let now = ctx.clock.timestamp().as_millisecond();
-        let age = self.ages.inbox;
-        let journals = [(ctx.paths.channels(), false), (ctx.paths.pipes(), true)];
-        for (directory, keeps_answers) in journals {
-            for entry in durable_file::list_dir(&directory)? {
-                let directory = entry.path();
-                if !ChannelInbox::read(&directory)?.has_expired(now, age) {
-                    continue;
-                }
-                let channel_lock = try_lock(ctx, &directory.join("lock"))?;
-                let outbox_lock = try_lock(ctx, &directory.join(outbox::LOCK_NAME))?;
-                if channel_lock.is_some() && outbox_lock.is_some() {
-                    ChannelInbox::open(&directory)?.compact_if_due(now, age, keeps_answers)?;
-                }
-            }
+        for entry in durable_file::list_dir(&ctx.paths.channels())? {
+            let locks = ["lock", outbox::LOCK_NAME];
+            self.compact_inbox(ctx, &entry.path(), &locks, false)?;
+        }
+        for entry in durable_file::list_dir(&ctx.paths.pipes())? {
+            self.compact_inbox(ctx, &entry.path(), &["lock"], true)?;
         }
         Ok(())
     }
 
+    /// Compacts the journal in `directory`, if it is due and the locks of those who write it are free.
+    fn compact_inbox(
+        &self,
+        ctx: &Context,
+        directory: &Path,
+        lock_names: &[&str],
+        keeps_answers: bool,
+    ) -> Result<()> {
+        let now = ctx.clock.timestamp().as_millisecond();
+        let ages = inbox_ages(&self.ages);
+        if !ChannelInbox::read(directory)?.has_expired(now, ages) {
+            return Ok(());
+        }
+        let mut locks = Vec::new();
+        for name in lock_names {
+            let time = ctx.clock.local_timestamp();
+            match FileLock::try_acquire(&directory.join(name), Some(&time))? {
+                LockAttempt::Acquired(lock) => locks.push(lock),
+                LockAttempt::Busy(_) => return Ok(()),
+            }
+        }
+        ChannelInbox::open(directory)?.compact_if_due(now, ages, keeps_answers)
+    }
+
+    /// Removes attachments, also those of channels that are no longer used.
     fn remove_media(&self, ctx: &Context, now: SystemTime) -> Result<()> {
         for entry in durable_file::list_dir(&ctx.paths.media())? {
-            let inbox = read_inbox(&ctx.paths.channels().join(entry.file_name()))?;
-            attachments::remove_old(&entry.path(), self.ages.media, now, &inbox);
+            // A link leads to files of others.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let inbox = ChannelInbox::read(&ctx.paths.channels().join(entry.file_name()))?;
+                attachments::remove_old(&entry.path(), self.ages.media, now, &inbox);
+            }
         }
         Ok(())
     }
@@ -149,15 +190,7 @@ impl RetentionSweep {
     }
 }
 
-/// Reads the journal in the directory of a channel; an empty one if there is none.
-fn read_inbox(directory: &Path) -> Result<InboxState> {
-    ChannelInbox::read(directory).with_context(|| format!("read `{}`", directory.display()))
-}
-
-/// Takes a lock if it is free.
-fn try_lock(ctx: &Context, path: &Path) -> Result<Option<FileLock>> {
-    Ok(match FileLock::try_acquire(path, Some(&ctx.clock.local_timestamp()))? {
-        LockAttempt::Acquired(lock) => Some(lock),
-        LockAttempt::Busy(_) => None,
-    })
+/// True if `last` is a time of the last day. A time in the future was recorded while the clock was ahead.
+fn is_recent(last: i64, now: i64) -> bool {
+    (0..INTERVAL_MILLIS).contains(&now.saturating_sub(last))
 }

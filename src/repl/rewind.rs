@@ -80,7 +80,7 @@ impl ReplSession<'_> {
             None => self.print_line("it has text that you did not type, so it is not repeated"),
         }
         mark_as_rewound(&store, &key, &old_key)?;
-        session::prune_temporary_sessions(&store, retention::temporary_ages(&self.settings()?))
+        retention::prune_temporary_sessions(&store, &self.settings()?.retention)
     }
 
     /// The messages of the conversation in the session `key`: what `/new` and consolidation have left.

@@ -206,8 +206,14 @@ fn each_kind_is_removed_at_its_age_and_not_before() {
     let old = plant_all(&story, "old", 0);
     change_all_before(&old, NOW);
     let recent = plant_all(&story, "recent", DAY);
+    let pipes: Vec<PathBuf> = (0..20)
+        .map(|index| {
+            plant_session(&story, &format!("pipe_{index}"), &format!("pipe:{index}"), NOW - 9 * DAY)
+        })
+        .collect();
     turn_at(&story, NOW + 1);
     assert_eq!(old.removed(&story, "old"), ALL);
+    assert!(!pipes.iter().any(|path| path.exists()));
     assert_eq!(recent.removed(&story, "recent"), [""; 0]);
     // Once a day.
     turn_at(&story, NOW + DAY);
@@ -358,7 +364,8 @@ fn a_clock_that_moves_and_links_remove_nothing_else() {
     let old = plant_session(&story, "old", "old", NOW - 2 * DAY);
     // The clock was ahead when old data was last looked for.
     let marker = root(&story).join("retention.json");
-    write(&marker, format!("{{\"at\":{}}}", (NOW + 300 * DAY) * 1000).as_bytes());
+    let workspace = story.workspace().to_string_lossy().into_owned();
+    write(&marker, json!({ workspace: (NOW + 300 * DAY) * 1000 }).to_string().as_bytes());
     turn_at(&story, NOW - 30 * DAY);
     assert!(future.exists() && old.exists());
     let outside =
@@ -381,6 +388,27 @@ fn a_clock_that_moves_and_links_remove_nothing_else() {
     assert!(future.exists() && !old.exists() && outside.exists());
     // A link to a session stays, and one among attachments is itself what is old.
     assert!(in_sessions.is_symlink() && !in_media.is_symlink());
+}
+
+#[test]
+fn each_workspace_has_its_day() {
+    let story = Story::new().set("retention", json!({ "sessions": "1d" }));
+    let other = story.dir().join("other");
+    let text = session_text("old", &[("user", "hello")]);
+    let there = plant(other.join("sessions/old.jsonl"), &text, NOW - 2 * DAY);
+    let here = plant_session(&story, "old", "old", NOW - 2 * DAY);
+    turn_at(&story, NOW);
+    assert!(!here.exists() && there.exists());
+    story.server().script([says("ok")]);
+    story.run(["agent", "--workspace", other.to_str().unwrap(), "-m", "x"]).stdout("ok\n");
+    assert!(!there.exists());
+    // Both are remembered.
+    let again = plant(there, &text, NOW - 2 * DAY);
+    story.server().script([says("ok")]);
+    story.run(["agent", "--workspace", other.to_str().unwrap(), "-m", "x"]).stdout("ok\n");
+    let here = plant_session(&story, "old", "old", NOW - 2 * DAY);
+    turn_at(&story, NOW + HOUR);
+    assert!(again.exists() && here.exists());
 }
 
 #[test]

@@ -345,6 +345,7 @@ fn commands_of_the_topic_privacy() {
         prints("policy explain", "allowed: "),
         prints("forget --dry-run", "USER.md: once"),
         answers("--offline", [says("Three.")], "Three.\n"),
+        prints("session prune", ""),
         prints("config set retention", ""),
     ];
     run_page(&story, topic("privacy"), &[], rows);

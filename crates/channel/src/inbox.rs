@@ -26,6 +26,14 @@ pub const HOUR_MILLIS: i64 = 3_600_000;
 /// Maximum number of refused senders that are remembered.
 const MAX_REFUSED_SENDERS: usize = 100;
 
+/// The ages at which a journal forgets what is settled.
+#[derive(Clone, Copy, Debug)]
+pub struct InboxAges {
+    pub settled: Age,
+    /// That of messages of others to the chat of a session that has had no turn since.
+    pub unread: Age,
+}
+
 /// One line of the journal. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
@@ -502,26 +510,26 @@ impl ChannelInbox {
     }
 
     /// True if [`Self::compact_if_due`] may write the journal anew at `now`, in milliseconds since 1970.
-    pub fn is_due(&self, now: i64, age: Age) -> bool {
-        self.is_large() || self.state.has_expired(now, age)
+    pub fn is_due(&self, now: i64, ages: InboxAges) -> bool {
+        self.is_large() || self.state.has_expired(now, ages)
     }
 
     fn is_large(&self) -> bool {
         self.replayed_bytes >= self.compaction_bytes
     }
 
-    /// Writes the journal anew without what has been settled for longer than `age`, if it is large and mostly settled, or has entries
+    /// Writes the journal anew without what has been settled for longer than `ages`, if it is large and mostly settled, or has entries
     /// that are a day older than that. With `keeps_answers`, the text of answers is kept as long as their ids. No other process may
     /// append meanwhile.
     ///
     /// # Errors
     /// Status 74; the journal is then as before.
-    pub fn compact_if_due(&mut self, now: i64, age: Age, keeps_answers: bool) -> Result<()> {
-        let has_expired = self.state.has_expired(now, age);
+    pub fn compact_if_due(&mut self, now: i64, ages: InboxAges, keeps_answers: bool) -> Result<()> {
+        let has_expired = self.state.has_expired(now, ages);
         if !self.is_large() && !has_expired {
             return Ok(());
         }
-        let records = self.state.compacted(now, age, keeps_answers);
+        let records = self.state.compacted(now, ages, keeps_answers);
         let mut lines = Vec::new();
         for record in &records {
             serde_json::to_writer(&mut lines, record)?;
@@ -542,10 +550,16 @@ impl ChannelInbox {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChannelInbox, HOUR_MILLIS, InboxRecord, InboxState, OutboundMessage, Settlement};
-    use crate::{InboundMessage, Part};
+    use super::{
+        ChannelInbox, HOUR_MILLIS, InboxAges, InboxRecord, InboxState, OutboundMessage, Settlement,
+    };
+    use crate::{InboundMessage, MessageSource, Part};
+    use nanobot_base::message::Origin;
     use nanobot_base::message::user_text::UserText;
     use nanobot_os::age::Age;
+    use std::time::Duration;
+
+    const NEVER: InboxAges = InboxAges { settled: Age::Never, unread: Age::Never };
 
     fn inbound(id: &str) -> InboxRecord {
         InboxRecord::In {
@@ -636,7 +650,7 @@ mod tests {
             at: 1000,
         };
         inbox.append_all(vec![large, answer("a", &["large"])]).unwrap();
-        inbox.compact_if_due(3000, Age::Never, false).unwrap();
+        inbox.compact_if_due(3000, NEVER, false).unwrap();
         assert_eq!(inbox.state().waiting(), 1, "nothing is lost while it waits");
         let mut inbox = ChannelInbox::open(folder.path()).unwrap();
         for part in 0..2 {
@@ -645,7 +659,7 @@ mod tests {
             inbox.append(sent).unwrap();
         }
         inbox.append(InboxRecord::Done { key: "a".into(), result: Settlement::Delivered }).unwrap();
-        inbox.compact_if_due(3000, Age::Never, false).unwrap();
+        inbox.compact_if_due(3000, NEVER, false).unwrap();
         let mut other = ChannelInbox::open(folder.path()).unwrap();
         other.append(inbound("2")).unwrap();
         // The end of a killed process, after which each append is a line of its own.
@@ -696,7 +710,7 @@ mod tests {
         // Twice, since the next compaction reads what the first one left.
         for _ in 0..2 {
             let mut compacted = InboxState::default();
-            for record in state.compacted(HOUR_MILLIS + 2000, Age::Never, false) {
+            for record in state.compacted(HOUR_MILLIS + 2000, NEVER, false) {
                 compacted.apply(record);
             }
             state = compacted;
@@ -728,7 +742,7 @@ mod tests {
         }
         let late = [large, answer("large", &["large"]), done("large")];
         inbox.append_all(late.to_vec()).unwrap();
-        inbox.compact_if_due(3000, Age::Never, true).unwrap();
+        inbox.compact_if_due(3000, NEVER, true).unwrap();
         let path = folder.path().join(ChannelInbox::FILE_NAME);
         assert!(std::fs::metadata(path).unwrap().len() < 3000);
         let state = ChannelInbox::read(folder.path()).unwrap();
@@ -736,5 +750,52 @@ mod tests {
         assert_eq!(state.outbound("1").unwrap().message.parts.len(), 2);
         let turns: Vec<usize> = state.unanswered().map(|entry| entry.turns.len()).collect();
         assert_eq!(turns, [1, 1]);
+    }
+
+    #[test]
+    fn what_is_old_is_forgotten_unless_its_session_has_not_read_it() {
+        let day = 24 * HOUR_MILLIS;
+        let days = |count: u64| Age::After(Duration::from_secs(count * 86_400));
+        let ages = InboxAges { settled: days(7), unread: days(30) };
+        let notice = |key: &str, at: i64| {
+            let InboxRecord::Out(message) = answer(key, &[]) else { unreachable!("it is one") };
+            let source = Some(MessageSource { name: "a job".into(), origin: Origin::Project });
+            InboxRecord::Out(OutboundMessage { source, at, ..message })
+        };
+        let done = |key: &str| InboxRecord::Done { key: key.into(), result: Settlement::Delivered };
+        let turn = InboxRecord::Turn {
+            ids: vec!["1".into()],
+            turn: "t".into(),
+            at: 2 * day,
+            ended: false,
+        };
+        let mut state = InboxState::default();
+        let records = [
+            notice("read", day),
+            done("read"),
+            inbound("1"),
+            turn,
+            answer("re", &["1"]),
+            done("re"),
+            notice("unread", 3 * day),
+            done("unread"),
+            inbound("2"),
+        ];
+        records.into_iter().for_each(|record| state.apply(record));
+        let keys = |now: i64| -> Vec<String> {
+            let mut compacted = InboxState::default();
+            state
+                .compacted(now, ages, false)
+                .into_iter()
+                .for_each(|record| compacted.apply(record));
+            assert!(compacted.inbound("2").is_some(), "it waits");
+            assert!(!compacted.has_expired(now, ages));
+            compacted.outbound.into_iter().map(|entry| entry.message.key).collect()
+        };
+        assert!(!state.has_expired(7 * day, ages));
+        assert!(state.has_expired(9 * day + 1, ages));
+        assert_eq!(keys(9 * day), ["unread"]);
+        assert_eq!(keys(33 * day), ["unread"]);
+        assert_eq!(keys(33 * day + 1), [""; 0]);
     }
 }

@@ -377,7 +377,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/retention.json",
-        meaning: "the time at which old data was last looked for, once a day if the config has a key of `retention`",
+        meaning: "for each workspace the time at which old data was last looked for, once a day if the config has a key of `retention`",
         erasure: Erasure::Keep(NO_TEXT),
     },
     DocumentedPath {
@@ -544,7 +544,7 @@ impl Paths {
         self.root.join("undo")
     }
 
-    /// Returns the file with the time at which old data was last looked for.
+    /// Returns the file with the times at which old data was last looked for.
     pub fn last_retention(&self) -> PathBuf {
         self.root.join("retention.json")
     }

@@ -5,7 +5,7 @@ use crate::ops::agent_turn::post_turn::{self, PlannedConsolidation};
 use crate::ops::agent_turn::tool_usage::UsageRecorder;
 use crate::ops::context::Context;
 use crate::ops::model::{self, ModelHandle};
-use crate::ops::retention::temporary_ages;
+use crate::ops::retention::prune_temporary_sessions;
 use crate::ops::subagents::task::TurnContext;
 use crate::ops::turn_setup::TurnSetup;
 use crate::options::turn::TurnOptions;
@@ -377,7 +377,7 @@ pub(crate) fn finish(
         }
     }
     if session::is_temporary(session.key())
-        && let Err(error) = session::prune_temporary_sessions(sessions, temporary_ages(settings))
+        && let Err(error) = prune_temporary_sessions(sessions, &settings.retention)
     {
         reporter.notice(&format!("old sessions were not removed: {error:#}"));
     }

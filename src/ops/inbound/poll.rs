@@ -13,7 +13,7 @@ use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::chat_command::ChatCommand;
 use crate::ops::inbound::intake::{self, QueuedItem};
 use crate::ops::inbound::work_queue::WorkItem;
-use crate::ops::retention::RetentionSweep;
+use crate::ops::retention::{RetentionSweep, inbox_ages};
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint};
@@ -269,15 +269,15 @@ impl<'scope> ChannelThread<'scope, '_> {
     /// Rewrites a journal that is large, or has old entries, without these, unless another process may append to it.
     fn compact(&self, channel: &LockedChannel) -> Result<()> {
         let now = self.run.ctx.clock.timestamp().as_millisecond();
-        let age = self.run.settings.retention.inbox;
-        if !channel.inbox.lock().is_due(now, age) {
+        let ages = inbox_ages(&self.run.settings.retention);
+        if !channel.inbox.lock().is_due(now, ages) {
             return Ok(());
         }
         let lock = answer::try_lock_outbox(channel)?;
         if lock.is_some() {
             let mut inbox = channel.inbox.lock();
             inbox.refresh()?;
-            inbox.compact_if_due(now, age, false)?;
+            inbox.compact_if_due(now, ages, false)?;
         }
         Ok(())
     }

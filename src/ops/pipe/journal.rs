@@ -7,6 +7,7 @@ use super::message::PipeMessage;
 use crate::ops::context::Context;
 use crate::ops::inbound::answer::MAX_ATTEMPTS;
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
+use crate::ops::retention::inbox_ages;
 use anyhow::Result;
 use nanobot_base::message::user_text::UserText;
 use nanobot_channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, OutboundMessage};
@@ -55,7 +56,7 @@ impl<'a> PipeJournal<'a> {
         let settings = ctx.settings()?;
         let mut inbox = ChannelInbox::open(&directory)?;
         let now = ctx.clock.timestamp().as_millisecond();
-        inbox.compact_if_due(now, settings.retention.inbox, true)?;
+        inbox.compact_if_due(now, inbox_ages(&settings.retention), true)?;
         Ok(Self { ctx, settings, inbox: Mutex::new(inbox), _lock: lock })
     }
 
@@ -181,7 +182,7 @@ impl<'a> PipeJournal<'a> {
             return Ok(());
         }
         inbox.append(InboxRecord::Done { key: id.to_owned(), result: Settlement::Delivered })?;
-        inbox.compact_if_due(self.now(), self.settings.retention.inbox, true)
+        inbox.compact_if_due(self.now(), inbox_ages(&self.settings.retention), true)
     }
 
     fn now(&self) -> i64 {

@@ -1,6 +1,6 @@
 //! The records that remain of a journal when it is written anew.
 
-use super::{BegunTurn, HOUR_MILLIS, InboxRecord, InboxState, OutboundEntry};
+use super::{BegunTurn, HOUR_MILLIS, InboxAges, InboxRecord, InboxState, OutboundEntry};
 use crate::InboundMessage;
 use crate::settlement::Settlement;
 use nanobot_os::age::Age;
@@ -14,27 +14,51 @@ const MAX_KEPT_TEXTS: usize = 100;
 const MAX_SETTLED_MESSAGES: usize = 10_000;
 
 impl InboxState {
-    /// True if entries have been settled for a day longer than `age`: with that day, a journal is written anew for this cause once a
+    /// True if entries have been settled for a day longer than `ages`: with that day, a journal is written anew for this cause once a
     /// day at most. Each such entry is one that a compaction removes.
-    pub fn has_expired(&self, now: i64, age: Age) -> bool {
-        let since = first_kept(now, age).saturating_sub(DAY_MILLIS);
-        let ids_since = since.min(now - 2 * DAY_MILLIS);
+    pub fn has_expired(&self, now: i64, ages: InboxAges) -> bool {
+        let a_day_ago = now - DAY_MILLIS;
+        let since = first_kept(a_day_ago, ages.settled);
         let is_counted = |turn: &BegunTurn| turn.at >= now - HOUR_MILLIS;
         let has_old_message = self.inbound.iter().any(|entry| {
             entry.settlement.is_some()
                 && entry.received_at < since
                 && !entry.turns.iter().any(is_counted)
         });
-        let is_old = |entry: &OutboundEntry| entry.settlement.is_some() && entry.message.at < since;
+        let ids_since = since.min(a_day_ago - DAY_MILLIS);
         has_old_message
-            || self.outbound.iter().any(is_old)
+            || self
+                .outbound
+                .iter()
+                .any(|entry| entry.settlement.is_some() && self.is_old(entry, a_day_ago, ages))
             || self.settled_order.iter().any(|(_, at)| *at < ids_since)
+    }
+
+    /// True if a settled message is so old that it is forgotten. What its session has not got yet is a part of the conversation.
+    fn is_old(&self, entry: &OutboundEntry, now: i64, ages: InboxAges) -> bool {
+        let is_older_than = |age: Age| entry.message.at < first_kept(now, age);
+        let is_unread =
+            || is_for_session(entry) && !entry.message.parts.is_empty() && !self.is_read(entry);
+        is_older_than(ages.settled) && (is_older_than(ages.unread) || !is_unread())
+    }
+
+    /// True if a turn in the session of the message was begun since: it has read the message.
+    fn is_read(&self, entry: &OutboundEntry) -> bool {
+        self.inbound.iter().any(|inbound| {
+            inbound.session == entry.message.session
+                && inbound.turns.iter().any(|turn| turn.at > entry.message.at)
+        })
     }
 
     /// The records of a journal for later runs: waiting messages, ids against duplicates, and keys with the
     /// service's ids. With `keeps_answers`, the text of answers too; their `answers` are then the ids against duplicates.
-    pub(super) fn compacted(&self, now: i64, age: Age, keeps_answers: bool) -> Vec<InboxRecord> {
-        let since = first_kept(now, age);
+    pub(super) fn compacted(
+        &self,
+        now: i64,
+        ages: InboxAges,
+        keeps_answers: bool,
+    ) -> Vec<InboxRecord> {
+        let since = first_kept(now, ages.settled);
         let mut records = Vec::new();
         if !keeps_answers {
             // These come first: a message is ignored once its id is settled.
@@ -50,20 +74,17 @@ impl InboxState {
         records.extend(self.unsettled_inbound());
         let settled = self.outbound.iter().filter(|entry| entry.settlement.is_some());
         let mut excess = settled.count().saturating_sub(MAX_SETTLED_MESSAGES);
-        let is_delivered = |entry: &OutboundEntry| entry.settlement == Some(Settlement::Delivered);
-        let from_others = self
-            .outbound
-            .iter()
-            .filter(|entry| entry.message.source.is_some() && is_delivered(entry));
-        let mut without_text = from_others.count().saturating_sub(MAX_KEPT_TEXTS);
+        let unread = |entry: &&OutboundEntry| is_for_session(entry) && !self.is_read(entry);
+        let unread_count = self.outbound.iter().filter(unread).count();
+        let mut without_text = unread_count.saturating_sub(MAX_KEPT_TEXTS);
         for entry in &self.outbound {
-            let is_for_session = entry.message.source.is_some() && is_delivered(entry);
-            let keeps_text = is_for_session && without_text == 0;
-            without_text -= usize::from(is_for_session && !keeps_text);
+            let is_unread = unread(&entry);
+            let keeps_text = is_unread && without_text == 0;
+            without_text -= usize::from(is_unread && !keeps_text);
             if entry.settlement.is_some() {
                 let is_excess = excess > 0;
                 excess -= usize::from(is_excess);
-                if is_excess || entry.message.at < since {
+                if is_excess || self.is_old(entry, now, ages) {
                     continue;
                 }
             }
@@ -167,6 +188,15 @@ impl InboxState {
         records.extend(turns.iter().map(BegunTurn::to_record));
         records
     }
+}
+
+/// True if the message is one of others that was delivered to the chat of its session, which reads it at its next turn.
+fn is_for_session(entry: &OutboundEntry) -> bool {
+    entry.message.source.is_some() && is_delivered(entry)
+}
+
+fn is_delivered(entry: &OutboundEntry) -> bool {
+    entry.settlement == Some(Settlement::Delivered)
 }
 
 /// The time before which settled entries are forgotten, in milliseconds since 1970.

@@ -97,12 +97,17 @@ impl JobDir {
     /// Removes the outputs that were stored before `limit`, apart from those of the runs that began at `kept_starts`.
     fn remove_old_outputs(&self, limit: SystemTime, kept_starts: &[Timestamp]) -> Result<()> {
         let kept_names: Vec<String> = kept_starts.iter().map(|start| output_name(*start)).collect();
-        for entry in durable_file::list_dir(&self.path.join("output"))? {
+        let directory = self.path.join("output");
+        // A link leads to files of others.
+        if directory.is_symlink() {
+            return Ok(());
+        }
+        for entry in durable_file::list_dir(&directory)? {
             let path = entry.path();
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_kept = kept_names.iter().any(|kept_name| name.starts_with(kept_name));
             let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-            if is_kept || !is_file || !is_older(&path, limit) {
+            if is_kept || !is_file || !name.ends_with(".txt") || !is_older(&path, limit) {
                 continue;
             }
             match std::fs::remove_file(&path) {

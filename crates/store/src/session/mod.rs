@@ -57,9 +57,10 @@ pub use search::{MessageMatch, search};
 pub use search_pattern::{MatchLine, SearchPattern};
 pub use tail_reader::MessageWindow;
 pub use trash::{
-    FILTER_PREFIX, REWOUND_PREFIX, SessionRemoval, TemporaryAges, TrashBatch, TrashedSession,
-    begin_removal, is_temporary, list_trash, move_to_trash, move_to_trash_if_larger,
-    prune_temporary_sessions, remove, remove_expired_trash, restore, trash_old_sessions,
+    FILTER_PREFIX, MAX_PRUNED_SESSIONS, REWOUND_PREFIX, SessionRemoval, TemporaryAges, TrashBatch,
+    TrashedSession, begin_removal, is_temporary, list_trash, move_to_trash,
+    move_to_trash_if_larger, prune_temporary_sessions, remove, remove_expired_trash, restore,
+    trash_old_sessions,
 };
 
 /// Maximum number of rejected turns that a session remembers: more than most windows have turns.

@@ -146,17 +146,17 @@ pub fn trash_old_sessions(store: &SessionStore, age: Age) -> Result<usize> {
     };
     let mut batch = TrashBatch::new(store);
     let (mut count, mut failure) = (0, None);
-    for dir in store.directories() {
-        for path in list_logs(dir)?.iter().filter(|path| is_old_file(path, limit)) {
-            if let Err(stop) = signal::check() {
-                failure = Some(stop.into());
-                break;
-            }
-            match trash_old_session(&mut batch, path, limit) {
-                Ok(is_moved) => count += usize::from(is_moved),
-                Err(error) if [Exit::TryAgain, Exit::NoInput].contains(&exit_for(&error)) => {}
-                Err(error) => drop(failure.get_or_insert(error)),
-            }
+    let paths: Vec<PathBuf> =
+        store.directories().map(list_logs).collect::<Result<Vec<_>>>()?.concat();
+    for path in paths.iter().filter(|path| is_old_file(path, limit)) {
+        if let Err(stop) = signal::check() {
+            failure = Some(stop.into());
+            break;
+        }
+        match trash_old_session(&mut batch, path, limit) {
+            Ok(is_moved) => count += usize::from(is_moved),
+            Err(error) if [Exit::TryAgain, Exit::NoInput].contains(&exit_for(&error)) => {}
+            Err(error) => drop(failure.get_or_insert(error)),
         }
     }
     // Sessions that were moved before an error are synced too.
@@ -389,20 +389,24 @@ pub struct TemporaryAges {
     pub rewound: Age,
 }
 
-/// Maximum number removed at a time, so that a run is not slowed down noticeably.
-const MAX_PRUNED_SESSIONS: usize = 8;
+/// Maximum number of temporary sessions that a turn removes of each kind, so that it is not slowed down noticeably.
+pub const MAX_PRUNED_SESSIONS: usize = 8;
 
 /// True for a session that lists leave out, and that [`prune_temporary_sessions`] removes after a while.
 pub fn is_temporary(key: &str) -> bool {
     [FILTER_PREFIX, REWOUND_PREFIX].iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Removes old sessions of piped input, and of conversations that were gone back in. A session that is in use or cannot be removed is
+/// Removes old sessions of piped input, and of conversations that were gone back in, at most `max_count` of each. A session that is in use or cannot be removed is
 /// left alone.
 ///
 /// # Errors
 /// The directory of the sessions cannot be read.
-pub fn prune_temporary_sessions(store: &SessionStore, ages: TemporaryAges) -> Result<()> {
+pub fn prune_temporary_sessions(
+    store: &SessionStore,
+    ages: TemporaryAges,
+    max_count: usize,
+) -> Result<()> {
     let paths = list_logs(store.new_session_dir())?;
     let now = SystemTime::from(store.clock.timestamp());
     for (prefix, age) in [(FILTER_PREFIX, ages.filter), (REWOUND_PREFIX, ages.rewound)] {
@@ -419,7 +423,7 @@ pub fn prune_temporary_sessions(store: &SessionStore, ages: TemporaryAges) -> Re
             .filter(|path| may_have_prefix(path, prefix))
             .filter(|path| is_old(path) && has_key(path))
             .filter(|path| is_newer(path).is_ok_and(|is_newer| !is_newer))
-            .take(MAX_PRUNED_SESSIONS)
+            .take(max_count)
         {
             if let Ok(lock) = try_lock(store, "", path)
                 && is_old(path)
