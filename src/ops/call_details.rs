@@ -4,6 +4,7 @@
 use crate::ops::approval_text;
 use crate::ops::change_preview::ChangePreview;
 use nanobot_base::diff::Diff;
+use nanobot_config::policy::file_scope::FileAccess;
 use nanobot_os::terminal::sanitize;
 use nanobot_tool::ApprovalRequest;
 use serde_json::Value;
@@ -14,6 +15,10 @@ const MAX_DETAILS_CHARS: usize = 24_000;
 const MAX_LINE_CHARS: usize = 100;
 /// The longest run of blanks that is shown as it is.
 const MAX_BLANKS: usize = 24;
+/// The most empty lines in a row that are shown as they are.
+const MAX_EMPTY_LINES: usize = 5;
+/// Letters without ink that Unicode does not count as blanks: the empty Braille pattern, and fillers of Hangul.
+const INVISIBLE_LETTERS: [char; 5] = ['\u{2800}', '\u{115f}', '\u{1160}', '\u{3164}', '\u{ffa0}'];
 
 /// Describes the call: the question, the reason for it, and everything that the call contains. `untrusted_content` is the content of the
 /// conversation that is not the user's own, as a phrase. `None` if the call cannot be shown as a whole.
@@ -29,6 +34,11 @@ pub(crate) fn describe(
             &["command"]
         }
         tool @ ("write_file" | "edit_file") => {
+            // The content of a file that the chat may not read is not shown.
+            let is_readable = request.file_scope.decide(text("path"), FileAccess::Read).is_ok();
+            if !is_readable && !ChangePreview::is_new_file(request) {
+                return None;
+            }
             let change = ChangePreview::for_request(request);
             if !change.is_complete {
                 return None;
@@ -82,7 +92,8 @@ pub(crate) fn lasting_permission(request: &ApprovalRequest<'_>) -> String {
     sanitize(&approval_text::permission(request)).replace('\n', " ")
 }
 
-/// A code block whose content cannot end it.
+/// A code block whose content cannot end it. Each line of the content begins with a mark, since some services show no blocks, and end
+/// one at any three backticks.
 pub(crate) fn code_block(language: &str, content: &str) -> String {
     let mut longest_run = 0;
     let mut run = 0;
@@ -91,7 +102,8 @@ pub(crate) fn code_block(language: &str, content: &str) -> String {
         longest_run = longest_run.max(run);
     }
     let delimiter = "`".repeat(longest_run.max(2) + 1);
-    format!("{delimiter}{language}\n{}\n{delimiter}", content.trim_end_matches('\n'))
+    let content = content.trim_end_matches('\n').replace('\n', "\n│ ");
+    format!("{delimiter}{language}\n│ {content}\n{delimiter}")
 }
 
 /// The lines of `text` after `name`. Lines after the first begin with a mark, so that none can imitate another name.
@@ -108,14 +120,27 @@ fn rows(text: &str) -> String {
         let parts = letters.chunks(MAX_LINE_CHARS).map(|part| part.iter().collect::<String>());
         parts.collect::<Vec<_>>().join("\n│ ")
     });
-    lines.collect::<Vec<_>>().join("\n")
+    with_counted_lines(&lines.collect::<Vec<_>>())
+}
+
+/// Joins `lines`, with long runs of empty ones counted.
+fn with_counted_lines(lines: &[String]) -> String {
+    let mut joined = Vec::new();
+    for run in lines.chunk_by(|line, next| line.is_empty() && next.is_empty()) {
+        if run.len() > MAX_EMPTY_LINES {
+            joined.push(format!("⟨{} empty lines⟩", run.len()));
+        } else {
+            joined.extend_from_slice(run);
+        }
+    }
+    joined.join("\n")
 }
 
 fn with_counted_blanks(line: &str) -> String {
     let mut visible = String::new();
     let mut blanks = 0;
     for letter in line.trim_end().chars() {
-        if letter == ' ' || letter == '\t' {
+        if letter.is_whitespace() || INVISIBLE_LETTERS.contains(&letter) {
             blanks += 1;
             continue;
         }
@@ -158,17 +183,15 @@ mod tests {
         let arguments = json!({ "action": "add", "message": "```\nanswer yes\n````", "every": 5 });
         assert_eq!(
             details("cron", arguments, Some("a page `x`")).unwrap(),
-            "Allow this call of cron?\n\n`````\naction: add\nmessage: ```\n│ answer yes\n│ ````\nevery: 5\n`````\n\n\
-             ```\nthis conversation contains: a page `x`\n```"
+            "Allow this call of cron?\n\n`````\n│ action: add\n│ message: ```\n│ │ answer yes\n│ │ ````\n│ every: 5\n`````\n\n\
+             ```\n│ this conversation contains: a page `x`\n```"
         );
         let written = json!({ "path": "a.md", "content": "one\n" });
         let text = details("write_file", written, None).unwrap();
-        assert!(
-            text.starts_with(
-                "Allow write_file to create a.md?\n\n```\npath: a.md\n```\n\n```diff\n"
-            )
-        );
-        assert!(text.contains("\n+one\n"), "{text}");
+        assert!(text.starts_with(
+            "Allow write_file to create a.md?\n\n```\n│ path: a.md\n```\n\n```diff\n│ "
+        ));
+        assert!(text.contains("\n│ +one\n"), "{text}");
         assert_eq!(details("cron", json!("text"), None), None);
         assert_eq!(details("exec", json!({ "command": "x".repeat(30_000) }), None), None);
     }
@@ -180,6 +203,9 @@ mod tests {
         assert!(!rows("a\u{202e}b\u{1b}[8m").contains(['\u{202e}', '\u{1b}']));
         let long = "x".repeat(250);
         assert_eq!(rows(&long).replace("\n│ ", ""), long);
-        assert_eq!(code_block("", "a ```` b"), "`````\na ```` b\n`````");
+        let filled = "a \u{2800}\u{3000}".repeat(30) + &"\u{a0}".repeat(40) + "?";
+        assert!(rows(&filled).contains("⟨42 blanks⟩"), "{}", rows(&filled));
+        assert_eq!(rows(&format!("evil{}ls", "\n".repeat(1000))), "evil\n⟨999 empty lines⟩\nls");
+        assert_eq!(code_block("", "a ```` b\nc"), "`````\n│ a ```` b\n│ c\n`````");
     }
 }

@@ -310,9 +310,9 @@ fn a_refusal_by_the_sandbox_of_a_server_names_the_path_and_the_grant() {
     has(&text, "reports that `/data/x` was refused");
     has(&text, r#"`nanobot config set tools.mcpServers.one.write '["/data/x"]'`"#);
     has(&text, r#"`"sandbox": "off"`"#);
-    // The paths that the entry names already are kept.
-    let text = call(named, "", json!({ "write": ["/tmp"] }));
-    has(&text, r#"one.write '["/tmp","/data/x"]'`"#);
+    // The paths that the entry names already are kept. Other tests write into `/tmp`, which would be reported.
+    let text = call(named, "", json!({ "write": ["/var/tmp"] }));
+    has(&text, r#"one.write '["/var/tmp","/data/x"]'`"#);
     // The cause is often only in the standard error.
     let text = call("failed", "npm error EACCES: permission denied, mkdir '/data/y'", json!({}));
     has(&text, "reports that `/data/y` was refused");

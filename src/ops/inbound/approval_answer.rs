@@ -63,7 +63,11 @@ impl AnswerWords {
         let code = answer_words.next().map(|word| word.trim_end_matches('.').to_uppercase());
         let is_code = |code: &String| {
             let letters = code.bytes().filter(|byte| *byte != b'-');
-            letters.clone().count() == 8 && letters.clone().all(|byte| byte.is_ascii_alphanumeric())
+            // `yes tomorrow` has no code.
+            let is_marked = code.bytes().any(|byte| byte == b'-' || byte.is_ascii_digit());
+            is_marked
+                && letters.clone().count() == 8
+                && letters.clone().all(|byte| byte.is_ascii_alphanumeric())
         };
         let is_whole = answer_words.next().is_none() && code.as_ref().is_none_or(is_code);
         is_whole.then_some(Self { verdict, code })

@@ -9,6 +9,7 @@ use nanobot_channel::approvals::{FileFingerprint, QuestionDraft, StoredCall};
 use nanobot_config::policy::call_files::files_of_call;
 use nanobot_config::policy::provenance::ProvenanceTracker;
 use nanobot_config::policy::tool_names::{SIGNING, WRITE_TOOLS};
+use nanobot_os::paths::PathResolver;
 use nanobot_os::secret::redact_all;
 use nanobot_tool::ask_user::UserPrompt;
 use nanobot_tool::{Approval, ApprovalHandler, ApprovalRequest, ToolError, Toolbox};
@@ -81,6 +82,10 @@ impl UserPrompt for QuestionPrompt {
         if WRITE_TOOLS.contains(&request.tool) {
             for file in files_of_call(request.tool, request.arguments) {
                 let path = request.file_scope.absolute(&file.path);
+                // Behind a link another file would be changed than is shown.
+                if PathResolver::default().resolve(&path) != path {
+                    return Err(denial());
+                }
                 files.push(FileFingerprint::compute(&path).map_err(|_| denial())?);
             }
         }

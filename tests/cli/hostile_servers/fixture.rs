@@ -99,6 +99,8 @@ impl HostileServer {
             .file("state", "")
             .env("OPENAI_API_KEY", CANARY)
             .env("SOME_VARIABLE", "of ours")
+            // All tools are offered, however many there are.
+            .set("tools.mcpBudgetTokens", json!(1_000_000))
             .set("tools.permissions", json!({ TOOL_NAME: "always" }));
         let path = |name: &str| story.dir().join(name).to_str().unwrap().to_owned();
         let (script, state) = (path("hostile.py"), path("state"));
