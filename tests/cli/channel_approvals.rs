@@ -346,6 +346,8 @@ fn what_nobody_may_approve_in_a_chat_is_refused() {
     check(&|it| it, fetch());
     // A key of the config is in the call.
     check(&|it| it, calls("exec", json!({ "command": "echo 4242:token-of-the-story >> made" })));
+    // Its content, which the question would show, may not be read.
+    check(&|it| it, calls("write_file", json!({ "path": "/etc/passwd", "content": "" })));
     // What cannot be shown as a whole.
     check(&|it| it, calls("exec", json!({ "command": format!("echo {}", "x".repeat(30_000)) })));
 }
@@ -355,6 +357,7 @@ fn a_file_that_changed_since_the_question_is_not_written() {
     let (story, telegram) = story();
     let outside = story.dir().join("list.md");
     std::fs::write(&outside, "one\n").unwrap();
+    let story = story.set("tools.read", json!([outside.display().to_string()]));
     let write = || {
         let path = outside.display().to_string();
         calls("write_file", json!({ "path": path, "content": "one\ntwo\n" }))
