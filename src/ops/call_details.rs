@@ -204,7 +204,7 @@ mod tests {
         let long = "x".repeat(250);
         assert_eq!(rows(&long).replace("\n│ ", ""), long);
         let filled = "a \u{2800}\u{3000}".repeat(30) + &"\u{a0}".repeat(40) + "?";
-        assert!(rows(&filled).contains("⟨42 blanks⟩"), "{}", rows(&filled));
+        assert!(rows(&filled).contains("⟨43 blanks⟩"), "{}", rows(&filled));
         assert_eq!(rows(&format!("evil{}ls", "\n".repeat(1000))), "evil\n⟨999 empty lines⟩\nls");
         assert_eq!(code_block("", "a ```` b\nc"), "`````\n│ a ```` b\n│ c\n`````");
     }
