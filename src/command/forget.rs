@@ -113,7 +113,7 @@ fn list(ctx: &Context, findings: &[Finding], would: &str) -> String {
             1 => line += ": once",
             count => line += &format!(": {count} times"),
         }
-        // What was removed stays out of logs.
+        // The removed text stays out of logs.
         if !finding.excerpt.is_empty() && !would.is_empty() {
             line += &format!(", \"{}\"", finding.excerpt);
         }

@@ -348,7 +348,7 @@ fn what_nobody_may_approve_in_a_chat_is_refused() {
     check(&|it| it, calls("exec", json!({ "command": "echo 4242:token-of-the-story >> made" })));
     // Its content, which the question would show, may not be read.
     check(&|it| it, calls("write_file", json!({ "path": "/etc/passwd", "content": "" })));
-    // What cannot be shown as a whole.
+    // A call that cannot be shown as a whole.
     check(&|it| it, calls("exec", json!({ "command": format!("echo {}", "x".repeat(30_000)) })));
 }
 

@@ -5,8 +5,8 @@
 //! exactly as it was when the person was asked ends the question without a call.
 
 use super::pairing::random_code;
+use crate::json_file;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::message::Origin;
 use nanobot_os::digest::keyed_digest;
 use nanobot_os::durable_file;
@@ -222,16 +222,7 @@ impl ApprovalFile {
     /// # Errors
     /// Status 78 if it is damaged: calls that were made could be made again.
     pub fn load(path: &Path) -> Result<Self> {
-        let Some(text) = durable_file::read(path)? else {
-            return Ok(Self::default());
-        };
-        serde_json::from_slice(&text).map_err(|error| {
-            fail_with_hint(
-                Exit::Config,
-                format!("`{}` is damaged: {error}", path.display()),
-                "remove the file: its questions are closed then",
-            )
-        })
+        json_file::load(path, "remove the file: its questions are closed then")
     }
 
     /// Reads, changes and replaces the file, while no other process changes it.
@@ -239,16 +230,7 @@ impl ApprovalFile {
     /// # Errors
     /// As [`Self::load`], those of `change`, and status 74.
     pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let lock = durable_file::lock_for_change(path, "the approvals")?;
-        let mut file = Self::load(path)?;
-        let original = file.clone();
-        let output = change(&mut file)?;
-        if file != original {
-            let text = serde_json::to_string_pretty(&file)? + "\n";
-            durable_file::replace(path, text.as_bytes())?;
-        }
-        drop(lock);
-        Ok(output)
+        json_file::change(path, "the approvals", Self::load, change)
     }
 
     /// Adds a question, unless it is asked already; `None` if the conversation has too many open ones.

@@ -24,6 +24,7 @@ mod encrypted_file;
 mod feishu;
 mod gateway;
 pub mod inbox;
+mod json_file;
 mod matrix;
 mod mattermost;
 mod mention;

@@ -1,9 +1,8 @@
 //! `pairing.json`: senders that were approved by a code. The format is that of the Python program from 0.3 on; members
 //! that we do not know are kept.
 
+use crate::json_file;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
-use nanobot_os::durable_file;
 use nanobot_os::secret::random_bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -45,16 +44,7 @@ impl PairingFile {
     /// # Errors
     /// Status 78 if it is damaged: an empty one would shut out every paired sender.
     pub fn load(path: &Path) -> Result<Self> {
-        let Some(text) = durable_file::read(path)? else {
-            return Ok(Self::default());
-        };
-        serde_json::from_slice(&text).map_err(|error| {
-            fail_with_hint(
-                Exit::Config,
-                format!("`{}` is damaged: {error}", path.display()),
-                "repair the file, or remove it: every sender must then pair again",
-            )
-        })
+        json_file::load(path, "repair the file, or remove it: every sender must then pair again")
     }
 
     /// Reads, changes and replaces the file, while no other process changes it.
@@ -62,16 +52,7 @@ impl PairingFile {
     /// # Errors
     /// As [`Self::load`], those of `change`, and status 74.
     pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let lock = durable_file::lock_for_change(path, "the pairing file")?;
-        let mut file = Self::load(path)?;
-        let original = file.clone();
-        let output = change(&mut file)?;
-        if file != original {
-            let text = serde_json::to_string_pretty(&file)? + "\n";
-            durable_file::replace(path, text.as_bytes())?;
-        }
-        drop(lock);
-        Ok(output)
+        json_file::change(path, "the pairing file", Self::load, change)
     }
 
     /// The ids that are approved for `channel`.

@@ -405,7 +405,7 @@ mod tests {
         );
         check(r#"{"content": "pin 4711"}"#, r#"{"content": "pin ****"}"#, 0);
         check(r#"{"at": 4711, "to": 47110}"#, r#"{"at": 4711, "to": 47110}"#, 1);
-        // What is overwritten is not found again.
+        // An overwritten text is not found again.
         let stars = r#"{"content": "**** {\"pin\": 1111}"}"#;
         assert_eq!(overwrite(&text("****"), stars, true), (stars.to_owned(), 0));
         let ones = r#"{"content": "{\"pin\": 1111}"}"#;

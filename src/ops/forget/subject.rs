@@ -52,7 +52,7 @@ impl Search<'_> {
         }
         for (session, mut senders) in senders {
             if senders.remove(&Some(sender.clone())) {
-                // What the owner wrote to a direct chat belongs to it.
+                // A text that the owner wrote to a direct chat belongs to it.
                 let is_own = senders.iter().all(|from| from.is_none() && direct.contains(&session));
                 if is_own { &mut self.session_keys } else { &mut self.shared_session_keys }
                     .push(session);

@@ -145,7 +145,7 @@ fn answer_messages(
     };
     let mut approved_id = None;
     let answer = approval_answer::recognize(run, channel, first).unwrap_or_else(|error| {
-        // What cannot be recognized approves nothing.
+        // A message that cannot be recognized approves nothing.
         run.report(channel.open.name(), error);
         QuestionAnswer::None
     });

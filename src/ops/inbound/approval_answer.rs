@@ -296,7 +296,7 @@ fn find_last<'f>(
     let Some(delivered_at) = question.delivered_at else {
         return AnswerTarget::None;
     };
-    // What a service still has to show, or what another message has started, may stand below the question.
+    // A message that is still being sent, or that another turn has begun, may stand below the question.
     let is_settled = sent().all(|it| it.settlement.is_some())
         && last.is_some_and(|last| last.settlement == Some(Settlement::Delivered));
     let received = inbox_state.inbound.iter().map(|it| &it.message);

@@ -101,7 +101,7 @@ impl McpTools {
         };
         let tools = self.tool_list.tools.iter();
         let trusted = tools.filter(|tool| is_trusted(&tool.server));
-        // What a search shows are descriptions, and the conversation counts those that the user has not accepted from its start.
+        // A search shows descriptions. Those that the user has not accepted count from the start of the conversation.
         trusted.map(|tool| tool.name.clone()).chain([FIND_TOOLS.to_owned()]).collect()
     }
 

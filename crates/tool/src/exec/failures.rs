@@ -36,7 +36,7 @@ impl ExecTool {
             return None;
         }
         self.explain_output(ended).or_else(|| {
-            // What was printed may name another cause.
+            // The output may name another cause.
             ended.sought_network.then(|| Explanation {
                 is_certain: ended.is_silent,
                 ..self.explain_missing_network(None)
