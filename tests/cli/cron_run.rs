@@ -799,6 +799,33 @@ fn a_timed_out_run_still_reports_its_failure() {
 }
 
 #[test]
+fn a_followed_log_has_each_new_run() {
+    let story = Story::new().script([says("1"), says("2"), says("3"), says("4")]);
+    write_jobs(&story, &[python_job(&every_minute())]);
+    let run = |time: &str, answer: &str| {
+        let mut command = story.command(["cron", "run", JOB_ID]);
+        command.env("NANOBOT_TEST_TIME", time);
+        story.wait(command.spawn().unwrap()).stdout(answer);
+    };
+    run("2026-01-02T03:00:00Z", "1\n");
+    let mut log = story.command(["cron", "logs", "--follow", "--json"]).spawn().unwrap();
+    let mut lines = BufReader::new(log.stdout.take().unwrap()).lines();
+    let mut next_start = || {
+        let record: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        record["start"].clone()
+    };
+    assert_eq!(next_start(), "2026-01-02T03:00:00Z");
+    // The second run ends at the same time. Before the third one, the clock is set back.
+    let times = ["2026-01-02T03:00:00Z", "2026-01-02T02:00:00Z", "2026-01-02T03:01:00Z"];
+    for (time, answer) in times.into_iter().zip(["2\n", "3\n", "4\n"]) {
+        run(time, answer);
+    }
+    assert_eq!([next_start(), next_start(), next_start()], times);
+    kill_process(Pid::from_child(&log), Signal::TERM).unwrap();
+    assert_eq!(story.wait(log).signal(), Some(Signal::TERM.as_raw()));
+}
+
+#[test]
 fn jobs_that_fail_or_are_overdue_are_reported() {
     let story = Story::new();
     story.crontab().set_table("");

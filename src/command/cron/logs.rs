@@ -16,6 +16,7 @@ use nanobot_config::settings::Settings;
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{JobDir, RunOutcome, RunRecord};
 use nanobot_os::signal;
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ pub(super) fn run(ctx: &Context, settings: &Settings, filter: &RunLogFilter<'_>)
         return print_last_output(ctx, &store, &ids[0], &filter.now);
     }
     let mut records = filter.records(&store, &ids)?;
-    let mut last_end = records.last().map(|record| record.end.clone());
+    let mut known_runs: HashSet<_> = records.iter().map(id_and_start).collect();
     let has_records = !records.is_empty();
     records.drain(..records.len().saturating_sub(filter.lines));
     if filter.json {
@@ -94,15 +95,16 @@ pub(super) fn run(ctx: &Context, settings: &Settings, filter: &RunLogFilter<'_>)
             Some(_) => ids.clone(),
             None => run_log::all_ids(&store)?,
         };
-        let records = filter.records(&store, &ids)?;
-        for record in records.iter().filter(|record| is_after(record, last_end.as_deref())) {
+        for record in &filter.records(&store, &ids)? {
+            if !known_runs.insert(id_and_start(record)) {
+                continue;
+            }
             if filter.json {
                 ctx.terminal.print_json(&run_json(record))?;
             } else {
                 ctx.terminal.print(&format!("{}\n", run_row(record, &filter.now).join("  ")))?;
             }
         }
-        last_end = records.last().map(|record| record.end.clone()).or(last_end);
     }
 }
 
@@ -180,8 +182,10 @@ fn parse_time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-fn is_after(record: &RunRecord, last_end: Option<&str>) -> bool {
-    last_end.is_none_or(|last_end| parse_time(&record.end) > parse_time(last_end))
+/// The id and the start of a run, since runs of earlier releases have no id. A new run cannot be found by its end: two jobs may end at
+/// the same time, and a clock may be set back.
+fn id_and_start(record: &RunRecord) -> (String, String) {
+    (record.id.clone(), record.start.clone())
 }
 
 /// Prints the last run of the job `id` as JSON. Prints nothing for a one-time job that has succeeded, since it is removed then.
