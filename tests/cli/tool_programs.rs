@@ -242,9 +242,9 @@ fn a_program_that_changes_during_the_run_is_not_run() {
 fn a_new_program_is_enabled_and_works() {
     let story = Story::new().set("tools", json!({}));
     story
-        .run(["tool", "new", "my-tides", "-d", "Times of \"high\" water"])
+        .run(["tool", "new", "my-tides", "-d", "Times of \"high water\""])
         .stdout("$HOME/.nanobot/tools/my-tides\n");
-    story.run(["tool", "check"]).stdout("ok    tool_my_tides: Times of \"high\" water\n");
+    story.run(["tool", "check"]).stdout("ok    tool_my_tides: Times of \"high water\"\n");
     story.run(["tool", "run", "my_tides", r#"{"text": "Brest"}"#]).stdout("Brest\n");
     story.run(["tool", "new", "my-tides"]).status(1).stderr_has("exists already");
     for name in ["../evil", "a b", ".hidden", "9lives", ""] {

@@ -85,8 +85,7 @@ pub(super) fn create(
     };
     let text =
         description.unwrap_or("what it does and when to use it; the model decides by this text");
-    let text = Value::from(text).to_string();
-    let text = template.replace("DESCRIPTION", text.trim_matches('"'));
+    let text = template.replace("\"DESCRIPTION\"", &Value::from(text).to_string());
     durable_file::create_dir(&dir)?;
     durable_file::replace(&path, text.as_bytes())?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))
