@@ -290,7 +290,8 @@ fn diff(
         let object = json!({ "from": old_name, "to": new_name, "diff": text });
         ctx.terminal.print_json(&object)
     } else {
-        ctx.terminal.print(&text)
+        // As in `show`.
+        ctx.terminal.print(&sanitize(&text))
     }
 }
 

@@ -1105,6 +1105,9 @@ fn every_change_can_be_undone_byte_for_byte() {
         .collect();
     assert_eq!(causes, ["undo", "undo", "manual", "undo", "consolidation", "manual"]);
     story.run(["memory", "diff", "1", "2"]).stdout_has("-by hand");
+    std::fs::write(&path, "\u{1b}[31mred\n").unwrap();
+    let diff = story.run(["memory", "diff"]).text();
+    assert!(diff.contains("[31mred") && !diff.contains('\u{1b}'), "{diff:?}");
 }
 
 #[test]
