@@ -5,6 +5,7 @@ use crate::ops::context::Context;
 use crate::ops::{prompt_program, repository};
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::shell_quote::quote;
 use nanobot_os::input;
 use nanobot_os::repository::GitPointer;
 use nanobot_store::trust::{self, TrustChange, TrustList};
@@ -72,14 +73,14 @@ pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
         if files.is_empty() {
             ctx.notice("the directory has no instruction files; trust it again after you add one");
         }
-        let root = display(&path);
+        let root = quote_path(&path);
         ctx.notice(&format!("`nanobot trust --revoke {root}` undoes this"));
     }
     let notes = trust.read_instructions(&path)?;
     if let Some(repository) = trust::repository_root(&path)
         && !notes.ignored.is_empty()
     {
-        let root = display(repository);
+        let root = quote_path(repository);
         ctx.terminal.eprint(&format!(
             "nanobot: instructions above it stay ignored; `nanobot trust {root}` includes them"
         ));
@@ -179,6 +180,10 @@ fn resolve_directory(directory: &Path) -> Result<PathBuf> {
         return Err(fail(Exit::Usage, format!("`{}` is not a directory", directory.display())));
     }
     Ok(path)
+}
+
+fn quote_path(path: &Path) -> String {
+    quote(&path.display().to_string())
 }
 
 fn print_line(ctx: &Context, text: &str) -> Result<()> {

@@ -255,6 +255,7 @@ fn servers_are_added_and_removed() {
         (&["x", "http://x", "-H", "Authorization"], "has no value"),
         (&["x"], "no URL and no command is given"),
         (&["t", "uvx", "mcp-server-time"], "try: nanobot mcp add t -- uvx mcp-server-time"),
+        (&["t", "echo", "a b"], "try: nanobot mcp add t -- echo 'a b'"),
     ] {
         story.run(["mcp", "add"].iter().chain(arguments)).status(2).stderr_has(words);
     }

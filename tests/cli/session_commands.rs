@@ -406,6 +406,15 @@ fn session_file_text(story: &Story, name: &str) -> String {
 }
 
 #[test]
+fn a_suggested_command_quotes_the_key() {
+    let story = story_with_three_sessions();
+    story.run(["session", "rename", "empty", "my talk"]);
+    story.run(["session", "rm", "my talk"]).stderr(
+        "nanobot: moved `my talk` to the trash; `nanobot session restore 'my talk'` restores it\n",
+    );
+}
+
+#[test]
 fn a_removed_session_can_be_restored() {
     let story = story_with_three_sessions();
     let before = session_file_text(&story, "work_1.jsonl");

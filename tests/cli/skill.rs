@@ -205,7 +205,10 @@ fn a_skill_is_created_shown_checked_and_removed() {
         .stderr_has("cannot ask for confirmation without a terminal");
     assert!(path.exists());
     story.run(["skill", "remove", "../skills/tea", "-y"]).status(66).stderr_has("no skill");
-    story.run(["skill", "remove", "memory", "-y"]).status(2).stderr_has("built-in");
+    story.run(["config", "set", "agents.defaults.disabledSkills", r#"["weather"]"#]);
+    let hint = r#"config set agents.defaults.disabledSkills '["weather","memory"]'"#;
+    let removed = story.run(["skill", "remove", "memory", "-y"]).status(2);
+    drop(removed.stderr_has("built-in").stderr_has(hint));
     story.run(["skill", "rm", "tea", "-y"]).stderr_has("removed `~/.nanobot/workspace/skills/tea`");
     assert_eq!(stored_skills(&story), [""; 0]);
     story.run(["skill", "show", "tee"]).status(66).stderr_has("there is no skill `tee`");

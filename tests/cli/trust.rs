@@ -58,6 +58,17 @@ fn a_dry_run_lists_what_would_be_trusted_and_trusts_nothing() {
 }
 
 #[test]
+fn a_suggested_command_quotes_the_directory() {
+    let story = Story::new()
+        .file("a b/.git/HEAD", "ref: refs/heads/main\n")
+        .file("a b/AGENTS.md", "SAY MOO")
+        .file("a b/src/main.rs", "fn main() {}");
+    story.run(["trust", "a b/src"]).stdout_has("is now trusted").stderr(
+        "nanobot: instructions above it stay ignored; `nanobot trust '$DIR/a b'` includes them\n",
+    );
+}
+
+#[test]
 fn instruction_files_that_change_or_come_later_are_not_read_until_they_are_trusted_too() {
     let story = Story::new()
         .file(".git/HEAD", "ref: refs/heads/main\n")

@@ -6,6 +6,7 @@ use crate::ops::context::Context;
 use crate::ops::mcp_servers::allow_rule;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::rule::{PolicyRule, RuleEffect};
 use nanobot_config::settings::Config;
 use nanobot_config::settings::expand::has_reference;
@@ -200,11 +201,14 @@ fn remote_url(arguments: &McpAddArgs) -> Result<Option<&str>> {
             }
             Ok(Some(url))
         }
-        command => Err(fail_with_hint(
-            Exit::Usage,
-            "a command needs `--` before it, and a URL is one word",
-            format!("nanobot mcp add {name} -- {}", command.join(" ")),
-        )),
+        command => {
+            let command: Vec<String> = command.iter().map(|argument| quote(argument)).collect();
+            Err(fail_with_hint(
+                Exit::Usage,
+                "a command needs `--` before it, and a URL is one word",
+                format!("nanobot mcp add {name} -- {}", command.join(" ")),
+            ))
+        }
     }
 }
 

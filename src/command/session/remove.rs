@@ -43,7 +43,8 @@ pub(super) fn remove_sessions(
         }
         session::move_to_trash(store, key).map_err(to_error)?;
         ctx.notice(&format!(
-            "moved `{key}` to the trash; `nanobot session restore {key}` restores it"
+            "moved `{key}` to the trash; `nanobot session restore {}` restores it",
+            quote(key)
         ));
     }
     Ok(())

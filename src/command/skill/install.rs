@@ -8,10 +8,12 @@ use crate::ops::skill_package::{SkillPackage, allowed_hosts};
 use crate::ops::skills;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::shell_quote::quote;
 use nanobot_os::durable_file::format_size;
 use nanobot_os::terminal::sanitize;
 use nanobot_store::skill::folder::{EntryType, FolderEntry};
 use nanobot_store::skill::{BuiltInSkill, RequirementChecker, install, is_displayable_name};
+use serde_json::json;
 use std::path::Path;
 
 /// Runs `nanobot skill install`.
@@ -116,14 +118,17 @@ pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
         let skills = skills::find(ctx, &settings, Path::new("."))?;
         let name = sanitize(name);
         return Err(match skills.by_name(&name) {
-            Some(other) => fail_with_hint(
-                Exit::Usage,
-                format!(
-                    "`{name}` is not in the workspace; it is from: {}",
-                    describe_origin(ctx, &other.source)
-                ),
-                format!("nanobot config set agents.defaults.disabledSkills '[\"{name}\"]'"),
-            ),
+            Some(other) => {
+                let origin = describe_origin(ctx, &other.source);
+                let mut disabled = settings.skills.disabled;
+                disabled.push(name.clone());
+                let value = quote(&json!(disabled).to_string());
+                fail_with_hint(
+                    Exit::Usage,
+                    format!("`{name}` is not in the workspace; it is from: {origin}"),
+                    format!("nanobot config set agents.defaults.disabledSkills {value}"),
+                )
+            }
             None => fail_with_hint(
                 Exit::NoInput,
                 format!("there is no skill `{name}` in the workspace"),

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
 use nanobot_base::json_text::{self, JSON_VERSION};
+use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::servers::McpServer;
 use nanobot_mcp::catalog::{CallError, ToolCatalog};
 use nanobot_mcp::protocol::{ContentPart, ServerAnswer};
@@ -39,7 +40,7 @@ pub(super) fn run(mcp: &McpContext<'_>, call: &ServerCall<'_>) -> Result<Exit> {
             fail_with_hint(
                 Exit::Usage,
                 "the arguments are not a JSON object",
-                format!("nanobot mcp show {} {}", call.server, call.tool),
+                format!("nanobot mcp show {} {}", quote(call.server), quote(call.tool)),
             )
         })?;
     let mut server = server.clone();
