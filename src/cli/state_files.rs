@@ -94,9 +94,9 @@ pub const STATE_FILES: &[StateFile] = &[
     StateFile {
         path: "~/.nanobot/usage.jsonl",
         empty: "Nothing was spent.",
-        torn: "The rest counts; `usage` tells the number of lines that it skipped. The next line begins on a line of its own.",
+        torn: "The rest counts; `usage` reports the number of lines that it skipped. The next line begins on a line of its own.",
         unreadable: "`usage` is status 74; with a budget, no request is sent.",
-        newer: "Lines of another version are skipped, and told.",
+        newer: "Lines of another version are skipped and reported.",
         concurrent: "Each line is appended under a lock, with the sums of its day and month. `usage --rotate` replaces the file under that lock, and a process that waits for it goes on with the new file.",
     },
     StateFile {
@@ -110,7 +110,7 @@ pub const STATE_FILES: &[StateFile] = &[
     StateFile {
         path: "~/.nanobot/workspace/sessions/KEY.jsonl",
         empty: "A new session.",
-        torn: "The incomplete last line is moved to `KEY.jsonl.torn-TIME` and told; the turn goes on.",
+        torn: "The incomplete last line is moved to `KEY.jsonl.torn-TIME` and reported; the turn goes on.",
         unreadable: "Status 74.",
         newer: "Status 78: read-only for this release.",
         concurrent: "A turn holds the session's lock; another one waits for it, and then ends with status 75.",

@@ -283,7 +283,7 @@ pub(crate) fn canonical_path(key: &str) -> Result<Vec<String>> {
         }
         match nearest(key, KEYS.iter().map(|config_key| config_key.path)) {
             Some(nearest) => fail_with_hint(Exit::Usage, cause, format!("`{nearest}`")),
-            None => fail_with_hint(Exit::Usage, cause, "nanobot config schema"),
+            None => fail_with_hint(Exit::Usage, cause, "`nanobot config list --all` for the keys"),
         }
     })
 }

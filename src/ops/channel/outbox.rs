@@ -84,6 +84,14 @@ pub(crate) enum SendOutcome {
     Waits(anyhow::Error),
 }
 
+fn empty_message_error() -> anyhow::Error {
+    fail_with_hint(
+        Exit::NoInput,
+        "nothing to send",
+        "a text as argument or on standard input, or a file",
+    )
+}
+
 /// Sends a message, which is on disk before it is sent, with copies of its files.
 ///
 /// # Errors
@@ -91,7 +99,7 @@ pub(crate) enum SendOutcome {
 pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome> {
     let files = ChannelFiles::load(ctx, &message.channel)?;
     if message.markdown.trim().is_empty() && message.files.is_empty() {
-        return Err(fail(Exit::NoInput, "nothing to send"));
+        return Err(empty_message_error());
     }
     let network = ctx.settings()?.network;
     let network = if message.is_offline { network.offline() } else { network };
@@ -117,7 +125,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
             }
         }
         if parts.is_empty() {
-            return Err(fail(Exit::NoInput, "nothing to send"));
+            return Err(empty_message_error());
         }
         let session = channel.files.kind.session_key(&chat);
         // A mail belongs to the thread of the mail that it answers.

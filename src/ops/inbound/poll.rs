@@ -81,7 +81,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
         return Err(fail_with_hint(
             Exit::Config,
             "no channel is enabled",
-            "`nanobot config set channels.telegram.enabled true`",
+            "`nanobot channel login telegram`, or another of `nanobot channel list --all`",
         ));
     }
     let channels = ChannelSettings::read(&LayeredConfig::new(&config, &ctx.env))?;
