@@ -78,17 +78,17 @@ fn find_static_libc(compiler: &Path, folder: &Path) -> std::io::Result<Option<St
     let (source, program) = (folder.join("probe.c"), folder.join("probe"));
     let code = "#include <gnu/libc-version.h>\n#include <stdio.h>\nint main(void) { puts(gnu_get_libc_version()); }\n";
     fs::write(&source, code)?;
-    let done = Command::new(compiler)
+    let compilation = Command::new(compiler)
         .args(["-static", "-no-pie", "-o"])
         .args([&program, &source])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    if !done.is_ok_and(|status| status.success()) {
+    if !compilation.is_ok_and(|status| status.success()) {
         return Ok(None);
     }
-    let printed = Command::new(&program).output()?.stdout;
-    Ok(Some(String::from_utf8_lossy(&printed).trim().to_owned()))
+    let version = Command::new(&program).output()?.stdout;
+    Ok(Some(String::from_utf8_lossy(&version).trim().to_owned()))
 }
 
 /// The absolute paths of libraries of the compiler or of the C library, unless one is missing or has a space.

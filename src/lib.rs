@@ -88,20 +88,20 @@ const PARSERS: &[NamedParser] = &[
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     name_service::configure();
     let env = Env::from_process();
-    let dumb = env.get("TERM") == Some("dumb");
+    let is_dumb = env.get("TERM") == Some("dumb");
     let arguments = parse::expand_shortcut(arguments.into_iter().collect());
     if let Some(detail) = parse::parse_version(&arguments) {
-        return command::version::run(detail, Terminal::probe(None, &env, dumb));
+        return command::version::run(detail, Terminal::probe(None, &env, is_dumb));
     }
     let cli = match parse::parse(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            let terminal = Terminal::probe(None, &env, dumb);
+            let terminal = Terminal::probe(None, &env, is_dumb);
             return usage_error::report(error, &arguments, terminal);
         }
     };
-    let plain = dumb || cli.global.plain;
-    let terminal = Terminal::probe(cli.global.color.forced(), &env, plain);
+    let is_plain = is_dumb || cli.global.plain;
+    let terminal = Terminal::probe(cli.global.color.forced(), &env, is_plain);
     let exit = start_log(&cli, &env, terminal).and_then(|()| dispatch(cli, env, terminal));
     exit.unwrap_or_else(|error| report_error(&error, terminal))
 }
@@ -139,7 +139,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     if let Some(workspace) = ctx.workspace.as_ref().filter(|path| !path.is_dir())
         && !matches!(cli.command, cli::CliCommand::Onboard(_))
     {
-        // A misspelt one is an empty one.
+        // A misspelt path would otherwise be an empty workspace.
         ctx.notice(&format!("there is no workspace `{}` yet", workspace.display()));
     }
     let servers = ctx.servers.clone();

@@ -1,8 +1,7 @@
 //! `nanobot serve`: programs, editors, MCP clients and web servers that the agent answers.
 
-use super::acp::AcpArgs;
-use super::pipe::PipeArgs;
 use crate::options::turn::ServedTurnOptions;
+use crate::options::value::file_name;
 use clap::{Args, Subcommand};
 
 #[derive(Clone, Debug, Subcommand)]
@@ -20,6 +19,61 @@ pub enum ServeCommand {
         /// Channel name: slack, whatsapp or feishu
         name: String,
     },
+}
+
+/// Answer messages that arrive as JSON lines
+///
+/// Reads one message a line from standard input, and writes each answer as a line when it is ready. Messages of a session
+/// are answered in order, those of different sessions in parallel. This connects any message broker through its own
+/// command-line client.
+///
+/// A message is an object with `text`, and either `session` or `channel` and `chat`. `id`, a text or a number, comes back with the answer,
+/// `files` are attached, as far as the run may read them, `facts` and unknown keys come back unchanged. An answer is an object with `text` and `status`; an
+/// `ack` line follows it once both are safe, so a broker that waits for it loses nothing. A temporary failure gets no
+/// `ack`. A line that is no message, or longer than 16 MiB, gets an `error` line, with its `id` if it has one, and the exit status is 65.
+///
+/// The messages are text of a program, not of the user: they cannot do what needs the user's words. Their conversations have
+/// keys that begin with `bus:`, apart from yours and those of chats. Relative paths start at the workspace unless `-C` is given.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PipeArgs {
+    /// Number of messages that are answered at the same time
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: u32,
+    /// Keep ids and answers under this name: an id that comes again gets the same answer
+    ///
+    /// Messages need an `id` then. A run that was killed is taken up by the next one with the same name, and a message that
+    /// was answered in the last week (`retention.inbox` of the config) is answered and acknowledged again without a model. A message
+    /// whose turn was killed three times is answered with an error. One run at a time can use a name.
+    #[arg(long, value_name = "NAME", value_parser = file_name)]
+    pub name: Option<String>,
+    /// Let messages continue any conversation, whose key is then `session` as it is
+    ///
+    /// A chat of a service must have one already: a program makes no chat one that the agent may write to.
+    #[arg(long)]
+    pub any_session: bool,
+    /// Put calls that need approval as questions, which a message with `approve` answers
+    ///
+    /// An answer has `approvals` then, the questions that are open in its conversation, each with its `code`, its `tool` and
+    /// `arguments`, and the `question` in Markdown. A message of that conversation with the code as `approve`, within an hour,
+    /// has the call made, once, and is answered with its result in view. It needs no `text`. The program that reads the answers decides, so let it show
+    /// the question to a person.
+    #[arg(long, requires = "name")]
+    pub approvals: bool,
+    #[command(flatten)]
+    pub turns: ServedTurnOptions,
+}
+
+/// Serve an editor that speaks the Agent Client Protocol
+///
+/// An editor starts this process and talks to it on standard input and output. Each of its conversations is a session of its own in
+/// the directory that the editor names; profiles are the modes, and the editor asks its user what needs approval. MCP servers that
+/// the editor names are used in addition to those of the config.
+///
+/// The process ends when its input ends; turns under way are then cancelled, and kept as far as they came.
+#[derive(Args, Clone, Debug, Default)]
+pub struct AcpArgs {
+    #[command(flatten)]
+    pub turns: ServedTurnOptions,
 }
 
 /// Serve the agent and its tools to an MCP client, on standard input and output

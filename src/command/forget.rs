@@ -23,7 +23,7 @@ pub fn run(ctx: &Context, arguments: &ForgetArgs) -> Result<Exit> {
         return Ok(Exit::Failed);
     }
     if !yes || *dry_run {
-        ctx.terminal.print(&list(ctx, &findings, "would "))?;
+        ctx.terminal.print(&list(ctx, &findings, false))?;
     }
     ctx.notice(
         "what providers and chat services received, mail, histories of git and backups stay",
@@ -43,7 +43,7 @@ pub fn run(ctx: &Context, arguments: &ForgetArgs) -> Result<Exit> {
     }
     let erased = search.erase(findings)?;
     if !ctx.quiet {
-        ctx.terminal.print(&list(ctx, &erased.findings, ""))?;
+        ctx.terminal.print(&list(ctx, &erased.findings, true))?;
     }
     match erased.failure {
         Some(exit) => {
@@ -95,26 +95,26 @@ fn subject(arguments: &ForgetArgs) -> Result<Subject> {
     Ok(Subject::Text(text.to_owned()))
 }
 
-/// One line for each place: those that change, then those that are kept.
-fn list(ctx: &Context, findings: &[Finding], would: &str) -> String {
+/// One line for each place: those that change, or have changed if `is_done`, then those that are kept.
+fn list(ctx: &Context, findings: &[Finding], is_done: bool) -> String {
     let line = |finding: &Finding| {
-        let verb = match (&finding.action, would) {
-            (action, "") if action.is_kept() => "kept",
-            (action, _) if action.is_kept() => "keep",
-            (FindingAction::Overwrite, "") => "overwritten",
-            (FindingAction::Overwrite, _) => "overwrite",
-            (_, "") => "removed",
-            _ => "remove",
+        let verb = match (&finding.action, is_done) {
+            (action, true) if action.is_kept() => "kept",
+            (action, false) if action.is_kept() => "would keep",
+            (FindingAction::Overwrite, true) => "overwritten",
+            (FindingAction::Overwrite, false) => "would overwrite",
+            (_, true) => "removed",
+            (_, false) => "would remove",
         };
         let path = ctx.paths.display(&finding.path);
-        let mut line = format!("{would}{verb} {path}");
+        let mut line = format!("{verb} {path}");
         match finding.count {
             0 => {}
             1 => line += ": once",
             count => line += &format!(": {count} times"),
         }
         // The removed text stays out of logs.
-        if !finding.excerpt.is_empty() && !would.is_empty() {
+        if !finding.excerpt.is_empty() && !is_done {
             line += &format!(", \"{}\"", finding.excerpt);
         }
         match &finding.action {

@@ -1,6 +1,5 @@
 //! One file for each subcommand: reads the arguments, calls one function of `ops`, and prints the result.
 
-pub mod acp;
 pub mod agent;
 pub mod apply;
 pub mod channel;
@@ -14,7 +13,6 @@ pub mod model;
 mod name_pattern;
 pub mod onboard;
 pub(crate) mod parse;
-pub mod pipe;
 pub mod policy;
 pub mod provider;
 mod question;

@@ -172,9 +172,10 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         "" => details.provider.clone(),
         label => format!("{}: {label}", details.provider),
     };
-    let tokens = |fact: &Option<Fact<u32>>| describe_fact(fact, |count| format!("{count} tokens"));
+    let tokens =
+        |fact: &Option<Fact<u32>>| describe_fact(fact.as_ref(), |count| format!("{count} tokens"));
     let yes_or_no = |fact: &Option<Fact<bool>>| {
-        describe_fact(fact, |is_true| if *is_true { "yes" } else { "no" }.into())
+        describe_fact(fact.as_ref(), |is_true| if *is_true { "yes" } else { "no" }.into())
     };
     let mut rows = vec![
         ("provider", provider),
@@ -205,7 +206,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
 const UNKNOWN: &str = "unknown";
 
 /// A fact for people, with its source.
-fn describe_fact<T>(fact: &Option<Fact<T>>, describe: impl FnOnce(&T) -> String) -> String {
+fn describe_fact<T>(fact: Option<&Fact<T>>, describe: impl FnOnce(&T) -> String) -> String {
     match fact {
         None => UNKNOWN.into(),
         Some(Fact { value, from }) => format!("{} ({})", describe(value), from.name()),

@@ -24,24 +24,13 @@ fn explain(ctx: &Context, explain_args: &ExplainArgs) -> Result<Exit> {
         return explain_all(ctx, grants, session.as_deref(), *json);
     };
     let call = policy_explanation::explain_call(ctx, grants, tool, arguments)?;
-    let exit;
-    let decision;
-    let reason;
-    let mut flag = None;
-    match call.decision {
-        PolicyDecision::Allow(rule) => {
-            exit = Exit::Answered;
-            decision = "allowed";
-            reason = rule;
-        }
+    let (exit, decision, reason, flag) = match call.decision {
+        PolicyDecision::Allow(rule) => (Exit::Answered, "allowed", rule, None),
         // This is about a run of `agent` that cannot prompt: it refuses a call that needs approval.
         PolicyDecision::Ask(refusal) | PolicyDecision::Deny(refusal) => {
-            exit = Exit::Refused;
-            decision = "refused";
-            reason = refusal.message;
-            flag = refusal.suggested_flag;
+            (Exit::Refused, "refused", refusal.message, refusal.suggested_flag)
         }
-    }
+    };
     if *json {
         ctx.terminal.print_json(&json!({
             "tool": tool, "arguments": call.arguments, "decision": decision, "why": reason, "grant": flag

@@ -52,18 +52,13 @@ pub fn run(ctx: &Context, arguments: &UsageArgs) -> Result<Exit> {
         Some(_) => {}
         None => invalid_lines += 1,
     })?;
-    let notice = |text: &str| {
-        if !ctx.quiet {
-            ctx.terminal.eprint(&format!("nanobot: {text}"));
-        }
-    };
     if invalid_lines > 0 {
-        notice(&format!("skipped invalid lines of the ledger: {invalid_lines}"));
+        ctx.notice(&format!("skipped invalid lines of the ledger: {invalid_lines}"));
     }
     if !has_entries {
-        notice("the ledger is empty: no request was sent yet");
+        ctx.notice("the ledger is empty: no request was sent yet");
     } else if groups.is_empty() {
-        notice(&format!("no request was sent since {since}"));
+        ctx.notice(&format!("no request was sent since {since}"));
     }
     let groups = sort_groups(group, groups);
     if json {
@@ -169,9 +164,9 @@ impl UsageTotals {
         match entry.sums {
             Some(_) => self.past_runs += runs,
             None => {
-                let mut hash = DefaultHasher::new();
-                (&entry.session, &entry.turn).hash(&mut hash);
-                self.turns.insert(hash.finish());
+                let mut hasher = DefaultHasher::new();
+                (&entry.session, &entry.turn).hash(&mut hasher);
+                self.turns.insert(hasher.finish());
             }
         }
         self.failed += failed;

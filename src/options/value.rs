@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn no_money_is_no_limit_of_a_run() {
         assert_eq!(dollars("$0.50"), Ok(0.5));
-        assert!(dollars("0").is_err_and(|words| words.starts_with("no request is possible")));
-        assert!(dollars("x").is_err_and(|words| words.starts_with("expected an amount")));
+        assert!(dollars("0").is_err_and(|error| error.starts_with("no request is possible")));
+        assert!(dollars("x").is_err_and(|error| error.starts_with("expected an amount")));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::logs;
 use super::saved_job::print_saved;
-use crate::cli::heartbeat::{HeartbeatArgs, HeartbeatCommand, HeartbeatEnableArgs};
+use crate::cli::cron::{HeartbeatArgs, HeartbeatCommand, HeartbeatEnableArgs};
 use crate::ops::context::Context;
 use crate::ops::job_runs::trigger;
 use crate::ops::jobs::crontab_sync;

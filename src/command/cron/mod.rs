@@ -10,7 +10,7 @@ use crate::ops::since::SinceFilter;
 use anyhow::Result;
 use nanobot_base::error::Exit;
 use saved_job::{describe_change, print_preview, print_saved};
-use std::path::PathBuf;
+use std::path::Path;
 
 mod apply;
 mod check;
@@ -64,7 +64,7 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
 
 fn add(ctx: &Context, arguments: &CronAddArgs) -> Result<Exit> {
     let CronAddArgs { name, message, replace, dry_run, json, flags } = arguments;
-    let ctx = &with_config(ctx, &flags.config);
+    let ctx = &with_config(ctx, flags.config.as_deref());
     let settings = &flags.settings;
     let draft = JobDraft { name: name.as_deref(), message, settings, enabled: None };
     if *dry_run {
@@ -77,7 +77,7 @@ fn add(ctx: &Context, arguments: &CronAddArgs) -> Result<Exit> {
 
 fn edit(ctx: &Context, arguments: &CronEditArgs) -> Result<Exit> {
     let CronEditArgs { job, name, message, json, flags } = arguments;
-    let ctx = &with_config(ctx, &flags.config);
+    let ctx = &with_config(ctx, flags.config.as_deref());
     let (name, message) = (name.as_deref(), message.as_deref());
     let saved = job_edit::edit(ctx, job, name, message, &flags.settings)?;
     let change = describe_change(&saved.job, saved.change);
@@ -102,11 +102,11 @@ fn remove(ctx: &Context, jobs: &[String]) -> Result<Exit> {
 }
 
 /// The context with the config that `--config` after the command names: `-c` there is the schedule.
-fn with_config(ctx: &Context, config: &Option<PathBuf>) -> Context {
+fn with_config(ctx: &Context, config: Option<&Path>) -> Context {
     let mut ctx = ctx.clone();
     if let Some(path) = config {
-        ctx.paths.config.clone_from(path);
-        ctx.config = Some(path.clone());
+        ctx.paths.config = path.to_owned();
+        ctx.config = Some(path.to_owned());
     }
     ctx
 }

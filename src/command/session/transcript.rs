@@ -22,8 +22,12 @@ pub(super) struct Transcript {
     pending_calls: Vec<(ToolCall, Option<NumberedResult>)>,
 }
 
-/// A result, and the number of its message.
-type NumberedResult = (usize, ToolResult);
+#[derive(Debug)]
+struct NumberedResult {
+    /// The number of its message.
+    number: usize,
+    result: ToolResult,
+}
 
 impl Transcript {
     /// Creates an empty transcript.
@@ -79,14 +83,14 @@ impl Transcript {
     ) -> Result<()> {
         for (call, call_result) in &mut self.pending_calls {
             if call_result.is_none() && call.id == result.call_id {
-                *call_result = Some((number, result));
+                *call_result = Some(NumberedResult { number, result });
                 return Ok(());
             }
         }
         self.write_pending(writer)?;
         let note = if self.has_begun || number == 1 { " (no matching call)" } else { "" };
         writer.write(&format!("  ↳ {}{note}", result.name))?;
-        self.write_result(&(number, result), writer)
+        self.write_result(&NumberedResult { number, result }, writer)
     }
 
     /// Writes the pending calls with their results.
@@ -103,8 +107,12 @@ impl Transcript {
         Ok(())
     }
 
-    fn write_result(&self, result: &NumberedResult, writer: &mut StdoutWriter) -> Result<()> {
-        let (number, result) = result;
+    fn write_result(
+        &self,
+        numbered_result: &NumberedResult,
+        writer: &mut StdoutWriter,
+    ) -> Result<()> {
+        let NumberedResult { number, result } = numbered_result;
         let text = plain_text(&result.parts);
         let mark = if result.failed { "✗" } else { "=" };
         if self.is_full {

@@ -40,10 +40,10 @@ pub(super) fn run(
             add_entry(group, &mut totals_by_name, &entry);
         }
     })?;
-    if !ctx.quiet && !has_entries {
-        ctx.terminal.eprint("nanobot: no usage yet: no turn has called a tool");
-    } else if !ctx.quiet && totals_by_name.is_empty() {
-        ctx.terminal.eprint(&format!("nanobot: nothing was offered or used since {since}"));
+    if !has_entries {
+        ctx.notice("no usage yet: no turn has called a tool");
+    } else if totals_by_name.is_empty() {
+        ctx.notice(&format!("nothing was offered or used since {since}"));
     }
     let mut rows: Vec<(String, ToolTotals)> = totals_by_name.into_iter().collect();
     rows.sort_by_key(|(_, totals)| std::cmp::Reverse((totals.used.len(), totals.calls)));
@@ -59,9 +59,9 @@ fn add_entry(
     totals_by_name: &mut BTreeMap<String, ToolTotals>,
     entry: &ToolUsageEntry,
 ) {
-    let mut hash = DefaultHasher::new();
-    (&entry.session, &entry.turn).hash(&mut hash);
-    let turn = hash.finish();
+    let mut hasher = DefaultHasher::new();
+    (&entry.session, &entry.turn).hash(&mut hasher);
+    let turn = hasher.finish();
     let ToolUsage { requests, tools, skills, definition_tokens, skill_list_tokens: _ } =
         &entry.usage;
     if group == UsageGroup::Skill {
