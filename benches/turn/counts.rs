@@ -2,9 +2,9 @@
 //!
 //! `cargo bench --bench turn -- --counts PROFILE` compares the program of a profile with its [`GATES`], and that of `release`
 //! with `benches/counts.json` too: it fails if a count has grown by more than its tolerance. `--record` writes the file instead.
-//! A change that means to make one larger changes the file.
+//! A change that makes one larger on purpose changes the file.
 
-use crate::homes::{JOB, channel, home, jobs, live, session_of};
+use crate::homes::{JOB, add_channel, create_home, session_path, write_jobs, write_session};
 use crate::{build_client, program, server};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,15 +74,15 @@ fn mark(is_within: bool) -> &'static str {
 pub(crate) fn measure() -> Counts {
     let temp = tempfile::tempdir().expect("a temporary directory");
     let port = server::start();
-    let home = |name: &str, path: &str| home(&temp.path().join(name), port, path);
+    let home = |name: &str, path: &str| create_home(&temp.path().join(name), port, path);
     let hello: &[&str] = &["agent", "-m", "hello", "--sandbox", "off"];
     let mut counts = Counts::new();
 
     let idle = home("idle", "hello");
-    jobs(&idle, &json!({ "kind": "cron", "expr": "7 3 29 2 *" }));
+    write_jobs(&idle, &json!({ "kind": "cron", "expr": "7 3 29 2 *" }));
     let quiet = home("quiet", "hello");
-    channel(&quiet, port);
-    for (name, home, words) in [
+    add_channel(&quiet, port);
+    for (name, home, arguments) in [
         ("--version", home("version", "hello"), &["--version"][..]),
         ("hello", home("hello", "hello"), hello),
         ("a turn with a reading tool", home("read", "read/2"), hello),
@@ -90,13 +90,13 @@ pub(crate) fn measure() -> Counts {
         ("cron run, nothing due", idle, &["cron", "run", JOB, "--scheduled"]),
         ("channel poll, nothing new", quiet, &["channel", "poll", "telegram"]),
     ] {
-        let count = instructions(&home, words);
+        let count = count_instructions(&home, arguments);
         counts.insert(format!("instructions: {name}"), count);
     }
     let [few, many] = EARLIER_TURNS.map(|turns| {
         let home = home(&format!("after{turns:02}"), "hello");
-        live(&session_of(&home), turns * 4);
-        instructions(&home, hello)
+        write_session(&session_path(&home), turns * 4);
+        count_instructions(&home, hello)
     });
     let turns = (EARLIER_TURNS[1] - EARLIER_TURNS[0]) as u64;
     counts.insert("instructions: an earlier turn".into(), many.saturating_sub(few) / turns);
@@ -105,27 +105,27 @@ pub(crate) fn measure() -> Counts {
     let home = home("costs", "hello");
     let client = build_client(temp.path());
     let samples: Vec<[u64; 3]> =
-        (0..ROUNDS).map(|_| used(&client, temp.path(), &home, hello)).collect();
+        (0..ROUNDS).map(|_| measure_resources(&client, temp.path(), &home, hello)).collect();
     for (index, name) in ["resident KiB", "bytes written", "page faults"].into_iter().enumerate() {
         // The first run writes the head of the session as well.
         let later = samples.iter().skip(1).map(|sample| sample[index]);
         let least = later.min().unwrap_or_default();
         counts.insert(format!("hello: {name}"), least);
     }
-    let calls = traced(&home, hello, temp.path());
+    let calls = system_calls(&home, hello, temp.path());
     counts.insert("hello: system calls".into(), calls.len() as u64);
-    for (what, names) in [
+    for (kind, names) in [
         ("opened files", ["open(", "openat(", "openat2("]),
         ("threads and processes", ["clone(", "clone3(", "vfork("]),
     ] {
-        let is_one = |call: &&String| {
+        let is_counted = |call: &&String| {
             names.iter().any(|name| call.starts_with(name)) && !call.contains("= -1 ")
         };
-        let count = calls.iter().filter(is_one).count();
-        counts.insert(format!("hello: {what}"), count as u64);
+        let count = calls.iter().filter(is_counted).count();
+        counts.insert(format!("hello: {kind}"), count as u64);
     }
-    let size = std::fs::metadata(program()).expect("the program exists");
-    counts.insert("program: bytes".into(), size.len());
+    let metadata = std::fs::metadata(program()).expect("the program exists");
+    counts.insert("program: bytes".into(), metadata.len());
     // Our own have no source.
     let crates = LOCK_FILE.matches("\nsource = ").count();
     counts.insert("crates in the lock file".into(), crates as u64);
@@ -164,17 +164,17 @@ fn command(program: impl AsRef<std::ffi::OsStr>, home: &Path) -> Command {
     command
 }
 
-/// The instructions of one run, as Valgrind counts them. The first run, which sets up the workspace, is not counted.
-fn instructions(home: &Path, words: &[&str]) -> u64 {
-    let done = command(program(), home).args(words).output();
-    assert!(done.is_ok_and(|done| done.status.success()), "{words:?}");
-    let done = command("valgrind", home)
+/// Counts the instructions of one run with Valgrind. The first run, which sets up the workspace, is not counted.
+fn count_instructions(home: &Path, arguments: &[&str]) -> u64 {
+    let status = command(program(), home).args(arguments).stdout(Stdio::null()).status();
+    assert!(status.is_ok_and(|status| status.success()), "{arguments:?}");
+    let output = command("valgrind", home)
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program())
-        .args(words)
+        .args(arguments)
         .output()
         .expect("valgrind is needed");
-    let text = String::from_utf8_lossy(&done.stderr);
+    let text = String::from_utf8_lossy(&output.stderr);
     let count = text.lines().find_map(|line| {
         let (_, count) = line.split_once("Collected : ")?;
         count.trim().parse().ok()
@@ -182,28 +182,29 @@ fn instructions(home: &Path, words: &[&str]) -> u64 {
     count.unwrap_or_else(|| panic!("valgrind prints a count: {text}"))
 }
 
-/// KiB at most in memory, bytes written and page faults of one run.
-fn used(client: &Path, folder: &Path, home: &Path, words: &[&str]) -> [u64; 3] {
-    let out = folder.join("out");
-    let done = command(client, home).arg("run").arg(&out).arg(program()).args(words).status();
-    assert!(done.is_ok_and(|status| status.success()), "{words:?}");
-    let text = std::fs::read_to_string(out).expect("the client writes what was used");
+/// Measures the resident memory in KiB, the bytes written and the page faults of one run.
+fn measure_resources(client: &Path, folder: &Path, home: &Path, arguments: &[&str]) -> [u64; 3] {
+    let output = folder.join("out");
+    let mut command = command(client, home);
+    let status = command.arg("run").arg(&output).arg(program()).args(arguments).status();
+    assert!(status.is_ok_and(|status| status.success()), "{arguments:?}");
+    let text = std::fs::read_to_string(output).expect("the client writes its measurements");
     let numbers: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
     [numbers[2], numbers[3], numbers[4]]
 }
 
 /// The system calls of one run and of its children.
-pub(crate) fn traced(home: &Path, words: &[&str], folder: &Path) -> Vec<String> {
-    let out: PathBuf = folder.join("trace");
-    let done = command("strace", home)
+fn system_calls(home: &Path, arguments: &[&str], folder: &Path) -> Vec<String> {
+    let trace: PathBuf = folder.join("trace");
+    let output = command("strace", home)
         .args(["-f", "-qq", "-o"])
-        .arg(&out)
+        .arg(&trace)
         .arg(program())
-        .args(words)
+        .args(arguments)
         .output()
         .expect("strace is needed");
-    assert!(done.status.success(), "{words:?}");
-    let text = std::fs::read_to_string(out).expect("strace writes its trace");
+    assert!(output.status.success(), "{arguments:?}");
+    let text = std::fs::read_to_string(trace).expect("strace writes its trace");
     let call = |line: &str| {
         let (_, call) = line.split_once(' ')?;
         let call = call.trim_start();

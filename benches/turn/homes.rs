@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A home with a config that names the server; `path` says how that is to answer.
-pub(crate) fn home(home: &Path, port: u16, path: &str) -> PathBuf {
+/// Creates a home with a config that names the server, which answers by `path`.
+pub(crate) fn create_home(home: &Path, port: u16, path: &str) -> PathBuf {
     let workspace = home.join(".nanobot/workspace");
     std::fs::create_dir_all(workspace.join("sessions")).unwrap();
     // The server stands for a vendor's, which is not asked for its context window.
@@ -22,8 +22,8 @@ pub(crate) fn home(home: &Path, port: u16, path: &str) -> PathBuf {
     home.to_owned()
 }
 
-/// Makes a tree of 100,000 empty files, a hundred in each of its directories.
-pub(crate) fn large_tree(tree: &Path) -> PathBuf {
+/// Creates a tree of 100,000 empty files, a hundred in each of its directories.
+pub(crate) fn create_large_tree(tree: &Path) -> PathBuf {
     for number in 0..1000 {
         let directory = tree.join((number / 10).to_string()).join((number % 10).to_string());
         std::fs::create_dir_all(&directory).unwrap();
@@ -36,27 +36,27 @@ pub(crate) fn large_tree(tree: &Path) -> PathBuf {
 
 pub(crate) const SERVERS: usize = 5;
 
-/// The least server: it writes down that it was started, and answers by what stands in the line.
+/// A minimal MCP server. It records that it was started.
 const SERVER: &str = r#"
 echo started >> "$1"
-say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+reply() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do
   id=${line#*'"id":'} id=${id%%[,\}]*}
   case $line in
-    *'"initialize"'*) say '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"least","version":"1"}}' ;;
-    *'"tools/list"'*) say "$TOOLS" ;;
-    *'"tools/call"'*) say '{"content":[{"type":"text","text":"done"}]}' ;;
+    *'"initialize"'*) reply '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"minimal","version":"1"}}' ;;
+    *'"tools/list"'*) reply "$TOOLS" ;;
+    *'"tools/call"'*) reply '{"content":[{"type":"text","text":"done"}]}' ;;
   esac
 done
 "#;
 
-/// Five servers for the home, of five tools each.
-pub(crate) fn servers(home: &Path) {
+/// Adds MCP servers with five tools each to the config.
+pub(crate) fn add_servers(home: &Path) {
     let starts = home.join("starts");
     std::fs::write(&starts, "").unwrap();
     let script = home.join("server.sh");
     std::fs::write(&script, SERVER).unwrap();
-    let property = json!({ "type": "string", "description": "What is to be worked on." });
+    let property = json!({ "type": "string", "description": "The text to work on." });
     let tool = |number: usize| {
         json!({ "name": format!("work{number}"), "description": "Does some of the work.",
                 "annotations": { "readOnlyHint": true },
@@ -72,15 +72,15 @@ pub(crate) fn servers(home: &Path) {
     std::fs::write(path, config.to_string()).unwrap();
 }
 
-/// The calls that read a file in the longest turn, and so its files.
+/// Maximum calls in a turn that read a file, each of its own.
 const READS: usize = 40;
 
-/// The job that is looked at.
+/// The id of the job that is started.
 pub(crate) const JOB: &str = "0a1b2c3d";
 
-/// A hundred jobs, of which the last, which is not due, has this schedule. The home says where it is, as a line does.
-pub(crate) fn jobs(home: &Path, schedule: &Value) {
-    let made = 1_767_322_745_000_i64;
+/// Writes a hundred jobs. The last one has this schedule, and is not due.
+pub(crate) fn write_jobs(home: &Path, schedule: &Value) {
+    let created_ms = 1_767_322_745_000_i64;
     let job = |number: usize| {
         let (id, schedule) = match number {
             99 => (JOB.to_owned(), schedule.clone()),
@@ -90,7 +90,7 @@ pub(crate) fn jobs(home: &Path, schedule: &Value) {
             "id": id, "name": format!("job {number}"), "enabled": true, "schedule": schedule,
             "payload": { "kind": "agent_turn", "message": "What is new?", "deliver": false, "channel": null, "to": null },
             "state": { "nextRunAtMs": null, "lastRunAtMs": null, "lastStatus": null, "lastError": null },
-            "createdAtMs": made, "updatedAtMs": made, "deleteAfterRun": false,
+            "createdAtMs": created_ms, "updatedAtMs": created_ms, "deleteAfterRun": false,
         })
     };
     let file = json!({ "version": 1, "jobs": (0..100).map(job).collect::<Vec<_>>() });
@@ -100,17 +100,17 @@ pub(crate) fn jobs(home: &Path, schedule: &Value) {
     for number in 0..100 {
         let folder = home.join(".nanobot/cron").join(job(number)["id"].as_str().unwrap());
         std::fs::create_dir_all(&folder).unwrap();
-        // Its last time was handled, however old the file is.
-        let far = jiff::Timestamp::now().as_millisecond();
-        let terms = json!({ "v": 1, "sinceMs": far });
-        std::fs::write(folder.join("job.json"), terms.to_string()).unwrap();
-        let stamps = json!({ "v": 1, "handledMs": far, "started": null });
-        std::fs::write(folder.join("state.json"), stamps.to_string()).unwrap();
+        // Nothing was missed, however old the file is.
+        let now_ms = jiff::Timestamp::now().as_millisecond();
+        let options = json!({ "v": 1, "sinceMs": now_ms });
+        std::fs::write(folder.join("job.json"), options.to_string()).unwrap();
+        let state = json!({ "v": 1, "handledMs": now_ms, "started": null });
+        std::fs::write(folder.join("state.json"), state.to_string()).unwrap();
     }
 }
 
-/// A Telegram channel for the home, whose server has no messages.
-pub(crate) fn channel(home: &Path, port: u16) {
+/// Adds a Telegram channel without messages to the config.
+pub(crate) fn add_channel(home: &Path, port: u16) {
     let path = home.join(".nanobot/config.json");
     let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     config["channels"]["telegram"] = json!({
@@ -120,53 +120,53 @@ pub(crate) fn channel(home: &Path, port: u16) {
     std::fs::write(path, config.to_string()).unwrap();
 }
 
-pub(crate) fn session_of(home: &Path) -> PathBuf {
+pub(crate) fn session_path(home: &Path) -> PathBuf {
     home.join(".nanobot/workspace/sessions/cli_direct.jsonl")
 }
 
 const TIME: &str = "2026-01-02T03:04:05.000000";
 
-/// A session of `size` messages of about 380 bytes, as the Python program leaves it.
-pub(crate) fn session(size: usize) -> String {
+/// A session of `size` messages of about 380 bytes, as the Python program writes it.
+pub(crate) fn python_session(size: usize) -> String {
     let mut text = format!(
         "{{\"_type\": \"metadata\", \"key\": null, \"created_at\": \"{TIME}\", \"updated_at\": \"{TIME}\", \
          \"metadata\": {{}}, \"last_consolidated\": {}}}\n",
         size - 50
     );
-    let words = "lorem ipsum ".repeat(27);
+    let text_part = "lorem ipsum ".repeat(27);
     for number in 0..size {
         let role = if number % 2 == 0 { "user" } else { "assistant" };
         writeln!(
             text,
-            "{{\"role\": \"{role}\", \"content\": \"{number} {words}\", \"timestamp\": \"{TIME}\"}}"
+            "{{\"role\": \"{role}\", \"content\": \"{number} {text_part}\", \"timestamp\": \"{TIME}\"}}"
         )
         .unwrap();
     }
     text
 }
 
-/// A session of `size` messages as this program leaves it: in each turn a question, a call, its result, an answer and a
-/// closing line. All but the last are consolidated.
-pub(crate) fn live(path: &Path, size: usize) {
+/// Writes a session of `size` messages as this program does: in each turn a question, a call, its result, an answer and a closing
+/// line. All but the last messages are consolidated.
+pub(crate) fn write_session(path: &Path, size: usize) {
     let mut file = BufWriter::new(File::create(path).unwrap());
-    let mut at = 0;
-    let mut put = |line: &Value| {
-        let line = line_of(line);
+    let mut length = 0;
+    let mut push = |line: &Value| {
+        let line = format_line(line);
         file.write_all(line.as_bytes()).unwrap();
-        at += line.len();
-        at
+        length += line.len();
+        length
     };
-    let mut end = put(&metadata(0));
+    let mut end = push(&metadata(0));
     for turn in 0..size / 4 {
-        let words = |count| format!("{turn} {}", "lorem ipsum ".repeat(count));
+        let text = |count| format!("{turn} {}", "lorem ipsum ".repeat(count));
         let id = format!("c{turn}");
         let function = json!({ "name": "read_file", "arguments": "{\"path\":\"note.txt\"}" });
         let call = json!({ "id": id, "type": "function", "function": function });
         for mut line in [
-            json!({ "role": "user", "content": words(15), "facts": "[Runtime Context]" }),
+            json!({ "role": "user", "content": text(15), "facts": "[Runtime Context]" }),
             json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
-            json!({ "role": "tool", "tool_call_id": id, "name": "read_file", "content": words(40) }),
-            json!({ "role": "assistant", "content": words(20) }),
+            json!({ "role": "tool", "tool_call_id": id, "name": "read_file", "content": text(40) }),
+            json!({ "role": "assistant", "content": text(20) }),
         ] {
             line["timestamp"] = TIME.into();
             line["turn"] = turn.to_string().into();
@@ -177,32 +177,32 @@ pub(crate) fn live(path: &Path, size: usize) {
                 line["model"] = "m".into();
                 line["usage"] = json!({ "input": 100, "cached": 0, "output": 5, "reasoning": 0 });
             }
-            end = put(&line);
+            end = push(&line);
         }
         let count = (turn + 1) * 4;
-        end = put(&closing(end, count, count.saturating_sub(52)));
+        end = push(&closing_line(end, count, count.saturating_sub(52)));
     }
     file.into_inner().expect("all of it can be written");
 }
 
-/// Close a session of `size` messages once more.
-pub(crate) fn close(path: &Path, size: usize, consolidated: usize) {
+/// Appends another closing line to a session of `size` messages.
+pub(crate) fn close_session(path: &Path, size: usize, consolidated: usize) {
     let mut file = File::options().append(true).open(path).unwrap();
-    let at = file.metadata().unwrap().len();
-    let line = line_of(&closing(at.try_into().unwrap(), size, consolidated));
+    let length = file.metadata().unwrap().len();
+    let line = format_line(&closing_line(length.try_into().unwrap(), size, consolidated));
     file.write_all(line.as_bytes()).unwrap();
 }
 
-/// A line with the separators of the program's own lines.
-fn line_of(line: &Value) -> String {
+/// Formats a line with the separators of the program's own lines.
+fn format_line(line: &Value) -> String {
     line.to_string().replace("\":", "\": ").replace(",\"", ", \"") + "\n"
 }
 
-fn closing(at: usize, messages: usize, consolidated: usize) -> Value {
+fn closing_line(position: usize, messages: usize, consolidated: usize) -> Value {
     let mut line = metadata(consolidated);
     line["turn"] = "t".into();
     line["messages"] = messages.into();
-    line["at"] = at.into();
+    line["at"] = position.into();
     line["ending"] = "answered".into();
     line
 }

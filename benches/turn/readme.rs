@@ -21,7 +21,7 @@ const TIMES: [(&str, &str); 7] = [
     ("a turn with a reading tool, CPU ms", "each further turn of a loop, ms of CPU"),
     ("20,000 chunks over a hello, CPU ms", "a streamed reply of 20,000 chunks, ms of CPU"),
     (
-        "a whole look at 100k, CPU ms",
+        "a full read of 100k, CPU ms",
         "first turn in a session of 41 MB of the Python program, ms of CPU",
     ),
     (
