@@ -49,10 +49,10 @@ impl<'s> Editor<'s> {
             }
         });
         let mut editor = Self { story, child, stdin, messages, last_id: 0 };
-        let about =
+        let response =
             editor.call("initialize", &json!({ "protocolVersion": 1, "clientCapabilities": {} }));
-        check("InitializeResponse", &about);
-        assert_eq!(about["protocolVersion"], 1);
+        check("InitializeResponse", &response);
+        assert_eq!(response["protocolVersion"], 1);
         editor
     }
 
@@ -156,8 +156,8 @@ impl<'s> Editor<'s> {
     /// Ends the input; the process must end with status 0.
     fn close(mut self) -> String {
         drop(self.stdin.take());
-        let ran = self.story.wait(self.child);
-        ran.status(0).error_text()
+        let result = self.story.wait(self.child);
+        result.status(0).error_text()
     }
 }
 
@@ -254,18 +254,18 @@ fn the_editor_is_asked_for_permissions() {
     let mut editor = Editor::start(&story, &[]);
     let session = editor.open();
     let path = story.dir().join("old");
-    let mut asked = Vec::new();
+    let mut permission_params = Vec::new();
     let (updates, reason) = editor.prompt(&session, "x", &mut |params| {
-        asked.push(params.clone());
+        permission_params.push(params.clone());
         Some("once")
     });
     assert_eq!(reason, "end_turn");
     let diff = json!({ "type": "diff", "path": path, "oldText": "old\n", "newText": "new\n" });
-    assert_eq!(asked.len(), 1);
-    assert_eq!(asked[0]["toolCall"]["content"][0], diff);
-    let shown = asked[0]["toolCall"]["content"][1]["content"]["text"].as_str().unwrap();
-    assert_eq!(shown, "Allow write_file to change old?");
-    let kinds: Vec<&str> = asked[0]["options"]
+    assert_eq!(permission_params.len(), 1);
+    assert_eq!(permission_params[0]["toolCall"]["content"][0], diff);
+    let text = permission_params[0]["toolCall"]["content"][1]["content"]["text"].as_str().unwrap();
+    assert_eq!(text, "Allow write_file to change old?");
+    let kinds: Vec<&str> = permission_params[0]["options"]
         .as_array()
         .unwrap()
         .iter()
@@ -274,7 +274,7 @@ fn the_editor_is_asked_for_permissions() {
     assert_eq!(kinds, ["allow_once", "allow_always", "allow_always", "reject_once"]);
     let ended = updates.iter().find(|update| update["status"] == "completed").unwrap();
     assert_eq!(ended["content"][0], diff);
-    assert_eq!(asked[0]["toolCall"]["toolCallId"], ended["toolCallId"]);
+    assert_eq!(permission_params[0]["toolCall"]["toolCallId"], ended["toolCallId"]);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
     for (name, answer, exists) in [("b", Some("no"), false), ("c", Some("session"), true)] {
         let mut count = 0;
@@ -405,9 +405,9 @@ fn mentioned_files_come_with_the_message() {
     );
     let (_, answer) = editor.until_answer(id, &mut no_question);
     assert_eq!(answer["result"]["stopReason"], "end_turn");
-    let sent = story.requests()[0].last_content();
+    let content = story.requests()[0].last_content();
     for part in ["as on disk", "not saved yet", "link.txt`"] {
-        assert!(sent.contains(part), "{sent}");
+        assert!(content.contains(part), "{content}");
     }
     editor.close();
 }
@@ -422,16 +422,16 @@ fn a_page_that_an_editor_embeds_is_content_from_outside() {
     let blocks =
         json!([{ "type": "text", "text": "sum up" }, { "type": "resource", "resource": page }]);
     let id = editor.send("session/prompt", &json!({ "sessionId": session, "prompt": blocks }));
-    let mut asked = Vec::new();
+    let mut options = Vec::new();
     let (_, answer) = editor.until_answer(id, &mut |params| {
-        asked.push(params["options"].to_string());
+        options.push(params["options"].to_string());
         Some("no")
     });
     assert_eq!(answer["result"]["stopReason"], "end_turn");
-    assert!(asked.len() == 1 && asked[0].contains("may change start-up files"), "{asked:?}");
+    assert!(options.len() == 1 && options[0].contains("may change start-up files"), "{options:?}");
     assert!(!story.dir().join("AGENTS.md").exists());
-    let sent = story.requests()[0].last_content();
-    assert!(sent.contains("<page name=\"https://evil.example/page\">"), "{sent}");
+    let content = story.requests()[0].last_content();
+    assert!(content.contains("<page name=\"https://evil.example/page\">"), "{content}");
     editor.close();
 }
 
@@ -444,23 +444,23 @@ fn an_editor_without_a_project_does_not_open_the_home_directory() {
     let mut editor = Editor::start(&story, &[]);
     let session = editor.open_in(&story.home());
     let outside = "outside the paths of this run";
-    let mut asked = String::new();
+    let mut question = String::new();
     editor.prompt(&session, "x", &mut |params| {
-        asked = params.to_string();
+        question = params.to_string();
         Some("no")
     });
     let requests = story.requests();
     let results = [1, 2].map(|number| requests[number].last_content());
     assert!(results[0].contains("notes.md"), "{}", results[0]);
     assert!(
-        format!("{asked}{}", results[1]).contains(outside) && !results[1].contains("dear"),
-        "{asked} {}",
+        format!("{question}{}", results[1]).contains(outside) && !results[1].contains("dear"),
+        "{question} {}",
         results[1]
     );
-    let told = editor.close();
+    let stderr = editor.close();
     assert!(
-        told.contains("the workspace takes the place of the editor's directory: it is the home"),
-        "{told}"
+        stderr.contains("the workspace takes the place of the editor's directory: it is the home"),
+        "{stderr}"
     );
     // Chosen on the command line, it is opened.
     story.server().script([calls("read_file", json!({ "path": "diary.txt" })), says("ok")]);
@@ -485,8 +485,8 @@ fn an_editor_without_a_project_does_not_open_the_home_directory() {
     let session = editor.open();
     editor.prompt(&session, "x", &mut no_question);
     assert!(story.requests()[8].last_content().contains("notes.md"));
-    let told = editor.close();
-    assert!(told.contains("`tools.restrictToWorkspace` is set"), "{told}");
+    let stderr = editor.close();
+    assert!(stderr.contains("`tools.restrictToWorkspace` is set"), "{stderr}");
 }
 
 #[test]
@@ -525,8 +525,8 @@ fn a_model_without_eyes_gets_no_image() {
         Story::new().set("models", json!({ "scripted": { "images": false } })).script([says("ok")]);
     let mut editor = Editor::start(&story, &[]);
     let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
-    let about = editor.call("initialize", &params);
-    assert_eq!(about["agentCapabilities"]["promptCapabilities"]["image"], false);
+    let response = editor.call("initialize", &params);
+    assert_eq!(response["agentCapabilities"]["promptCapabilities"]["image"], false);
     let session = editor.open();
     let image = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
     let blocks = json!([{ "type": "text", "text": "look" }, { "type": "image", "data": image, "mimeType": "image/png" }]);
@@ -678,18 +678,18 @@ fn the_editor_is_asked_before_a_server_uses_the_model() {
     ]);
     let mut editor = Editor::start(&story, &[]);
     let session = editor.open();
-    let mut shown = Vec::new();
+    let mut diffs = Vec::new();
     let mut choose = |params: &Value| {
-        shown.push(params["toolCall"].to_string());
+        diffs.push(params["toolCall"].to_string());
         Some("session")
     };
     let id = editor.send("session/prompt", &prompt_of(&session, "do it"));
     let (_, answer) = editor.until_answer(id, &mut choose);
     assert_eq!(answer["result"]["stopReason"], "end_turn");
     editor.close();
-    assert_eq!(shown.len(), 1, "{shown:?}");
-    assert!(shown[0].contains("the question"), "{shown:?}");
-    assert!(shown[0].contains("Allow the server s to use the model?"), "{shown:?}");
+    assert_eq!(diffs.len(), 1, "{diffs:?}");
+    assert!(diffs[0].contains("the question"), "{diffs:?}");
+    assert!(diffs[0].contains("Allow the server s to use the model?"), "{diffs:?}");
     let result = story.requests().pop().unwrap().last_content();
     assert!(result.contains("sampled again"), "{result}");
 }
@@ -744,8 +744,8 @@ fn the_end_of_the_input_cancels_what_is_under_way() {
     editor.send("session/prompt", &prompt_of(&session, "remember me"));
     assert_eq!(editor.next()["params"]["update"]["content"]["text"], "begin");
     editor.close();
-    let kept = story.session(&format!("{}.jsonl", session.replace(':', "_")));
-    assert!(json!(kept).to_string().contains("remember me"));
+    let lines = story.session(&format!("{}.jsonl", session.replace(':', "_")));
+    assert!(json!(lines).to_string().contains("remember me"));
 }
 
 #[test]
@@ -773,13 +773,13 @@ fn the_official_typescript_client_converses() {
     let mut command = story.program("node");
     command.arg(script).arg(sdk).args([NANOBOT, "acp"]);
     let output = story.wait(story.start(&mut command));
-    let got = output.json();
-    assert_eq!(got["stops"], json!(["end_turn", "end_turn"]), "{got}");
-    assert_eq!(got["asked"], json!(["write_file: note.md"]), "{got}");
-    assert_eq!(got["modes"][1], "plan");
+    let json = output.json();
+    assert_eq!(json["stops"], json!(["end_turn", "end_turn"]), "{json}");
+    assert_eq!(json["asked"], json!(["write_file: note.md"]), "{json}");
+    assert_eq!(json["modes"][1], "plan");
     assert!(story.requests().last().unwrap().raw.contains("data:image/png;base64,"));
     assert!(story.dir().join("note.md").exists());
-    let replayed = got["replayed"].as_array().unwrap();
+    let replayed = json["replayed"].as_array().unwrap();
     let kinds: Vec<&str> = replayed.iter().map(|it| it[0].as_str().unwrap()).collect();
     let expect = [
         "user_message_chunk",
@@ -789,5 +789,5 @@ fn the_official_typescript_client_converses() {
         "user_message_chunk",
         "agent_message_chunk",
     ];
-    assert_eq!(kinds, expect, "{got}");
+    assert_eq!(kinds, expect, "{json}");
 }

@@ -91,7 +91,7 @@ fn thinking_is_sent_back_unchanged() {
         ("claude-sonnet-4-5", json!({ "type": "enabled", "budget_tokens": 16384 })),
         ("claude-opus-4-7", json!({ "type": "adaptive" })),
     ] {
-        for words in [&[][..], &["--no-stream"]] {
+        for flags in [&[][..], &["--no-stream"]] {
             let story = claude_story(model).file("a.txt", "alpha").script([
                 replies_with_blocks(&content),
                 says("Done."),
@@ -99,23 +99,23 @@ fn thinking_is_sent_back_unchanged() {
                 says("Other."),
             ]);
             let run = |more: &[&str]| {
-                let ran = story.run(
-                    [&["agent", "-m", "x", "--reasoning-effort", "high"], more, words].concat(),
+                let result = story.run(
+                    [&["agent", "-m", "x", "--reasoning-effort", "high"], more, flags].concat(),
                 );
-                ran.text()
+                result.text()
             };
             assert!(run(&[]).ends_with("Done.\n"));
             assert_eq!(run(&[]), "More.\n");
             assert_eq!(run(&["--model", "claude-haiku-4-5"]), "Other.\n");
-            let asked = story.requests();
-            for asked in &asked[..3] {
-                assert_eq!(asked.body["thinking"], thinking, "{model} {words:?}");
-                assert!(asked.body["temperature"].is_null());
+            let requests = story.requests();
+            for request in &requests[..3] {
+                assert_eq!(request.body["thinking"], thinking, "{model} {flags:?}");
+                assert!(request.body["temperature"].is_null());
             }
-            for asked in &asked[1..3] {
-                assert_eq!(asked.messages()[1]["content"], json!(content), "{model} {words:?}");
+            for request in &requests[1..3] {
+                assert_eq!(request.messages()[1]["content"], json!(content), "{model} {flags:?}");
             }
-            let kinds: Vec<Value> = asked[3].messages()[1]["content"]
+            let kinds: Vec<Value> = requests[3].messages()[1]["content"]
                 .as_array()
                 .unwrap()
                 .iter()
@@ -128,27 +128,27 @@ fn thinking_is_sent_back_unchanged() {
 
 #[test]
 fn a_temperature_is_sent_to_the_models_that_take_it() {
-    let sent = |model: &str, flags: &[&str], notice: &str| {
+    let request_of = |model: &str, flags: &[&str], notice: &str| {
         let story = claude_story(model).script([says("Done.")]);
-        let ran = story.run([&["agent", "-m", "x"], flags].concat());
-        ran.stdout("Done.\n").stderr(notice);
+        let result = story.run([&["agent", "-m", "x"], flags].concat());
+        result.stdout("Done.\n").stderr(notice);
         story.requests()[0].body["temperature"].clone()
     };
     let warm = ["--temperature", "0.7"];
     for model in ["claude-haiku-4-5", "claude-opus-4-6", "claude-sonnet-4-6"] {
-        assert_eq!(sent(model, &warm, ""), json!(0.7), "{model}");
-        assert_eq!(sent(model, &[], ""), json!(0.1), "{model}");
-        assert_eq!(sent(model, &["--temperature", "1.5"], ""), json!(1.0));
+        assert_eq!(request_of(model, &warm, ""), json!(0.7), "{model}");
+        assert_eq!(request_of(model, &[], ""), json!(0.1), "{model}");
+        assert_eq!(request_of(model, &["--temperature", "1.5"], ""), json!(1.0));
         let notice =
             format!("nanobot: `{model}` takes no temperature while it thinks: 0.7 is not sent\n");
         let thinking = [&warm[..], &["--reasoning-effort", "high"]].concat();
-        assert_eq!(sent(model, &thinking, &notice), Value::Null);
+        assert_eq!(request_of(model, &thinking, &notice), Value::Null);
     }
     for model in ["claude-opus-4-7", "claude-sonnet-5", "claude-haiku-5-5"] {
         let notice = format!("nanobot: `{model}` takes no temperature: 0.7 is not sent\n");
-        assert_eq!(sent(model, &warm, &notice), Value::Null, "{model}");
+        assert_eq!(request_of(model, &warm, &notice), Value::Null, "{model}");
         // The default is not worth a notice.
-        assert_eq!(sent(model, &[], ""), Value::Null, "{model}");
+        assert_eq!(request_of(model, &[], ""), Value::Null, "{model}");
     }
 }
 
@@ -166,10 +166,10 @@ fn a_turn_with_a_reply_without_thinking_keeps_thinking_enabled() {
             says("Done."),
         ]);
         story.run(["agent", "-m", "x", "--reasoning-effort", "low"]).stdout("Done.\n");
-        let asked = story.requests();
-        let thinking = |at: usize| &asked[at].body["thinking"];
+        let requests = story.requests();
+        let thinking = |at: usize| &requests[at].body["thinking"];
         assert!(thinking(0) == thinking(1) && thinking(1) == thinking(2));
-        assert!(asked.iter().all(|asked| asked.body["thinking"].is_object()), "{model}");
+        assert!(requests.iter().all(|request| request.body["thinking"].is_object()), "{model}");
     }
 }
 
@@ -207,13 +207,13 @@ fn errors_within_a_stream() {
     ]);
     story.run(["agent", "-m", "x", "-v"]).stdout("ok\n").stderr_has("Not now.");
     let half = block_events(0, &json!({ "type": "text", "text": "half" }), &[]);
-    for (ending, words) in
+    for (ending, message) in
         [(vec![error("api_error")], "Not now."), (Vec::new(), "sent an incomplete response")]
     {
         let answer =
             typed_events(&[begun(), half.clone(), ending].concat()).ending(Ending::Disconnect);
         let story = claude_story("claude-opus-4-7").script((0..4).map(|_| sends(answer.clone())));
-        story.run(["agent", "-m", "x"]).status(69).stderr_has(words);
+        story.run(["agent", "-m", "x"]).status(69).stderr_has(message);
     }
 }
 
@@ -222,19 +222,19 @@ fn cache_reads_and_writes_are_counted() {
     let first = json!({ "input_tokens": 100, "cache_read_input_tokens": 1000, "cache_creation_input_tokens": 10, "output_tokens": 1 });
     let late = json!({ "input_tokens": 0, "output_tokens": 0 });
     let text = || block_events(0, &json!({ "type": "text", "text": "ok" }), &[]);
-    let told = |first: &Value, last: Value| {
+    let events = |first: &Value, last: Value| {
         typed_events(
             &[vec![message_start(first)], text(), message_end("end_turn", &last).into()].concat(),
         )
     };
     for (answer, input, cached) in [
-        (told(&first, json!({ "output_tokens": 50 })), 1110, 1000),
+        (events(&first, json!({ "output_tokens": 50 })), 1110, 1000),
         // LiteLLM's proxy reports it only at the end.
-        (told(&late, json!({ "input_tokens": 1110, "output_tokens": 50 })), 1110, 0),
+        (events(&late, json!({ "input_tokens": 1110, "output_tokens": 50 })), 1110, 0),
     ] {
         let story = claude_story("claude-sonnet-4-5").script([sends(answer)]);
-        let ran = story.run(["agent", "-m", "x", "--json"]);
-        let usage = &ran.json()["usage"];
+        let result = story.run(["agent", "-m", "x", "--json"]);
+        let usage = &result.json()["usage"];
         assert_eq!(
             (&usage["input"], &usage["cached"], &usage["output"]),
             (&json!(input), &json!(cached), &json!(50))

@@ -62,8 +62,8 @@ fn only_models_that_were_trained_on_it_are_offered_the_tool() {
     };
     let check = |story: &Story, flags: &[&str], expect: bool| {
         let names = offered(story, flags);
-        let found = names.iter().any(|name| name == "apply_patch");
-        assert_eq!(found, expect, "{flags:?} {names:?}");
+        let is_listed = names.iter().any(|name| name == "apply_patch");
+        assert_eq!(is_listed, expect, "{flags:?} {names:?}");
     };
     let codex = codex_story();
     check(&codex, &[], true);
@@ -95,8 +95,8 @@ fn a_patch_with_a_forbidden_file_changes_nothing() {
             .file(".git/config", "[core]\n")
             .script([calls("apply_patch", patch(&body)), says("No.")]);
         let before = snapshot_tree(&story.dir());
-        let ran = story.run([&["agent", "-m", "x"], flags].concat());
-        ran.stdout("No.\n").stderr_has("denied: apply_patch");
+        let run_result = story.run([&["agent", "-m", "x"], flags].concat());
+        run_result.stdout("No.\n").stderr_has("denied: apply_patch");
         let result = story.requests()[1].last_content();
         assert!(result.contains(expect), "{flags:?}: {result}");
         assert_eq!(snapshot_tree(&story.dir()), before, "{flags:?}");
@@ -142,8 +142,8 @@ fn instruction_files_are_guarded_and_given() {
         calls("apply_patch", note),
         says("done"),
     ]);
-    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    assert!(ran.error_text().contains("--allow notes"));
+    let run_result = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    assert!(run_result.error_text().contains("--allow notes"));
     let requests = story.requests();
     let result = requests[2].last_content();
     assert!(result.contains("No panics here."), "{result}");

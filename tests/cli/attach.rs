@@ -144,8 +144,8 @@ fn a_photograph_is_rotated_by_its_exif_orientation() {
         b"\xff\xe1\0\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
     let turned = [&plain[..2], exif, &plain[2..]].concat();
     let story = Story::new().file("a.jpg", turned).script([says("ok")]);
-    let ran = story.run(["agent", "-m", "x", "-a", "a.jpg"]).stdout("ok\n");
-    ran.stderr_has("to 16×1568");
+    let result = story.run(["agent", "-m", "x", "-a", "a.jpg"]).stdout("ok\n");
+    result.stderr_has("to 16×1568");
     let (_, bytes) = first_image(&story);
     assert_eq!(dimensions(&bytes), (16, 1568));
 }
@@ -205,7 +205,7 @@ fn an_image_is_sent_again_while_its_file_is_unchanged() {
     let other = png_image(20, 30);
     let story = Story::new().file("a.png", &image).file("b.png", &image);
     story.server().script((0..5).map(|_| says("ok")));
-    let run = |words: &[&str]| drop(story.run([&["agent"], words].concat()).stdout("ok\n"));
+    let run = |phrases: &[&str]| drop(story.run([&["agent"], phrases].concat()).stdout("ok\n"));
     run(&["-m", "look", "-a", "a.png", "-a", "b.png"]);
     // Another directory does not matter.
     std::fs::create_dir(story.dir().join("sub")).unwrap();
@@ -236,9 +236,9 @@ fn an_image_is_sent_again_while_its_file_is_unchanged() {
 
 #[test]
 fn unusable_images_are_rejected() {
-    let check = |bytes: Vec<u8>, words: &str| {
+    let check = |bytes: Vec<u8>, message: &str| {
         let story = Story::new().file("a.png", bytes);
-        story.run(["agent", "-m", "x", "-a", "a.png"]).status(65).stderr_has(words);
+        story.run(["agent", "-m", "x", "-a", "a.png"]).status(65).stderr_has(message);
         assert!(story.requests().is_empty());
     };
     check(b"\x89PNG\r\n\x1a\n".to_vec(), "`a.png` is an image that cannot be read");
@@ -352,10 +352,10 @@ fn a_pdf_is_attached_as_its_text() {
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     assert_eq!(last_text(&story), "x\n\n<stdin>\nwords\n</stdin>");
 
-    let check = |script: &str, words: &str| {
+    let check = |script: &str, message: &str| {
         let story = story_with_pdftotext(script).file("a", pdf);
-        let ran = story.run(["agent", "-m", "x", "-a", "a"]);
-        ran.status(65).stderr_has(words);
+        let result = story.run(["agent", "-m", "x", "-a", "a"]);
+        result.status(65).stderr_has(message);
     };
     check("exit 1", "`a` is a damaged or encrypted PDF");
     check("exit 99", "`a` is a PDF that `pdftotext` cannot read");
@@ -399,9 +399,9 @@ fn standard_input_can_be_an_attachment() {
     story.run(["agent", "-m", "x", "-a", "a", "-a", "-"]).stdout("ok\n");
     let expect = "x\n\n<file name=\"a\">\nfile\n</file>\n\n<stdin>\npiped\n</stdin>";
     assert_eq!(last_text(&story), expect);
-    let check = |arguments: &[&str], words: &str| {
-        let ran = story.run([&["agent"], arguments].concat());
-        ran.status(2).stderr_has(words);
+    let check = |arguments: &[&str], message: &str| {
+        let result = story.run([&["agent"], arguments].concat());
+        result.status(2).stderr_has(message);
     };
     check(&["-a", "-"], "must be given with `-m`");
     check(&["-m", "-", "-a", "-"], "must be given with `-m`");
@@ -422,8 +422,8 @@ fn a_page_is_attached_as_its_text() {
     let url = format!("{base}/a#part");
     let check = |answer: Response, expect: &str| {
         story.server().script([sends(answer), says("ok")]);
-        let ran = story.run(["agent", "-m", "x", "-a", &url, "--ephemeral"]);
-        ran.stdout("ok\n");
+        let result = story.run(["agent", "-m", "x", "-a", &url, "--ephemeral"]);
+        result.stdout("ok\n");
         assert_eq!(last_text(&story), format!("x\n\n<page name=\"{url}\">\n{expect}\n</page>"));
     };
     check(Response::text(200, "text/plain", "<b>plain</b>"), "<b>plain</b>");
@@ -479,8 +479,8 @@ fn redirects_are_followed_up_to_a_limit() {
         let (story, base) = story_with_pages();
         let story = story.script([sends(on(to))]);
         let url = format!("{base}/a");
-        let ran = story.run(["agent", "-m", "x", "-a", &url]).status(77);
-        ran.stderr_has(if to.contains("1.1.1.1") {
+        let result = story.run(["agent", "-m", "x", "-a", &url]).status(77);
+        result.stderr_has(if to.contains("1.1.1.1") {
             "does not use `https`"
         } else {
             "is not a public address"
@@ -495,11 +495,11 @@ fn private_addresses_are_not_fetched() {
     // A proxy would reach the private address on our behalf.
     let proxy = format!("http://127.0.0.1:{port}");
     let story = story.env("HTTPS_PROXY", &proxy).env("ALL_PROXY", &proxy);
-    let check = |url: &str, words: &str| {
+    let check = |url: &str, message: &str| {
         story
             .run(["agent", "-m", "x", "-a", url])
             .status(77)
-            .stderr_has(words)
+            .stderr_has(message)
             .stderr_has("curl -s URL");
     };
     let public = "not a public address";
@@ -533,12 +533,12 @@ fn private_addresses_are_not_fetched() {
 
 #[test]
 fn unusable_pages_are_rejected() {
-    let check = |answer: Response, status: i32, words: &str| {
+    let check = |answer: Response, status: i32, message: &str| {
         let (story, base) = story_with_pages();
         let story = story.script([sends(answer)]);
         let url = format!("{base}/a");
-        let ran = story.run(["agent", "-m", "x", "-a", &url]);
-        ran.status(status).stderr_has(words);
+        let result = story.run(["agent", "-m", "x", "-a", &url]);
+        result.status(status).stderr_has(message);
     };
     let page = |status| Response::text(status, "text/plain", "words");
     check(page(404), 66, "no such page: `");
@@ -561,7 +561,7 @@ fn unusable_pages_are_rejected() {
         .status(69)
         .stderr_has("`--offline` does not allow fetching");
     for url in ["https://", "https://a b/", "https:///x"] {
-        let ran = story.run(["agent", "-m", "x", "-a", url]).status(2);
-        ran.stderr_has("invalid URL");
+        let result = story.run(["agent", "-m", "x", "-a", url]).status(2);
+        result.stderr_has("invalid URL");
     }
 }

@@ -33,24 +33,25 @@ fn results(story: &Story, flags: &[&str], list: &[(&'static str, Value)]) -> (Ve
     let script = list.iter().map(|(name, value)| calls(name, value.clone()));
     story.server().script(script.chain([says("done")]));
     let before = story.requests().len();
-    let ran = story.run(["agent", "-m", "go", "--ephemeral"].iter().chain(flags));
-    let errors = ran.error_text();
-    ran.stdout("done\n");
+    let result = story.run(["agent", "-m", "go", "--ephemeral"].iter().chain(flags));
+    let errors = result.error_text();
+    result.stdout("done\n");
     let requests = story.requests();
-    let found = requests[before + 1..].iter().map(|it| story.normalize_paths(&it.last_content()));
-    (found.collect(), errors)
+    let contents =
+        requests[before + 1..].iter().map(|it| story.normalize_paths(&it.last_content()));
+    (contents.collect(), errors)
 }
 
 /// As [`results`]; nothing is printed to standard error.
 fn quiet_results(story: &Story, flags: &[&str], list: &[(&'static str, Value)]) -> Vec<String> {
-    let (found, errors) = results(story, flags, list);
-    assert_eq!(errors, "", "{found:#?}");
-    found
+    let (outputs, errors) = results(story, flags, list);
+    assert_eq!(errors, "", "{outputs:#?}");
+    outputs
 }
 
 #[test]
 fn input_and_output_of_a_running_command() {
-    let found = quiet_results(
+    let results = quiet_results(
         &Story::new(),
         &[],
         &[
@@ -76,7 +77,7 @@ fn input_and_output_of_a_running_command() {
         "to you\n(still running)",
         "bye\nExited with status 0",
     ];
-    assert_eq!(found, expect);
+    assert_eq!(results, expect);
 }
 
 #[test]
@@ -103,7 +104,7 @@ print(s.recv(100).decode())
     // With permission to write, both hold the lock of the run.
     for flags in [&[][..], &["--write"], &["--write", "--net"]] {
         let story = Story::new().file("server.py", server).file("client.py", client);
-        let found = quiet_results(
+        let results = quiet_results(
             &story,
             flags,
             &[
@@ -114,14 +115,14 @@ print(s.recv(100).decode())
             ],
         );
         let expect = ["ready\n(still running)", "hello client", "hello client"];
-        assert_eq!(found[1..], expect, "{flags:?}");
+        assert_eq!(results[1..], expect, "{flags:?}");
     }
 }
 
 #[test]
 fn a_flood_of_output_is_bounded_and_kept() {
     let story = Story::new();
-    let found = quiet_results(
+    let results = quiet_results(
         &story,
         &[],
         &[
@@ -133,21 +134,21 @@ fn a_flood_of_output_is_bounded_and_kept() {
             process(json!({ "id": "yes-2", "end": true })),
         ],
     );
-    let [_, _, counted, _, first, last] = &found[..] else {
-        panic!("{found:#?}");
+    let [_, _, counted, _, first, last] = &results[..] else {
+        panic!("{results:#?}");
     };
     assert!(counted.starts_with("1\n2\n") && counted.contains("for read_file and grep"));
     assert!(counted.ends_with("(still running)"), "{counted}");
     assert!(first.contains("bytes left out") && first.ends_with("(still running)"));
     assert!(last.ends_with("Killed by signal 15"), "{last}");
-    assert!(found.iter().all(|text| text.len() < 20_000));
+    assert!(results.iter().all(|text| text.len() < 20_000));
 }
 
 #[test]
 fn unusual_commands() {
     let mark = format!("{}.31", 400_000 + std::process::id());
     let until_closed = "until test -e $TMPDIR/closed; do sleep 0.01; done";
-    let (mut found, errors) = results(
+    let (mut outputs, errors) = results(
         &Story::new(),
         &[],
         &[
@@ -169,20 +170,20 @@ fn unusual_commands() {
             writes("exec-1", "rm -rf /\n"),
         ],
     );
-    found.remove(1);
-    assert_eq!(found[1], "(no output)\n(still running)");
+    outputs.remove(1);
+    assert_eq!(outputs[1], "(no output)\n(still running)");
     assert_eq!(errors.matches("denied: ").count(), 2, "{errors}");
-    assert!(found[2].contains("the command has closed its input"), "{}", found[2]);
-    assert_eq!(found[4], "on\n(still running)");
-    assert_eq!(found[5], "(no output)\nKilled by signal 9");
-    assert_eq!(found[7], "off\nExited with status 0");
+    assert!(outputs[2].contains("the command has closed its input"), "{}", outputs[2]);
+    assert_eq!(outputs[4], "on\n(still running)");
+    assert_eq!(outputs[5], "(no output)\nKilled by signal 9");
+    assert_eq!(outputs[7], "off\nExited with status 0");
     assert_eq!(
-        found[8],
+        outputs[8],
         "there is no background command `none` in this turn; there are exec-1, trap-2, setsid-3"
     );
-    assert!(found[9].contains("missing"), "{}", found[9]);
-    assert!(found[10].contains("not run: `rm -rf /` removes everything"), "{}", found[10]);
-    assert!(found[11].contains("not written: `rm -rf /` removes"), "{}", found[11]);
+    assert!(outputs[9].contains("missing"), "{}", outputs[9]);
+    assert!(outputs[10].contains("not run: `rm -rf /` removes everything"), "{}", outputs[10]);
+    assert!(outputs[11].contains("not written: `rm -rf /` removes"), "{}", outputs[11]);
     assert!(!is_alive(&mark));
 }
 
@@ -194,13 +195,13 @@ fn at_most_eight_run_and_all_end_with_the_turn() {
     list.push(("process", json!({ "id": "trap-8", "end": true })));
     list.push(starts(&command));
     let story = Story::new();
-    let found = quiet_results(&story, &[], &list);
-    assert!(found[8].starts_with("not run: at most 8"), "{}", found[8]);
-    assert!(found[10].starts_with("Started"), "{}", found[10]);
+    let results = quiet_results(&story, &[], &list);
+    assert!(results[8].starts_with("not run: at most 8"), "{}", results[8]);
+    assert!(results[10].starts_with("Started"), "{}", results[10]);
     assert!(!is_alive(&mark));
     // The next turn does not know them.
-    let found = quiet_results(&story, &[], &[process(json!({ "id": "trap-1" }))]);
-    assert!(found[0].contains("this turn has started none"), "{}", found[0]);
+    let results = quiet_results(&story, &[], &[process(json!({ "id": "trap-1" }))]);
+    assert!(results[0].contains("this turn has started none"), "{}", results[0]);
 }
 
 /// A run with a background command, which is interrupted by `end` while the model answers.
@@ -231,7 +232,7 @@ fn an_interrupted_run_leaves_no_command() {
 fn protected_files_are_restored() {
     let story = Story::new();
     let plant = "echo evil > .bashrc; echo on; read x; echo evil > .bashrc; echo off; cat";
-    let (found, errors) = results(
+    let (outputs, errors) = results(
         &story,
         &["--write"],
         &[
@@ -242,12 +243,12 @@ fn protected_files_are_restored() {
             process(json!({ "id": "echo-1", "end": true })),
         ],
     );
-    assert!(found[1].contains("on\n(still running)"), "{}", found[1]);
-    assert!(found[1].contains("may not change `.bashrc`, so it was restored"));
-    assert!(found[2].starts_with(".bashrc.set-aside-"), "{}", found[2]);
-    assert_eq!(found[2].lines().count(), 1);
-    assert!(found[3].contains("may not change `.bashrc`, so it was restored"));
-    assert_eq!(found[4], "(no output)\nExited with status 0");
+    assert!(outputs[1].contains("on\n(still running)"), "{}", outputs[1]);
+    assert!(outputs[1].contains("may not change `.bashrc`, so it was restored"));
+    assert!(outputs[2].starts_with(".bashrc.set-aside-"), "{}", outputs[2]);
+    assert_eq!(outputs[2].lines().count(), 1);
+    assert!(outputs[3].contains("may not change `.bashrc`, so it was restored"));
+    assert_eq!(outputs[4], "(no output)\nExited with status 0");
     assert_eq!(errors.matches("denied: process").count(), 2, "{errors}");
     assert!(story.dir().join("made").exists());
     assert!(!story.dir().join(".bashrc").exists());
@@ -265,11 +266,14 @@ fn a_later_command_reports_what_was_planted_before_it() {
     });
     let script = [calls(name, arguments), waits, says("done")];
     story.server().script(script);
-    let ran = story.run(["agent", "-m", "go", "--write"]);
-    ran.stdout("done\n");
-    let told = story.requests()[2].last_content();
-    assert!(told.starts_with("on\n(a background command changed protected files:)"), "{told}");
-    assert!(told.contains("`.bashrc`, so it was restored"), "{told}");
+    let result = story.run(["agent", "-m", "go", "--write"]);
+    result.stdout("done\n");
+    let content = story.requests()[2].last_content();
+    assert!(
+        content.starts_with("on\n(a background command changed protected files:)"),
+        "{content}"
+    );
+    assert!(content.contains("`.bashrc`, so it was restored"), "{content}");
     assert!(!story.dir().join(".bashrc").exists());
 }
 
@@ -283,8 +287,8 @@ fn what_is_planted_at_the_end_of_a_turn_is_removed() {
         says("done")(request)
     });
     story.server().script([calls(name, arguments), waits]);
-    let ran = story.run(["agent", "-m", "go", "--write"]);
-    ran.stdout("done\n").stderr_has(
+    let result = story.run(["agent", "-m", "go", "--write"]);
+    result.stdout("done\n").stderr_has(
         "a background command changed `$DIR/.bashrc`, which is protected: it was undone",
     );
     assert!(!story.dir().join(".bashrc").exists());
@@ -302,12 +306,12 @@ fn other_runs_wait_for_background_commands_that_may_write() {
     }) as Responder]);
     let first = story.command(["agent", "-m", "x", "--write"]).spawn().unwrap();
     story.server().wait_for_requests(2);
-    let words = r#"{"command": "touch ran", "timeout": 1}"#;
-    let other = ["tool", "run", "exec", words, "--write"];
-    let ran = story.run(other);
-    assert_ne!(ran.code(), 0);
-    let told = ran.text() + &ran.error_text();
-    assert!(told.contains("another command that may change"), "{told}");
+    let json_arguments = r#"{"command": "touch ran", "timeout": 1}"#;
+    let other = ["tool", "run", "exec", json_arguments, "--write"];
+    let result = story.run(other);
+    assert_ne!(result.code(), 0);
+    let stderr = result.text() + &result.error_text();
+    assert!(stderr.contains("another command that may change"), "{stderr}");
     std::fs::write(story.dir().join("go"), "").unwrap();
     story.wait(first).stdout("done\n");
     story.run(other).stdout("(no output)\n");
@@ -319,8 +323,8 @@ fn process_is_as_permitted_as_exec() {
         let story = Story::new().script([says("done")]);
         story.run(["agent", "-m", "go"].iter().chain(flags)).stdout("done\n");
         let tools = story.requests()[0].body["tools"].to_string();
-        let found = ["\"exec\"", "\"process\""].map(|name| tools.contains(name));
-        assert_eq!(found, expect, "{flags:?}");
+        let are_offered = ["\"exec\"", "\"process\""].map(|name| tools.contains(name));
+        assert_eq!(are_offered, expect, "{flags:?}");
         assert_eq!(tools.contains("\"background\""), expect == [true, true]);
     };
     offered(&[], [true, true]);
@@ -330,13 +334,13 @@ fn process_is_as_permitted_as_exec() {
     offered(&["--deny", "process"], [true, false]);
     offered(&["--tools", "read_file"], [false, false]);
     // A rule about commands is one about input.
-    let (found, errors) = results(
+    let (outputs, errors) = results(
         &Story::new(),
         &["--deny", "exec(*secret*)"],
         &[starts("sh"), writes("sh-1", "cat secret\n"), writes("sh-1", "echo on\n")],
     );
-    assert!(found[1].contains("denied by the rule `exec(*secret*)`"), "{}", found[1]);
-    assert_eq!(found[2], "on\n(still running)");
+    assert!(outputs[1].contains("denied by the rule `exec(*secret*)`"), "{}", outputs[1]);
+    assert_eq!(outputs[2], "on\n(still running)");
     assert!(errors.contains("denied: process"), "{errors}");
     let story = Story::new().set("tools.permissions", json!({ "exec": "ask" }));
     let explain = |arguments: &str| story.run(["policy", "explain", "process", arguments]);
@@ -374,7 +378,7 @@ fn input_needs_the_approval_of_a_command() {
 /// Runs git in the story's directory, as its user would at the same time.
 fn git<const N: usize>(story: &Story, arguments: [&str; N]) -> String {
     let mut command = std::process::Command::new("git");
-    let done = command
+    let output = command
         .args(arguments)
         .current_dir(story.dir())
         .env_clear()
@@ -382,8 +386,8 @@ fn git<const N: usize>(story: &Story, arguments: [&str; N]) -> String {
         .env("HOME", story.home())
         .output()
         .unwrap();
-    assert!(done.status.success(), "{done:?}");
-    String::from_utf8(done.stdout).unwrap()
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// A command that changes the config once `go` is there.
@@ -397,7 +401,7 @@ fn a_harmless_change_of_a_config_opens_it_for_no_other_command() {
     }
     let story = Story::new();
     git(&story, ["init", "-q"]);
-    let (found, _) = results(
+    let (outputs, _) = results(
         &story,
         &["--write"],
         &[
@@ -406,8 +410,8 @@ fn a_harmless_change_of_a_config_opens_it_for_no_other_command() {
             runs("touch go; until [ -e finished ]; do sleep 0.05; done"),
         ],
     );
-    assert_eq!(found[1], "(no output)");
-    assert!(found[2].contains("`.git/config`"), "{}", found[2]);
+    assert_eq!(outputs[1], "(no output)");
+    assert!(outputs[2].contains("`.git/config`"), "{}", outputs[2]);
     let config = git(&story, ["config", "--list", "--local"]);
     assert!(config.contains("user.name=Foo"), "{config}");
     assert!(!config.contains("fsmonitor"), "{config}");
@@ -434,23 +438,23 @@ fn what_a_user_replaces_meanwhile_opens_nothing() {
     git(&story, ["init", "-q"]);
     write(&story.dir().join(".bashrc"), b"mine\n");
     let rest = "git config core.fsmonitor /evil; echo evil >> .bashrc";
-    let ran = run_while_user_works(&story, rest, || {
+    let result = run_while_user_works(&story, rest, || {
         git(&story, ["config", "user.name", "Me"]);
         // As `sed -i` does.
         write(&story.dir().join("new"), b"mine too\n");
         std::fs::rename(story.dir().join("new"), story.dir().join(".bashrc")).unwrap();
     });
-    ran.stderr_has("denied: exec");
-    let told = story.requests()[1].last_content();
-    assert!(told.contains("`.git/config`") && told.contains("`.bashrc`"), "{told}");
+    result.stderr_has("denied: exec");
+    let content = story.requests()[1].last_content();
+    assert!(content.contains("`.git/config`") && content.contains("`.bashrc`"), "{content}");
     let config = git(&story, ["config", "--list", "--local"]);
     assert!(!config.contains("fsmonitor"), "{config}");
     let bashrc = std::fs::read_to_string(story.dir().join(".bashrc")).unwrap();
     assert_eq!(bashrc, "mine\n");
     // The user's version is kept under another name.
-    let kept = std::fs::read_dir(story.dir()).unwrap().flatten();
+    let entries = std::fs::read_dir(story.dir()).unwrap().flatten();
     let is_kept = |name: &std::ffi::OsStr| name.to_str().unwrap().starts_with(".bashrc.set-aside-");
-    assert!(kept.into_iter().any(|entry| is_kept(&entry.file_name())));
+    assert!(entries.into_iter().any(|entry| is_kept(&entry.file_name())));
 }
 
 #[test]
@@ -485,8 +489,8 @@ fn what_a_background_command_writes_after_a_page_is_put_back() {
             says("done"),
         ]);
         let message = format!("read {}", page.url("/"));
-        let ran = story.run([&["agent", "-m", &message], flags].concat()).stdout("done\n");
-        let errors = ran.error_text();
+        let result = story.run([&["agent", "-m", &message], flags].concat()).stdout("done\n");
+        let errors = result.error_text();
         for name in ["AGENTS.md", ".envrc", "d/CLAUDE.md"] {
             assert!(!story.dir().join(name).exists(), "{flags:?}: {name}: {errors}");
         }
@@ -499,7 +503,7 @@ fn what_a_background_command_writes_after_a_page_is_put_back() {
 #[test]
 fn what_a_background_command_writes_without_a_page_stays() {
     let story = Story::new();
-    let (found, errors) = results(
+    let (outputs, errors) = results(
         &story,
         &["--write"],
         &[
@@ -508,7 +512,7 @@ fn what_a_background_command_writes_without_a_page_stays() {
             process(json!({ "id": "echo-1", "wait": 0, "end": true })),
         ],
     );
-    assert!(story.dir().join("AGENTS.md").exists(), "{found:#?}");
+    assert!(story.dir().join("AGENTS.md").exists(), "{outputs:#?}");
     assert!(errors.contains("changed what programs and agents read on their own"), "{errors}");
     assert!(!errors.contains("denied"), "{errors}");
 }

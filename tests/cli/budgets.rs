@@ -43,10 +43,10 @@ fn every_call_is_a_line_of_the_ledger() {
 #[test]
 fn a_limit_that_the_last_request_exceeds_is_named() {
     let story = with_price(Story::new()).script([says("One."), says("Two."), says("Three.")]);
-    let ran = story.run(["agent", "-m", "hi", "--max-total-tokens", "10"]).stdout("One.\n");
-    ran.stderr_has("nanobot: the last request exceeded `--max-total-tokens 10`: ");
-    let ran = story.run(["agent", "-m", "hi", "--max-cost", "0.5"]).stdout("Two.\n");
-    ran.stderr("nanobot: the last request exceeded `--max-cost 0.5`: $1.00 in all\n");
+    let result = story.run(["agent", "-m", "hi", "--max-total-tokens", "10"]).stdout("One.\n");
+    result.stderr_has("nanobot: the last request exceeded `--max-total-tokens 10`: ");
+    let result = story.run(["agent", "-m", "hi", "--max-cost", "0.5"]).stdout("Two.\n");
+    result.stderr("nanobot: the last request exceeded `--max-cost 0.5`: $1.00 in all\n");
     // Within the limits nothing is said.
     story
         .run(["agent", "-m", "hi", "--max-cost", "1.5", "--max-total-tokens", "100000"])
@@ -63,9 +63,9 @@ fn with_remote_server() -> Story {
 #[test]
 fn an_unknown_cost_is_null() {
     let story = with_remote_server().script([says("x"), says("y")]);
-    let ran = story.run(["agent", "-m", "hi", "--json"]);
-    assert_eq!(ran.json()["cost_usd"], Value::Null);
-    ran.stderr_has("unencrypted");
+    let result = story.run(["agent", "-m", "hi", "--json"]);
+    assert_eq!(result.json()["cost_usd"], Value::Null);
+    result.stderr_has("unencrypted");
     assert_eq!(read_ledger(&story)[0]["usd"], Value::Null);
     story.run(["agent", "-m", "hi"]).stdout("y\n").stderr_has("unencrypted");
     // It is not shown as none anywhere.
@@ -111,11 +111,11 @@ fn a_limit_counts_the_highest_price_of_the_family_of_an_unlisted_model() {
         .set("agents.defaults.model", json!("claude-unheard-of-9"))
         .set("budget", json!({ "daily": 50 }))
         .script([calls("list_dir", json!({})), says("x")]);
-    let ran = story.run(["agent", "-m", "hi", "--json"]);
-    assert!(ran.json()["cost_usd"].as_f64().unwrap() > 0.0);
-    let told = ran.error_text();
-    let words = "the price of `claude-unheard-of-9` is unknown; `budget` counts the highest of its family: $";
-    assert_eq!(told.matches(words).count(), 1, "{told}");
+    let result = story.run(["agent", "-m", "hi", "--json"]);
+    assert!(result.json()["cost_usd"].as_f64().unwrap() > 0.0);
+    let stderr = result.error_text();
+    let phrase = "the price of `claude-unheard-of-9` is unknown; `budget` counts the highest of its family: $";
+    assert_eq!(stderr.matches(phrase).count(), 1, "{stderr}");
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn usage_missing_in_a_reply_is_estimated() {
 
 #[test]
 fn every_interrupted_answer_is_charged() {
-    let piece = "data: {\"choices\":[{\"delta\":{\"content\":\"four score and \"}}]}\n\n";
-    let answer = Response::events([piece]).ending(Ending::Disconnect);
+    let event = "data: {\"choices\":[{\"delta\":{\"content\":\"four score and \"}}]}\n\n";
+    let answer = Response::events([event]).ending(Ending::Disconnect);
     let story = with_price(Story::new()).script((0..4).map(|_| sends(answer.clone())));
     let result = story
         .run(["agent", "-m", "hi", "--json"])
@@ -202,8 +202,8 @@ fn the_ledger_day_never_goes_back() {
     story.run(["agent", "-m", "hi"]).stdout("x\n");
     let mut earlier = story.command(["agent", "-m", "hi"]);
     earlier.env("NANOBOT_TEST_TIME", "2026-01-01T23:00:00Z");
-    let ran = story.wait(earlier.stderr(std::process::Stdio::piped()).spawn().unwrap());
-    ran.status(4).stderr_has("budget.daily");
+    let result = story.wait(earlier.stderr(std::process::Stdio::piped()).spawn().unwrap());
+    result.status(4).stderr_has("budget.daily");
 }
 
 #[test]
@@ -317,8 +317,8 @@ fn check_exact_spending(processes: usize, calls: usize) {
     let lines = read_ledger(&story);
     assert_eq!(lines.len(), calls);
     assert_eq!(lines.last().unwrap()["day_usd"], calls as f64);
-    let left = std::fs::read_dir(story.home().join(".nanobot/usage.under-way")).unwrap();
-    assert_eq!(left.count(), 0);
+    let entries = std::fs::read_dir(story.home().join(".nanobot/usage.under-way")).unwrap();
+    assert_eq!(entries.count(), 0);
 }
 
 #[test]
@@ -373,8 +373,8 @@ fn an_unwritable_ledger_stops_only_runs_with_a_budget() {
 #[test]
 fn a_run_waiting_for_a_reservation_can_be_interrupted() {
     let stalls = || {
-        let piece = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
-        sends(Response::events([piece]).ending(Ending::Stall))
+        let event = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+        sends(Response::events([event]).ending(Ending::Stall))
     };
     let story = with_price(Story::new()).set("budget", json!({ "daily": 1 })).script([stalls()]);
     let run = |session: &str| {
@@ -386,10 +386,10 @@ fn a_run_waiting_for_a_reservation_can_be_interrupted() {
     story.server().wait_for_requests(1);
     let mut second = run("b");
     // A notice says that it waits; then it does.
-    let mut told = String::new();
+    let mut line = String::new();
     let mut stderr = std::io::BufReader::new(second.stderr.take().unwrap());
-    std::io::BufRead::read_line(&mut stderr, &mut told).unwrap();
-    assert!(told.contains("waiting for other runs"), "{told}");
+    std::io::BufRead::read_line(&mut stderr, &mut line).unwrap();
+    assert!(line.contains("waiting for other runs"), "{line}");
     let pid = rustix::process::Pid::from_child(&second);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let status = second.wait().unwrap();

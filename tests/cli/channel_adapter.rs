@@ -82,9 +82,9 @@ impl<'c> Reader<'c> {
             self.cursor = Some(batch.cursor);
             Ok(())
         };
-        let account = Identity { id: user.to_owned(), name: user.to_owned() };
+        let identity = Identity { id: user.to_owned(), name: user.to_owned() };
         self.channel.poll(PollRequest {
-            identity: &account,
+            identity: &identity,
             cursor: cursor.as_ref(),
             wait,
             store_batch: &mut store_batch,
@@ -128,8 +128,8 @@ fn a_webhook_gets_each_part_with_its_key() {
     server.script([down, sends(Response::text(200, "text/plain", "ok"))]);
     let url = format!("http://127.0.0.1:{}/in?a=1", server.port);
     let channel = open("webhook", &json!({ "url": url, "secret": "s3cret" })).unwrap();
-    let sent = channel.send(&to_chat("ops"), &text_part("hello"), "k1").unwrap();
-    assert_eq!(sent, "k1");
+    let ids = channel.send(&to_chat("ops"), &text_part("hello"), "k1").unwrap();
+    assert_eq!(ids, "k1");
     let requests = server.requests();
     assert_eq!(requests.len(), 2);
     for request in &requests {
@@ -186,8 +186,8 @@ fn a_chat_becomes_known_by_the_key_that_the_refusal_names() {
             .set(&format!("channels.{channel}.enabled"), json!(true))
             .script([calls("message", message), says("No.")]);
         let key = format!("channels.{channel}.recipients");
-        let ran = story.run(["agent", "-m", "tell them"]).stdout("No.\n");
-        ran.stderr_has(&format!("can add it to `{key}`"));
+        let result = story.run(["agent", "-m", "tell them"]).stdout("No.\n");
+        result.stderr_has(&format!("can add it to `{key}`"));
         story.run(["config", "set", &key, "[\"ops\"]"]);
         story.run(["config", "get", &key]).stdout("[\"ops\"]\n");
     }

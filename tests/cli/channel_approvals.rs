@@ -69,8 +69,8 @@ pub(crate) fn code_in(text: &str) -> String {
             && word.as_bytes()[4] == b'-'
             && !word.contains(|it: char| it.is_lowercase())
     };
-    let mut words = text.split(|it: char| !it.is_ascii_alphanumeric() && it != '-');
-    words.find(is_code).unwrap_or_else(|| panic!("no code: {text}")).to_owned()
+    let mut parts = text.split(|it: char| !it.is_ascii_alphanumeric() && it != '-');
+    parts.find(is_code).unwrap_or_else(|| panic!("no code: {text}")).to_owned()
 }
 
 /// Has a question put in Ann's direct chat. Returns the id of its message.
@@ -78,10 +78,10 @@ fn ask(story: &Story, telegram: &TelegramServer) -> i64 {
     story.server().always(running_model());
     telegram.message(ANN, "please run it");
     poll(story);
-    let sent = telegram.sent();
-    assert_eq!(sent[0], "I will tell you.");
-    assert!(sent[1].starts_with("Question 1: Allow exec to run this command?"), "{sent:?}");
-    assert!(sent[1].contains("echo x &gt;&gt; made"), "{sent:?}");
+    let messages = telegram.sent();
+    assert_eq!(messages[0], "I will tell you.");
+    assert!(messages[1].starts_with("Question 1: Allow exec to run this command?"), "{messages:?}");
+    assert!(messages[1].contains("echo x &gt;&gt; made"), "{messages:?}");
     assert_eq!(count_runs(story), 0);
     // The stand-in counts from 1001.
     1000 + i64::try_from(telegram.calls("sendMessage").len()).unwrap()
@@ -91,16 +91,17 @@ fn ask(story: &Story, telegram: &TelegramServer) -> i64 {
 fn a_bare_yes_runs_the_call_once_and_its_result_goes_to_the_model() {
     let (story, telegram) = story();
     ask(&story, &telegram);
-    let asked = story.requests()[1].last_content();
-    assert!(asked.contains("The program asks the user itself"), "{asked}");
+    let content = story.requests()[1].last_content();
+    assert!(content.contains("The program asks the user itself"), "{content}");
     later(&telegram, "Yes.", 5);
     poll(&story);
     assert_eq!(count_runs(&story), 1);
     assert_eq!(last_sent(&telegram), "Fine.");
-    let got = story.requests()[2].last_content();
+    let last_content = story.requests()[2].last_content();
     assert!(
-        got.contains("<approved_call name=\"exec\">") && got.contains("echo x >> made"),
-        "{got}"
+        last_content.contains("<approved_call name=\"exec\">")
+            && last_content.contains("echo x >> made"),
+        "{last_content}"
     );
     // A repeated yes is a message like others.
     later(&telegram, "yes", 9);
@@ -278,12 +279,12 @@ fn with_two_open_questions_a_yes_needs_a_code() {
     let story = story.script([calls_all([run("made"), run("other")]), says("Two."), says("Ok.")]);
     telegram.message(ANN, "both");
     poll(&story);
-    let sent = telegram.sent();
-    assert_eq!(sent.len(), 3, "{sent:?}");
+    let messages = telegram.sent();
+    assert_eq!(messages.len(), 3, "{messages:?}");
     later(&telegram, "yes", 5);
     poll(&story);
     assert!(last_sent(&telegram).starts_with("2 questions are open."), "{:?}", telegram.sent());
-    let question = sent.iter().find(|it| it.contains("made")).unwrap();
+    let question = messages.iter().find(|it| it.contains("made")).unwrap();
     later(&telegram, &format!("yes {}", code_in(question)), 6);
     poll(&story);
     assert_eq!(count_runs(&story), 1);
@@ -407,10 +408,10 @@ fn a_long_call_takes_the_code_that_show_gives() {
     later(&telegram, "/show 2", 6);
     later(&telegram, "/show 1", 6);
     poll(&story);
-    let sent = telegram.sent();
-    let shown = sent[sent.len() - 2..].concat() + &sent[3];
-    assert!(shown.contains("echo 199") && shown.contains("x &gt;&gt; made"), "{shown}");
-    assert!(sent.iter().any(|it| it.contains("no open question with this number")));
+    let messages = telegram.sent();
+    let text = messages[messages.len() - 2..].concat() + &messages[3];
+    assert!(text.contains("echo 199") && text.contains("x &gt;&gt; made"), "{text}");
+    assert!(messages.iter().any(|it| it.contains("no open question with this number")));
     later(&telegram, &format!("yes {}", code_in(&last_sent(&telegram))), 9);
     poll(&story);
     assert_eq!((count_runs(&story), last_sent(&telegram)), (1, "Done.".to_owned()));
@@ -486,9 +487,9 @@ fn kill_at(kind: &str, n: usize, kills_answer: bool) -> bool {
     let mut was_killed = false;
     let mut poll_killed = || {
         let fault = (kind, "SIGKILL", n);
-        let (ran, is_killed) = run_with_fault(&story, &["channel", "poll"], &[], fault);
-        ran.code();
-        ran.error_text();
+        let (result, is_killed) = run_with_fault(&story, &["channel", "poll"], &[], fault);
+        result.code();
+        result.error_text();
         was_killed = is_killed;
         poll(&story);
     };
@@ -503,11 +504,12 @@ fn kill_at(kind: &str, n: usize, kills_answer: bool) -> bool {
         later(&telegram, "please run it", 1);
         poll(&story);
     }
-    let about = format!("{kind} {n} {kills_answer}: {:?}", telegram.sent());
-    let sent = telegram.sent();
-    let questions: Vec<&String> = sent.iter().filter(|it| it.starts_with("Question 1")).collect();
-    assert!((1..=2).contains(&questions.len()), "{about}");
-    assert_eq!(count_runs(&story), 0, "{about}");
+    let case = format!("{kind} {n} {kills_answer}: {:?}", telegram.sent());
+    let messages = telegram.sent();
+    let questions: Vec<&String> =
+        messages.iter().filter(|it| it.starts_with("Question 1")).collect();
+    assert!((1..=2).contains(&questions.len()), "{case}");
+    assert_eq!(count_runs(&story), 0, "{case}");
     later(&telegram, &format!("yes {}", code_in(questions[0])), 5);
     if kills_answer {
         poll_killed();
@@ -519,9 +521,9 @@ fn kill_at(kind: &str, n: usize, kills_answer: bool) -> bool {
     // A process that is killed while the call is made leaves it as it is, and says so.
     let is_unknown =
         story.requests().iter().any(|request| request.raw.contains("was stopped while it made"));
-    assert!(runs == 1 || runs == 0 && is_unknown, "{about} {runs}");
-    let answered = story.requests().iter().any(|it| it.last_content().contains("approved_call"));
-    assert!(answered, "{about}");
+    assert!(runs == 1 || runs == 0 && is_unknown, "{case} {runs}");
+    let is_answered = story.requests().iter().any(|it| it.last_content().contains("approved_call"));
+    assert!(is_answered, "{case}");
     story.run(["channel", "inbox"]).stdout("");
     was_killed
 }
@@ -644,10 +646,10 @@ fn a_program_approves_a_call_by_its_code() {
         let first = String::from_utf8(output.stdout).unwrap();
         serde_json::from_str::<Value>(first.lines().next().unwrap()).unwrap()
     };
-    let asked = send(&arguments, &json!({ "id": "1", "session": "s", "text": "please run it" }));
-    let questions = asked["approvals"].as_array().unwrap();
+    let answer = send(&arguments, &json!({ "id": "1", "session": "s", "text": "please run it" }));
+    let questions = answer["approvals"].as_array().unwrap();
     assert_eq!((questions.len(), &questions[0]["tool"]), (1, &json!("exec")));
-    assert!(questions[0]["question"].as_str().unwrap().contains("echo x >> made"), "{asked}");
+    assert!(questions[0]["question"].as_str().unwrap().contains("echo x >> made"), "{answer}");
     let code = questions[0]["code"].as_str().unwrap();
     let approve = |id: &str, session: &str, code: &str| json!({ "id": id, "session": session, "approve": code });
     // Without the flag, in another conversation, with another code, and as a text.
@@ -661,8 +663,8 @@ fn a_program_approves_a_call_by_its_code() {
     assert_eq!(count_runs(&story), 0);
     // The same line again is answered from the journal, and another one finds the question closed.
     for _ in 0..2 {
-        let made = send(&arguments, &approve("6", "s", code));
-        assert_eq!((&made["text"], &made["approvals"]), (&json!("Fine."), &json!([])));
+        let answer = send(&arguments, &approve("6", "s", code));
+        assert_eq!((&answer["text"], &answer["approvals"]), (&json!("Fine."), &json!([])));
     }
     assert!(
         story.requests().pop().unwrap().last_content().contains("<approved_call name=\"exec\">")

@@ -24,15 +24,16 @@ fn model_of(request: &Request) -> String {
 #[test]
 fn help_lists_the_commands_of_chats_and_a_mistake_costs_nothing() {
     let (story, telegram) = telegram_story();
-    let sent = answers(&story, &telegram, &["/help", "/helo", "/xyzzy now", "/new idea", "/Id"]);
-    assert!(sent[0].contains("/undo – undo the file changes"), "{sent:?}");
-    assert!(sent[0].contains("/skill [NAME TEXT] – "), "{sent:?}");
-    assert!(!sent[0].contains("/paste"), "a command of terminals: {sent:?}");
+    let messages =
+        answers(&story, &telegram, &["/help", "/helo", "/xyzzy now", "/new idea", "/Id"]);
+    assert!(messages[0].contains("/undo – undo the file changes"), "{messages:?}");
+    assert!(messages[0].contains("/skill [NAME TEXT] – "), "{messages:?}");
+    assert!(!messages[0].contains("/paste"), "a command of terminals: {messages:?}");
     let unknown = "There is no command /helo. Did you mean /help? /help lists the commands. No model was asked.";
-    assert_eq!(sent[1], unknown);
-    assert!(sent[2].starts_with("There is no command /xyzzy. /help"), "{sent:?}");
-    assert!(sent[3].contains("takes no arguments"), "{sent:?}");
-    assert!(sent[4].starts_with("Your id: 7"), "{sent:?}");
+    assert_eq!(messages[1], unknown);
+    assert!(messages[2].starts_with("There is no command /xyzzy. /help"), "{messages:?}");
+    assert!(messages[3].contains("takes no arguments"), "{messages:?}");
+    assert!(messages[4].starts_with("Your id: 7"), "{messages:?}");
     assert!(story.requests().is_empty());
 }
 
@@ -75,15 +76,17 @@ fn the_model_of_a_chat_is_one_of_the_config() {
         answers(&story, &telegram, &["hi"]);
         story.requests().remove(0)
     });
-    let sent = answers(&story, &telegram, &["/model", "/model gpt-evil", "/model fast", "hi"]);
-    assert!(sent[0].starts_with(&format!("Model: {configured}\nChoices: {configured}, fast\n")));
-    assert!(sent[1].starts_with("Not done: the config has no model"), "{sent:?}");
-    assert_eq!(sent[2..], ["Model: fast", "Hi."]);
+    let messages = answers(&story, &telegram, &["/model", "/model gpt-evil", "/model fast", "hi"]);
+    assert!(
+        messages[0].starts_with(&format!("Model: {configured}\nChoices: {configured}, fast\n"))
+    );
+    assert!(messages[1].starts_with("Not done: the config has no model"), "{messages:?}");
+    assert_eq!(messages[2..], ["Model: fast", "Hi."]);
     // Another chat, `/new`, and the way back.
     telegram.message(8, "hi");
     story.run(["channel", "poll"]);
-    let sent = answers(&story, &telegram, &["/new", "hi", "/model default", "hi"]);
-    assert_eq!(sent[2], format!("Model: {configured}"));
+    let messages = answers(&story, &telegram, &["/new", "hi", "/model default", "hi"]);
+    assert_eq!(messages[2], format!("Model: {configured}"));
     let models: Vec<String> = story.requests().iter().map(model_of).collect();
     let fast = "the-fast-one".to_owned();
     assert_eq!(models, [&configured, &fast, &configured, &fast, &configured].map(Clone::clone));
@@ -101,11 +104,11 @@ fn the_first_message_of_a_chat_may_choose() {
         .set("modelPresets", json!({ "fast": { "model": "the-fast-one" } }))
         .script([says("Hi.")]);
     let texts = ["/effort", "/effort extreme", "/effort high", "/model fast", "hi", "/status"];
-    let sent = answers(&story, &telegram, &texts);
-    assert!(sent[0].starts_with("Reasoning effort: the model's default\nChoices: none, "));
-    assert!(sent[1].starts_with("Not done: there is no reasoning effort"), "{sent:?}");
-    assert_eq!(sent[2..5], ["Reasoning effort: high", "Model: fast", "Hi."]);
-    assert!(sent[5].contains("Model: fast\nMessages in this conversation: 2"), "{sent:?}");
+    let messages = answers(&story, &telegram, &texts);
+    assert!(messages[0].starts_with("Reasoning effort: the model's default\nChoices: none, "));
+    assert!(messages[1].starts_with("Not done: there is no reasoning effort"), "{messages:?}");
+    assert_eq!(messages[2..5], ["Reasoning effort: high", "Model: fast", "Hi."]);
+    assert!(messages[5].contains("Model: fast\nMessages in this conversation: 2"), "{messages:?}");
     assert_eq!(model_of(&story.requests()[0]), "the-fast-one");
     story.run(["session", "list"]).stdout_has("telegram:7");
 }
@@ -128,13 +131,13 @@ fn undo_takes_back_the_changes_of_the_chat_alone() {
     telegram.message(8, "write");
     story.run(["channel", "poll"]);
     let read = |name: &str| std::fs::read_to_string(story.workspace().join(name)).ok();
-    let sent = answers(&story, &telegram, &["/undo"]);
-    assert!(sent[0].starts_with("restored ") && sent[0].ends_with("a.md"), "{sent:?}");
+    let messages = answers(&story, &telegram, &["/undo"]);
+    assert!(messages[0].starts_with("restored ") && messages[0].ends_with("a.md"), "{messages:?}");
     assert_eq!(read("a.md").as_deref(), Some("one"));
-    let sent = answers(&story, &telegram, &["/undo", "/undo", "/undo 3"]);
-    assert!(sent[0].starts_with("removed "), "{sent:?}");
-    assert!(sent[1].starts_with("No turn of this chat"), "{sent:?}");
-    assert!(sent[2].starts_with("Not done: "), "{sent:?}");
+    let messages = answers(&story, &telegram, &["/undo", "/undo", "/undo 3"]);
+    assert!(messages[0].starts_with("removed "), "{messages:?}");
+    assert!(messages[1].starts_with("No turn of this chat"), "{messages:?}");
+    assert!(messages[2].starts_with("Not done: "), "{messages:?}");
     assert_eq!((read("a.md"), read("b.md").is_some()), (None, true));
 }
 
@@ -150,9 +153,10 @@ fn kill_undo_at(kind: &str, n: usize) -> bool {
     ]);
     answers(&story, &telegram, &["write", "again"]);
     telegram.message(ANN, "/undo");
-    let (ran, is_killed) = run_with_fault(&story, &["channel", "poll"], &[], (kind, "SIGKILL", n));
-    ran.code();
-    ran.error_text();
+    let (result, is_killed) =
+        run_with_fault(&story, &["channel", "poll"], &[], (kind, "SIGKILL", n));
+    result.code();
+    result.error_text();
     story.run(["channel", "poll"]);
     story.run(["channel", "poll"]);
     let text = std::fs::read_to_string(story.workspace().join("a.md")).unwrap();
@@ -180,12 +184,12 @@ fn cost_jobs_and_skills_are_listed() {
         .script([calls("cron", remind), says("ok"), says("Soup.")]);
     let texts =
         ["/jobs", "tea tomorrow", "/jobs", "/cost", "/skill", "/skill sup", "/skill soup for two"];
-    let sent = answers(&story, &telegram, &texts);
-    assert_eq!(sent[0], "No scheduled jobs.");
-    assert!(sent[2].contains("tea (id: "), "{sent:?}");
-    assert!(sent[3].contains("2 requests in 1 turn"), "{sent:?}");
-    assert!(sent[4].contains("soup – Cooks."), "{sent:?}");
-    assert_eq!(sent[5..], ["There is no skill <code>sup</code>. /skill lists them.", "Soup."]);
-    let asked = story.requests()[2].last_content();
-    assert!(asked.contains("Use the skill `soup`. for two"), "{asked}");
+    let messages = answers(&story, &telegram, &texts);
+    assert_eq!(messages[0], "No scheduled jobs.");
+    assert!(messages[2].contains("tea (id: "), "{messages:?}");
+    assert!(messages[3].contains("2 requests in 1 turn"), "{messages:?}");
+    assert!(messages[4].contains("soup – Cooks."), "{messages:?}");
+    assert_eq!(messages[5..], ["There is no skill <code>sup</code>. /skill lists them.", "Soup."]);
+    let content = story.requests()[2].last_content();
+    assert!(content.contains("Use the skill `soup`. for two"), "{content}");
 }

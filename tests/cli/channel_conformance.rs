@@ -83,8 +83,8 @@ fn unknown_senders_are_paired_in_direct_messages() {
             .script([says("Welcome.")]);
         service.write_in(0, "let me in");
         story.run(["channel", "poll"]);
-        let sent = service.answers_in(0);
-        let code = sent[0].split("code is ").nth(1).unwrap()[..9].to_owned();
+        let messages = service.answers_in(0);
+        let code = messages[0].split("code is ").nth(1).unwrap()[..9].to_owned();
         story.run(["channel", "pair", "approve", &code]).text();
         service.write_in(0, "and now?");
         story.run(["channel", "poll"]);
@@ -100,8 +100,8 @@ fn a_wrong_secret_ends_the_poll() {
         let story = story_of(&*service, 1).set(&key, json!("1:wrong"));
         service.write_in(0, "hi");
         let before = service.request_count();
-        let ran = story.run(["channel", "poll"]).status(77);
-        let text = ran.error_text();
+        let result = story.run(["channel", "poll"]).status(77);
+        let text = result.error_text();
         assert!(text.contains("not accept") || text.contains("channel login"), "{text}");
         assert!(service.request_count() <= before + 2, "{name}");
         assert!(service.answers_in(0).is_empty(), "{name}");
@@ -176,16 +176,16 @@ fn long_histories_are_read_to_their_end() {
         }
         let name = service.facts().name;
         let channel = open(name, &service.open_chats(1)).unwrap();
-        let account = channel.identity().unwrap();
+        let identity = channel.identity().unwrap();
         let mut reader = Reader { channel: &*channel, cursor: None };
         let mut read = || -> Vec<String> {
-            let messages = reader.poll_as(&account.id, Duration::ZERO).unwrap().into_iter();
+            let messages = reader.poll_as(&identity.id, Duration::ZERO).unwrap().into_iter();
             messages.map(|it| it.text.as_str().to_owned()).collect()
         };
         assert_eq!(read(), [""; 0], "{name}");
-        let written: Vec<String> = (1..450).map(|number| number.to_string()).collect();
-        written.iter().for_each(|text| service.write_in(0, text));
-        assert_eq!(read(), written, "{name}");
+        let numbers: Vec<String> = (1..450).map(|number| number.to_string()).collect();
+        numbers.iter().for_each(|text| service.write_in(0, text));
+        assert_eq!(read(), numbers, "{name}");
         assert_eq!(read(), [""; 0], "{name}");
         service.write_in(0, "last");
         assert_eq!(read(), ["last"], "{name}");

@@ -246,12 +246,12 @@ fn real_markdown_parsers() {
         let story = story_without_limit(&*service, texts.len());
         let name = service.facts().name;
         let texts = texts.clone();
-        let answered = texts.clone();
+        let answers = texts.clone();
         story.server().always(Box::new(move |request: &Request| {
             let content = request.last_content();
             let number = content.rsplit("example ").next().unwrap().split('.').next();
             let number: usize = number.unwrap().parse().unwrap();
-            says(&answered[number])(request)
+            says(&answers[number])(request)
         }));
         for number in 0..texts.len() {
             service.write_in(number, &format!("example {number}."));

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 /// A job whose answer is sent to Ann.
 fn add_job(story: &Story) {
     cron_run::write_jobs(story, &[cron_run::python_job(&cron_run::every_minute())]);
-    let terms = json!({ "v": 1, "sink": { "chat": { "channel": "telegram", "to": "7" } } });
-    cron_run::write_terms(story, &terms);
+    let options = json!({ "v": 1, "sink": { "chat": { "channel": "telegram", "to": "7" } } });
+    cron_run::write_terms(story, &options);
 }
 
 /// The speakers of a request.
@@ -120,20 +120,20 @@ fn a_reply_names_the_reminder_that_it_is_about() {
     };
     let ours =
         |id: i64, text: &str| json!({ "message_id": id, "from": { "id": 4242 }, "text": text });
-    let asked = reply("snooze this", ours(1001, "Reminder: call Bob."));
+    let content = reply("snooze this", ours(1001, "Reminder: call Bob."));
     let block =
         "<replied name=\"sent by `nanobot channel send`\">\nReminder: call Bob.\n</replied>";
-    assert!(asked.contains(&format!("snooze this\n\n{block}")), "{asked}");
+    assert!(content.contains(&format!("snooze this\n\n{block}")), "{content}");
     assert_eq!(recorded_origin(&story), "user");
     let jobs = story.run(["cron", "list", "--json"]).text();
     assert!(jobs.contains("call Bob"), "{jobs}");
-    let asked = reply("this one is done", ours(1002, "Reminder: call Eve."));
-    assert!(asked.contains("\nReminder: call Eve.\n</replied>"), "{asked}");
-    assert!(!asked.contains("Bob"), "{asked}");
+    let content = reply("this one is done", ours(1002, "Reminder: call Eve."));
+    assert!(content.contains("\nReminder: call Eve.\n</replied>"), "{content}");
+    assert!(!content.contains("Bob"), "{content}");
     // What a stranger wrote is still content from outside.
-    let asked =
+    let content =
         reply("and this", json!({ "from": { "id": 66 }, "text": "Reminder: call Mallory." }));
-    assert!(asked.contains("<quote name=\"quoted message\">"), "{asked}");
+    assert!(content.contains("<quote name=\"quoted message\">"), "{content}");
     assert_eq!(recorded_origin(&story), "external");
     assert_eq!(story.run(["cron", "list", "--json"]).text(), jobs);
 }
@@ -190,9 +190,9 @@ fn a_failure_is_told_in_words_for_the_sender() {
     story.server().always(says(""));
     telegram.message(ANN, "hi");
     story.run(["channels", "poll"]).status(1).error_text();
-    let sent = telegram.sent();
+    let messages = telegram.sent();
     assert_eq!(
-        sent,
+        messages,
         [
             "I could not answer this message: something went wrong. You can try it again, perhaps in other words."
         ]

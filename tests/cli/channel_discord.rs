@@ -54,8 +54,8 @@ fn an_idle_look_asks_for_lists_and_direct_chats() {
     let (story, server) = discord_story();
     let before = server.http.requests().len();
     story.run(["channel", "poll"]);
-    let asked = server.http.requests().split_off(before);
-    let paths: Vec<&str> = asked.iter().map(|it| it.path.as_str()).collect();
+    let requests = server.http.requests().split_off(before);
+    let paths: Vec<&str> = requests.iter().map(|it| it.path.as_str()).collect();
     // One server and one direct chat. The account and the list of servers are known.
     assert_eq!(paths.len(), 3, "{paths:?}");
     let ends = ["/channels", "/threads/active", "&limit=100"];
@@ -76,8 +76,8 @@ fn mentions_and_replies_are_answered_in_channels_and_threads() {
     let answers = server.answers(TOWN);
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0]["message_reference"]["message_id"], id.as_str());
-    let asked = story.requests()[0].last_content();
-    assert!(asked.contains("are you there?") && !asked.contains("<@"), "{asked}");
+    let content = story.requests()[0].last_content();
+    assert!(content.contains("are you there?") && !content.contains("<@"), "{content}");
     mention(&server, THREAD, ANN, "and here?");
     story.run(["channel", "poll"]);
     assert_eq!(server.answer_texts(THREAD), ["In the thread."]);
@@ -103,13 +103,13 @@ fn what_a_message_says() {
         message["channel_id"] = json!(DIRECT);
         message["author"] = json!({ "id": ANN });
         server.add(message);
-        let found = reader.poll_as(BOT, Duration::ZERO).unwrap();
-        let found = found.first().map(|it| {
+        let messages = reader.poll_as(BOT, Duration::ZERO).unwrap();
+        let first = messages.first().map(|it| {
             let quotes = it.quotes.iter().map(|quote| quote.text.as_str());
             (it.text.as_str(), quotes.collect::<Vec<_>>())
         });
         let expect = expect.map(|(text, quotes)| (text, quotes.to_vec()));
-        assert_eq!(found, expect);
+        assert_eq!(first, expect);
     };
     check(json!({ "content": "a" }), Some(("a", &[])), &mut reader);
     check(json!({ "content": "pinned", "type": 6 }), None, &mut reader);
@@ -140,10 +140,10 @@ fn policies_of_channels() {
         );
         story.run(["channel", "poll"]);
         let requests = story.requests();
-        let asked = |word: &&&str| requests.iter().any(|it| it.last_content().contains(**word));
-        let words = ["one", "two", "three", "bot"];
-        let words: Vec<&str> = words.iter().filter(asked).copied().collect();
-        assert_eq!(words, expect, "{keys}");
+        let was_sent = |word: &&&str| requests.iter().any(|it| it.last_content().contains(**word));
+        let texts = ["one", "two", "three", "bot"];
+        let texts: Vec<&str> = texts.iter().filter(was_sent).copied().collect();
+        assert_eq!(texts, expect, "{keys}");
     };
     check(json!({}), &["two", "three"]);
     check(json!({ "groupPolicy": "open" }), &["one", "two", "three"]);
@@ -212,8 +212,8 @@ fn a_global_rate_limit_holds_all_chats_up() {
             limited
         });
         story.run(["channel", "poll"]).status(75).stderr_has("rate limit");
-        let sent = server.answers(DIRECT).len() + server.answers("6009").len();
-        assert_eq!(sent, expect);
+        let message_count = server.answers(DIRECT).len() + server.answers("6009").len();
+        assert_eq!(message_count, expect);
         // The next process does not know of it, and the limit is over.
         story.run(["channel", "poll"]);
         assert_eq!(server.answers(DIRECT).len() + server.answers("6009").len(), 2);
@@ -231,12 +231,12 @@ fn attachments_go_both_ways() {
     server.add(json!({ "channel_id": DIRECT, "author": { "id": ANN }, "content": "what is this?",
         "attachments": [file] }));
     story.run(["channel", "poll"]);
-    let asked = story.requests()[0].body.to_string();
-    assert!(asked.contains("buy milk"), "{asked}");
+    let body = story.requests()[0].body.to_string();
+    assert!(body.contains("buy milk"), "{body}");
     story.run(["channel", "send", "discord", ANN, "see", "-a", "report.txt"]).text();
-    let sent = server.answers(DIRECT);
-    assert_eq!(sent[1]["content"], "see");
-    assert_eq!(sent[2]["files"], json!(["report.txt: the report"]));
+    let messages = server.answers(DIRECT);
+    assert_eq!(messages[1]["content"], "see");
+    assert_eq!(messages[2]["files"], json!(["report.txt: the report"]));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_poll_that_follows_resumes_its_session() {
 
 #[test]
 fn the_gateway_says_what_the_config_lacks() {
-    for (code, words) in
+    for (code, phrase) in
         [(4004, "does not accept `channels.discord.token`"), (4014, "message content intent")]
     {
         let (story, server) = discord_story();
@@ -289,8 +289,8 @@ fn the_gateway_says_what_the_config_lacks() {
             story.run(["channel", "list", "--json"]).text().contains("\"problem\":\"failing\"")
         });
         send_signal(&child, Signal::TERM);
-        let ran = story.wait(child);
-        assert_eq!(ran.signal(), Some(15));
-        ran.stderr_has(words);
+        let result = story.wait(child);
+        assert_eq!(result.signal(), Some(15));
+        result.stderr_has(phrase);
     }
 }

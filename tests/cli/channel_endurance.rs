@@ -103,8 +103,14 @@ impl Followed {
     fn stop(mut self) {
         let poll = self.poll.take().unwrap();
         send_signal(&poll, Signal::TERM);
-        let ran = self.story.wait(poll);
-        assert_eq!(ran.signal(), Some(15), "{}: {}", self.service.facts().name, ran.error_text());
+        let result = self.story.wait(poll);
+        assert_eq!(
+            result.signal(),
+            Some(15),
+            "{}: {}",
+            self.service.facts().name,
+            result.error_text()
+        );
     }
 }
 
@@ -132,13 +138,13 @@ fn check_usage(name: &str, samples: &[Usage], messages: i64) {
     let of_minute = |minute: usize| samples[minute - 1];
     for minute in (QUIET_MINUTE..=samples.len()).step_by(QUIET_MINUTE) {
         let (before, after) = (of_minute(minute - 1), of_minute(minute));
-        let about = format!("{name}, minute {minute}: {before:?} {after:?}");
+        let case = format!("{name}, minute {minute}: {before:?} {after:?}");
         let is_closed = minute % MINUTES_BETWEEN_CLOSES == 0;
         let pages = if is_closed { 16 } else { 4 };
-        assert!(after.anonymous - before.anonymous <= pages * PAGE_KIB, "{about}");
-        assert!(after.cpu - before.cpu <= 50, "{about}");
-        assert!(after.waits.saturating_sub(before.waits) <= 100, "{about}");
-        assert_eq!(after.journal, before.journal, "{about}");
+        assert!(after.anonymous - before.anonymous <= pages * PAGE_KIB, "{case}");
+        assert!(after.cpu - before.cpu <= 50, "{case}");
+        assert!(after.waits.saturating_sub(before.waits) <= 100, "{case}");
+        assert_eq!(after.journal, before.journal, "{case}");
     }
     // A message stays in the journal until that is written anew. Besides, turns get larger until the window of the session
     // is full, and pages of a service's history until they are.

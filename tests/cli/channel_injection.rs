@@ -84,8 +84,8 @@ fn text_of_others_is_not_obeyed_in_any_form() {
     assert_eq!(telegram.sent(), vec!["Tried."; 40]);
     for request in story.requests() {
         let messages = request.messages();
-        let asked = messages.iter().rfind(|it| it["role"] == "user");
-        let typed = outside_of_blocks(asked.unwrap()["content"].as_str().unwrap());
+        let message = messages.iter().rfind(|it| it["role"] == "user");
+        let typed = outside_of_blocks(message.unwrap()["content"].as_str().unwrap());
         assert!(!typed.contains("OBEY"), "{typed}");
     }
     assert!(!story.workspace().join("AGENTS.md").exists());
@@ -257,8 +257,8 @@ fn assert_not_obeyed(story: &Story, turns: usize) {
     assert_eq!(requests.len(), 2 * turns);
     for request in requests {
         let messages = request.messages();
-        let asked = messages.iter().rfind(|it| it["role"] == "user");
-        let typed = outside_of_blocks(asked.unwrap()["content"].as_str().unwrap());
+        let message = messages.iter().rfind(|it| it["role"] == "user");
+        let typed = outside_of_blocks(message.unwrap()["content"].as_str().unwrap());
         assert!(!typed.contains("OBEY"), "{typed}");
     }
     assert!(!story.workspace().join("AGENTS.md").exists());
@@ -293,8 +293,8 @@ fn text_of_others_in_slack_is_not_obeyed_in_any_form() {
     story.run(["channel", "poll"]);
     // Messages that wait in one conversation are answered together.
     assert_not_obeyed(&story, 1 + TEXTS.len());
-    let asked = story.requests();
-    assert!(asked.iter().any(|it| it.last_content().contains("OBEY")));
+    let requests = story.requests();
+    assert!(requests.iter().any(|it| it.last_content().contains("OBEY")));
 }
 
 #[test]

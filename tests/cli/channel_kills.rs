@@ -43,10 +43,10 @@ fn repeating_model() -> Responder {
 /// Runs the program, kills it at the `n`-th system call of a kind, and returns its output, and whether there was such a
 /// call.
 fn run_killed(story: &Story, arguments: &[&str], kind: &str, n: usize) -> (String, bool) {
-    let (ran, is_killed) = run_with_fault(story, arguments, &[], (kind, "SIGKILL", n));
-    ran.code();
-    ran.error_text();
-    (ran.text(), is_killed)
+    let (result, is_killed) = run_with_fault(story, arguments, &[], (kind, "SIGKILL", n));
+    result.code();
+    result.error_text();
+    (result.text(), is_killed)
 }
 
 /// Polls until nothing waits.
@@ -73,14 +73,14 @@ fn kill_poll_at(start: StartService, kind: &str, n: usize, count: usize) -> bool
     finish(&story, kind, n);
     let ServiceFacts { name, knows_parts, .. } = service.facts();
     let answers: Vec<Vec<String>> = (0..count).map(|chat| service.answers_in(chat)).collect();
-    let about = format!("{name} {kind} {n}: {answers:?}");
+    let case = format!("{name} {kind} {n}: {answers:?}");
     for (chat, texts) in answers.iter().enumerate() {
         let expect = format!("It is {chat}.");
-        assert!(!texts.is_empty() && texts.iter().all(|text| *text == expect), "{about}");
+        assert!(!texts.is_empty() && texts.iter().all(|text| *text == expect), "{case}");
     }
     let repeated = answers.iter().flatten().count() - count;
-    assert!(repeated <= usize::from(is_killed && !knows_parts), "{about}");
-    assert!(story.requests().len() <= count + 1, "{about}");
+    assert!(repeated <= usize::from(is_killed && !knows_parts), "{case}");
+    assert!(story.requests().len() <= count + 1, "{case}");
     is_killed
 }
 
@@ -131,21 +131,21 @@ fn kill_whatsapp_listen_at(kind: &str, n: usize, count: usize) -> bool {
         story.run(arguments).stdout(ACCEPTED);
     }
     finish(&story, kind, n);
-    let about = format!("{kind} {n}");
+    let case = format!("{kind} {n}");
     let mut answers: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for sent in graph.sent() {
-        let text = sent["text"]["body"].as_str().unwrap().to_owned();
-        let to = sent["to"].as_str().unwrap().to_owned();
+    for messages in graph.sent() {
+        let text = messages["text"]["body"].as_str().unwrap().to_owned();
+        let to = messages["to"].as_str().unwrap().to_owned();
         answers.entry(to).or_default().push(text);
     }
     let repeated: usize = answers.values().map(|texts| texts.len() - 1).sum();
-    assert_eq!(answers.len(), count, "{about}: {answers:?}");
-    assert!(repeated <= usize::from(is_killed), "{about}: {answers:?}");
+    assert_eq!(answers.len(), count, "{case}: {answers:?}");
+    assert!(repeated <= usize::from(is_killed), "{case}: {answers:?}");
     for (number, texts) in answers.values().enumerate() {
         let expect = format!("It is {number}.");
-        assert!(texts.iter().all(|text| *text == expect), "{about}: {texts:?}");
+        assert!(texts.iter().all(|text| *text == expect), "{case}: {texts:?}");
     }
-    assert!(story.requests().len() <= count + 1, "{about}");
+    assert!(story.requests().len() <= count + 1, "{case}");
     is_killed
 }
 
@@ -196,8 +196,8 @@ fn kill_upload_at(
     story.run(arguments).text();
     finish(&story, kind, n);
     let (sent, repeated) = (count(), usize::from(is_killed && !is_keyed));
-    let about = format!("{name} {kind} {n}: {sent}");
-    assert!((1..=1 + repeated).contains(&sent), "{about}");
+    let case = format!("{name} {kind} {n}: {sent}");
+    assert!((1..=1 + repeated).contains(&sent), "{case}");
     is_killed
 }
 
@@ -206,8 +206,8 @@ fn kill_discord_upload_at(kind: &str, n: usize) -> bool {
     let story = Story::new().set("channels", json!({ "discord": server.keys() }));
     let to = ["discord", discord_server::DIRECT];
     kill_upload_at((kind, n), story, to, true, &|| {
-        let sent = server.answers(discord_server::DIRECT);
-        sent.iter().filter(|it| it["files"].is_array()).count()
+        let messages = server.answers(discord_server::DIRECT);
+        messages.iter().filter(|it| it["files"].is_array()).count()
     })
 }
 
@@ -216,8 +216,8 @@ fn kill_mattermost_upload_at(kind: &str, n: usize) -> bool {
     server.forget_pending_ids();
     let story = Story::new().set("channels", json!({ "mattermost": server.keys() }));
     kill_upload_at((kind, n), story, ["mattermost", "direct"], true, &|| {
-        let sent = server.answers("direct");
-        sent.iter().filter(|it| it["file_ids"].is_array()).count()
+        let messages = server.answers("direct");
+        messages.iter().filter(|it| it["file_ids"].is_array()).count()
     })
 }
 
@@ -232,8 +232,8 @@ fn kill_slack_upload_at(kind: &str, n: usize) -> bool {
 fn kill_whatsapp_upload_at(kind: &str, n: usize) -> bool {
     let graph = GraphServer::start();
     kill_upload_at((kind, n), graph.story(), ["whatsapp", "49"], false, &|| {
-        let sent = graph.sent();
-        sent.iter().filter(|it| it["document"].is_object()).count()
+        let messages = graph.sent();
+        messages.iter().filter(|it| it["document"].is_object()).count()
     })
 }
 
@@ -252,7 +252,7 @@ fn kill_pipe_at(kind: &str, n: usize, count: usize) -> bool {
     // One worker, since calls are counted by thread.
     let arguments = ["serve", "pipe", "-j", "1", "--name", "bus"];
     let (_, is_killed) = run_killed(&story, &arguments, kind, n);
-    let about = format!("{kind} {n}");
+    let case = format!("{kind} {n}");
     let output = story.run(arguments).text();
     let mut answers: BTreeMap<String, String> = BTreeMap::new();
     for line in output.lines() {
@@ -263,14 +263,14 @@ fn kill_pipe_at(kind: &str, n: usize, count: usize) -> bool {
         }
     }
     for number in 0..count {
-        let found = answers.get(&format!("m{number}"));
-        assert_eq!(found, Some(&format!("It is {number}.")), "{about}");
+        let answer = answers.get(&format!("m{number}"));
+        assert_eq!(answer, Some(&format!("It is {number}.")), "{case}");
         // A turn that was killed is resumed: its message is in the session once.
         let session = story.session(&format!("bus_s{number}.jsonl"));
         let messages = session.iter().filter(|line| line["role"] == "user");
-        assert_eq!(messages.count(), 1, "{about}: {session:?}");
+        assert_eq!(messages.count(), 1, "{case}: {session:?}");
     }
-    assert!(story.requests().len() <= count + 1, "{about}");
+    assert!(story.requests().len() <= count + 1, "{case}");
     is_killed
 }
 

@@ -77,10 +77,10 @@ fn a_signed_message_is_answered_once() {
     let mut story = Some(graph.story().script([says("**Hello** Ada.")]));
     let body = webhook(&json!([text_message("wamid.1", ADA, "hi")]));
     deliver(&mut story, &body).stdout(ACCEPTED);
-    let sent = graph.sent();
+    let messages = graph.sent();
     let expect = json!({ "messaging_product": "whatsapp", "recipient_type": "individual", "to": ADA,
         "type": "text", "text": { "preview_url": false, "body": "*Hello* Ada." } });
-    assert_eq!(sent, [expect]);
+    assert_eq!(messages, [expect]);
     // The service repeats a request whose response it has not seen.
     deliver(&mut story, &body).stdout(ACCEPTED);
     let story = story.unwrap();
@@ -98,9 +98,9 @@ fn requests_without_a_valid_signature_are_refused() {
     let valid = format!("sha256={}", sign(APP_SECRET, body.as_bytes()));
     let check = |request: &str, status: i32, first: &str| {
         let story = graph.story().stdin(request);
-        let ran = story.run(["serve", "webhook", "whatsapp"]).status(status);
-        ran.error_text();
-        let text = ran.text();
+        let result = story.run(["serve", "webhook", "whatsapp"]).status(status);
+        result.error_text();
+        let text = result.text();
         assert!(text.starts_with(first), "{request}: {text}");
         assert!(story.requests().is_empty());
         assert!(!story.home().join(".nanobot/channels/whatsapp/inbox.jsonl").exists());
@@ -124,9 +124,9 @@ fn a_webhook_is_set_up_with_the_verify_token() {
     let graph = GraphServer::start();
     let check = |query: &str, status: i32, expect: &str| {
         let story = graph.story().stdin(format!("GET /hook?{query} HTTP/1.1\r\nHost: x\r\n\r\n"));
-        let ran = story.run(["serve", "webhook", "whatsapp"]).status(status);
-        ran.error_text();
-        assert!(ran.text().ends_with(expect), "{query}");
+        let result = story.run(["serve", "webhook", "whatsapp"]).status(status);
+        result.error_text();
+        assert!(result.text().ends_with(expect), "{query}");
     };
     let query = "hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token=";
     check(&format!("{query}v3rify"), 0, "\r\n\r\n1158201444");
@@ -161,14 +161,14 @@ fn media_go_both_ways_and_refusals_have_their_statuses() {
     // An address at another host does not get the token.
     deliver(&mut story, &webhook(&json!([document("wamid.2", "m2")]))).stdout(ACCEPTED);
     let story = story.unwrap();
-    let asked = story.requests()[0].body.to_string();
-    assert!(asked.contains("buy milk") && asked.contains("what is it?"), "{asked}");
+    let body = story.requests()[0].body.to_string();
+    assert!(body.contains("buy milk") && body.contains("what is it?"), "{body}");
     assert!(story.requests()[1].last_content().contains("download failed"));
     story
         .run(["channel", "send", "whatsapp", ADA, "see", "-a", "report.txt"])
         .stdout("wamid.out3\nwamid.out4\n");
-    let sent = graph.sent()[3].clone();
-    assert_eq!(sent["document"], json!({ "id": "m9", "filename": "report.txt" }));
+    let message = graph.sent()[3].clone();
+    assert_eq!(message["document"], json!({ "id": "m9", "filename": "report.txt" }));
     let uploaded = ("text/plain".to_owned(), "the report".to_owned());
     assert_eq!(graph.media(), [uploaded]);
     story
@@ -197,10 +197,10 @@ fn a_user_without_a_number_is_answered_by_id() {
     let body = webhook(&json!([message]));
     let mut story = Some(story.set("channels.whatsapp.allowFrom", json!([user])));
     deliver(&mut story, &body).stdout(ACCEPTED);
-    let sent = graph.sent();
-    assert_eq!(sent.len(), 1);
-    assert_eq!(sent[0]["recipient"], user);
-    assert_eq!(sent[0].get("to"), None);
+    let messages = graph.sent();
+    assert_eq!(messages.len(), 1);
+    assert_eq!(messages[0]["recipient"], user);
+    assert_eq!(messages[0].get("to"), None);
     story.unwrap().session(&format!("whatsapp_{user}.jsonl"));
 }
 
@@ -329,9 +329,9 @@ fn a_signed_event_of_slack_starts_a_poll() {
     let text = story.run(["serve", "webhook", "slack"]).text();
     assert!(text.ends_with("\r\n\r\nc4"), "{text}");
     let story = story.set("channels.slack.signingSecret", json!(""));
-    let ran = story.run(["serve", "webhook", "slack"]).status(78);
-    assert!(ran.text().starts_with("HTTP/1.1 503"));
-    ran.stderr_has("`channels.slack.signingSecret` is not set");
+    let result = story.run(["serve", "webhook", "slack"]).status(78);
+    assert!(result.text().starts_with("HTTP/1.1 503"));
+    result.stderr_has("`channels.slack.signingSecret` is not set");
 }
 
 /// Encrypts a body as Feishu does: the first block, then the text as a chain of blocks, in Base64.
@@ -386,12 +386,12 @@ fn an_encrypted_event_of_feishu_is_answered_once() {
     };
     let listen = |story: Story, request: String| {
         let story = story.stdin(request);
-        let found = {
-            let ran = story.run(["serve", "webhook", "feishu"]);
-            drop(ran.error_text());
-            (ran.code(), ran.text())
+        let outcome = {
+            let result = story.run(["serve", "webhook", "feishu"]);
+            drop(result.error_text());
+            (result.code(), result.text())
         };
-        (story, found)
+        (story, outcome)
     };
     let body = encrypt("the key", &event("the token"));
     let wrong_key = encrypt("another key", &event("the token"));
@@ -435,9 +435,9 @@ fn other_channels_take_no_webhooks() {
         json!({ "ntfy": { "enabled": true, "topic": "in", "token": "t", "allowFrom": ["*"] } }),
     );
     let story = story.stdin("GET / HTTP/1.1\r\n\r\n");
-    let ran = story.run(["serve", "webhook", "ntfy"]).status(78);
-    ran.text();
-    ran.stderr_has("does not receive webhooks");
+    let result = story.run(["serve", "webhook", "ntfy"]).status(78);
+    result.text();
+    result.stderr_has("does not receive webhooks");
 }
 
 #[test]

@@ -55,14 +55,14 @@ fn answer_all(chats: usize, messages: usize) {
             service.write_in(number % chats, &format!("number {number}."));
         }
         while !story.run(["channel", "poll"]).text().is_empty() {}
-        let mut answered: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut answers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for chat in 0..chats {
             let numbers = service.answers_in(chat);
             let numbers = numbers.iter().flat_map(|text| text.split(' '));
             let numbers = numbers.map(|number| number.parse().unwrap());
-            answered.insert(chat, numbers.collect());
+            answers.insert(chat, numbers.collect());
         }
-        for (chat, numbers) in answered {
+        for (chat, numbers) in answers {
             let expect: Vec<usize> = (chat..messages).step_by(chats).collect();
             assert_eq!(numbers, expect, "{} {chat}", service.facts().name);
         }

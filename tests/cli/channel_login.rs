@@ -22,8 +22,8 @@ fn story_without_token(telegram: &TelegramServer) -> Story {
 
 #[track_caller]
 fn answer(screen: &mut Screen<'_>, question: &str, text: &str) {
-    screen.until_text(&format!("{question:?} is not asked"), |shown| {
-        shown.trim_end().ends_with(question)
+    screen.until_text(&format!("{question:?} is not asked"), |text| {
+        text.trim_end().ends_with(question)
     });
     screen.type_(text).press(Key::Enter);
 }
@@ -37,9 +37,9 @@ fn a_token_is_asked_for_until_the_service_accepts_it() {
     screen.until("is not accepted");
     answer(&mut screen, "Telegram, not shown:", TOKEN);
     assert_eq!(screen.code(), 0);
-    let shown = screen.text_with_scrollback();
-    assert!(!shown.contains(TOKEN) && !shown.contains("wrong-token"), "{shown}");
-    screen.snapshot("channel-login", &shown);
+    let screen_text = screen.text_with_scrollback();
+    assert!(!screen_text.contains(TOKEN) && !screen_text.contains("wrong-token"), "{screen_text}");
+    screen.snapshot("channel-login", &screen_text);
     screen.assert_restored();
     assert_eq!(telegram.calls("setMyCommands").len(), 1);
     let stored = &channels(&story)["telegram"];
@@ -129,8 +129,8 @@ fn a_mailbox_needs_the_consent_of_its_owner() {
     assert!(server.commands().is_empty());
     let mut screen = log_in("yes");
     assert_eq!(screen.code(), 0);
-    let shown = screen.text_with_scrollback();
-    assert!(shown.contains("trustedAuthservIds"), "{shown}");
+    let screen_text = screen.text_with_scrollback();
+    assert!(screen_text.contains("trustedAuthservIds"), "{screen_text}");
     let stored = &channels(&story)["email"];
     assert_eq!(stored["consentGranted"], true);
     assert_eq!(stored["enabled"], true);

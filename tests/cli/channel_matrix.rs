@@ -78,11 +78,11 @@ fn messages_that_the_server_left_out_are_paged_back() {
     server.write("!r:h", "@ann:h", "before");
     let channel = connect(&server);
     let mut reader = Reader::after_first_look(&*channel);
-    let written: Vec<String> = (0..330).map(|number| number.to_string()).collect();
-    for text in &written {
+    let numbers: Vec<String> = (0..330).map(|number| number.to_string()).collect();
+    for text in &numbers {
         server.write("!r:h", "@ann:h", text);
     }
-    assert_eq!(reader.texts(), written);
+    assert_eq!(reader.texts(), numbers);
     // Three pages, each to find it and to read it.
     assert_eq!(server.requests_with("/messages").len(), 6);
     assert_eq!(reader.texts(), [""; 0]);
@@ -95,11 +95,11 @@ fn a_room_with_thousands_of_new_messages_is_read_page_by_page() {
     server.add_room("!r:h", 2);
     let channel = connect(&server);
     let mut reader = Reader::after_first_look(&*channel);
-    let written: Vec<String> = (0..2530).map(|number| number.to_string()).collect();
-    for text in &written {
+    let numbers: Vec<String> = (0..2530).map(|number| number.to_string()).collect();
+    for text in &numbers {
         server.write("!r:h", "@ann:h", text);
     }
-    let account = Identity { id: BOT.to_owned(), name: BOT.to_owned() };
+    let identity = Identity { id: BOT.to_owned(), name: BOT.to_owned() };
     let read = |limit: usize| {
         let mut batches: Vec<Batch> = Vec::new();
         let mut take = |batch: Batch| {
@@ -107,7 +107,7 @@ fn a_room_with_thousands_of_new_messages_is_read_page_by_page() {
             if batches.len() == limit { Err(anyhow::anyhow!("the disk is full")) } else { Ok(()) }
         };
         let polled = channel.poll(PollRequest {
-            identity: &account,
+            identity: &identity,
             cursor: reader.cursor.as_ref(),
             wait: Duration::ZERO,
             store_batch: &mut take,
@@ -122,7 +122,7 @@ fn a_room_with_thousands_of_new_messages_is_read_page_by_page() {
     let batches = read(0);
     let texts = batches.iter().flat_map(|batch| &batch.messages);
     let texts: Vec<&str> = texts.map(|message| message.text.as_str()).collect();
-    assert_eq!(texts, written);
+    assert_eq!(texts, numbers);
     let sizes = batches.iter().map(|batch| batch.messages.len());
     assert!(sizes.max() <= Some(100));
     let last = batches.last().unwrap().cursor.clone();
@@ -314,10 +314,10 @@ fn files_go_both_ways() {
     std::fs::write(&file, "buy milk").unwrap();
     let part = Part { file: Some(file), ..Part::default() };
     channel.send(&to_chat("!r:h"), &part, "k").unwrap();
-    let sent = server.answers("!r:h").remove(0);
-    assert_eq!((&sent["msgtype"], &sent["url"]), (&json!("m.file"), &json!("mxc://h/0")));
+    let message = server.answers("!r:h").remove(0);
+    assert_eq!((&message["msgtype"], &message["url"]), (&json!("m.file"), &json!("mxc://h/0")));
     let mut reader = Reader::after_first_look(&*channel);
-    server.push("!r:h", "m.room.message", "@ann:h", sent);
+    server.push("!r:h", "m.room.message", "@ann:h", message);
     let received = reader.poll().remove(0).files.remove(0);
     assert_eq!((received.name.as_str(), received.kind), ("notes.txt", AttachmentKind::File));
     assert_eq!(received.size_bytes, Some(8));
@@ -525,9 +525,9 @@ fn real_synapse() {
     assert_eq!(texts(&mut reader), [""; 0]);
 
     // Of these, 380 are in four pages between the last look and the synchronisation.
-    let written: Vec<String> = (0..430).map(|number| number.to_string()).collect();
-    written.iter().for_each(|text| write(&room, text));
-    assert_eq!(texts(&mut reader), written);
+    let numbers: Vec<String> = (0..430).map(|number| number.to_string()).collect();
+    numbers.iter().for_each(|text| write(&room, text));
+    assert_eq!(texts(&mut reader), numbers);
 
     let send = |key: &str| channel.send(&to_chat(&room), &text_part("hi"), key).unwrap();
     channel.show_typing(&to_chat(&room));
@@ -545,8 +545,8 @@ fn real_synapse() {
     std::fs::write(&file, "buy milk").unwrap();
     let part = Part { file: Some(file), ..Part::default() };
     channel.send(&to_chat(&room), &part, "k4").unwrap();
-    let sent = ann.answers(&room).remove(0);
-    ann.put(&format!("rooms/{room}/send/m.room.message/file"), &sent);
+    let message = ann.answers(&room).remove(0);
+    ann.put(&format!("rooms/{room}/send/m.room.message/file"), &message);
     let received = reader.poll_as("@bot:localhost", Duration::ZERO).unwrap();
     let mut into = Vec::new();
     assert!(channel.fetch(&received[0].files[0], &mut into, 100).unwrap());

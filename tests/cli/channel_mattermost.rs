@@ -68,8 +68,8 @@ fn a_mention_in_a_channel_opens_a_thread() {
     let answers = server.answers("town");
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0]["root_id"], root.as_str());
-    let asked = story.requests()[0].last_content();
-    assert!(asked.contains(", are you there?") && !asked.contains("@bot"), "{asked}");
+    let content = story.requests()[0].last_content();
+    assert!(content.contains(", are you there?") && !content.contains("@bot"), "{content}");
     // In the thread, others have written meanwhile.
     let reply = |user: &str, text: &str| {
         server
@@ -82,8 +82,8 @@ fn a_mention_in_a_channel_opens_a_thread() {
     let answers = server.answers("town");
     assert_eq!(answers.len(), 2);
     assert_eq!(answers[1]["root_id"], root.as_str());
-    let asked = story.requests()[1].last_content();
-    assert!(asked.contains("Ann means the report."), "{asked}");
+    let content = story.requests()[1].last_content();
+    assert!(content.contains("Ann means the report."), "{content}");
     let name = format!("mattermost_town_{root}.jsonl");
     assert_eq!(story.session(&name).iter().filter(|it| it["role"] == "user").count(), 2);
     story
@@ -112,13 +112,14 @@ fn policies_of_channels_and_threads() {
         server.write("direct", ANN, "five");
         server.write("direct", "bob", "six");
         story.run(["channel", "poll"]);
-        let mut asked: Vec<String> = story.requests().iter().map(|it| it.last_content()).collect();
-        asked.iter_mut().for_each(|text| {
-            let words = ["six", "five", "four", "three", "two", "one"];
-            *text = words.iter().find(|word| text.contains(**word)).unwrap().to_string();
+        let mut contents: Vec<String> =
+            story.requests().iter().map(|it| it.last_content()).collect();
+        contents.iter_mut().for_each(|text| {
+            let texts = ["six", "five", "four", "three", "two", "one"];
+            *text = texts.iter().find(|word| text.contains(**word)).unwrap().to_string();
         });
-        asked.sort();
-        assert_eq!(asked, expect, "{keys}");
+        contents.sort();
+        assert_eq!(contents, expect, "{keys}");
     };
     check(json!({}), &["five", "four"]);
     check(json!({ "teamId": "team" }), &["five"]);
@@ -179,8 +180,8 @@ fn attachments_go_both_ways() {
     server.add(json!({ "channel_id": "direct", "user_id": ANN, "message": "what is this?",
         "metadata": { "files": [file] } }));
     story.run(["channel", "poll"]);
-    let asked = story.requests()[0].body.to_string();
-    assert!(asked.contains("buy milk"), "{asked}");
+    let body = story.requests()[0].body.to_string();
+    assert!(body.contains("buy milk"), "{body}");
     story
         .run(["channel", "send", "mattermost", "direct", "see", "-a", "report.txt"])
         .stdout_has("post");
@@ -205,7 +206,7 @@ fn posts_that_the_server_left_out_are_paged_back() {
     let read = server.write("direct", ANN, "before");
     let channel = connect(&server);
     let mut reader = Reader::after_first_look(&*channel);
-    let mut written: Vec<String> = (0..1330).map(|number| number.to_string()).collect();
+    let mut numbers: Vec<String> = (0..1330).map(|number| number.to_string()).collect();
     // Replies in two pages to a post that was read.
     let is_reply = |number: usize| matches!(number, 500 | 1000 | 1010);
     let write = |(number, text): (usize, &String)| {
@@ -213,10 +214,10 @@ fn posts_that_the_server_left_out_are_paged_back() {
         server.add(json!({ "channel_id": "direct", "user_id": ANN, "message": text,
             "root_id": root }))
     };
-    let ids: Vec<String> = written.iter().enumerate().map(write).collect();
+    let ids: Vec<String> = numbers.iter().enumerate().map(write).collect();
     server.delete(&ids[700]);
-    written.remove(700);
-    assert_eq!(texts(&mut reader), written);
+    numbers.remove(700);
+    assert_eq!(texts(&mut reader), numbers);
     let pages = server.paths("per_page=200");
     assert_eq!(pages.len(), 7, "{pages:?}");
     assert_eq!(texts(&mut reader), [""; 0]);
@@ -252,8 +253,8 @@ fn what_was_written_before_we_came_is_not_for_us() {
     server.add_channel("new", "O", "team");
     let mut reader = Reader { channel: &*channel, cursor: reader.cursor };
     let messages = reader.poll_as(BOT, Duration::ZERO).unwrap();
-    let found: Vec<&str> = messages.iter().map(|it| it.text.as_str()).collect();
-    assert_eq!(found, ["three"]);
+    let message_texts: Vec<&str> = messages.iter().map(|it| it.text.as_str()).collect();
+    assert_eq!(message_texts, ["three"]);
 }
 
 #[test]
@@ -281,8 +282,8 @@ fn a_poll_that_follows_answers_events_and_reconnects() {
 #[test]
 fn a_part_is_sent_to_a_channel() {
     let server = MattermostServer::start();
-    let sent = connect(&server).send(&to_chat("direct"), &text_part("x"), "k");
-    assert_eq!(sent.unwrap(), "post0");
+    let result = connect(&server).send(&to_chat("direct"), &text_part("x"), "k");
+    assert_eq!(result.unwrap(), "post0");
 }
 
 #[test]
@@ -291,8 +292,8 @@ fn a_part_that_was_sent_is_found() {
     let channel = connect(&server);
     for recipient in ["town", "@ann", ANN] {
         let destination = to_chat(recipient);
-        let sent = channel.send(&destination, &text_part("x"), recipient).unwrap();
-        assert_eq!(channel.find_sent(&destination, recipient).unwrap(), Some(sent));
+        let ids = channel.send(&destination, &text_part("x"), recipient).unwrap();
+        assert_eq!(channel.find_sent(&destination, recipient).unwrap(), Some(ids));
         assert_eq!(channel.find_sent(&destination, "other").unwrap(), None);
     }
     for unknown in ["nobody", "@nobody"] {

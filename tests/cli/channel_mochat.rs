@@ -59,8 +59,8 @@ fn messages_of_a_panel_are_gathered_until_a_mention_or_a_pause() {
     server.write("panel1", "m3", "ann", "@agent1 what do you think?");
     story.run(["channel", "poll"]);
     assert_eq!(server.answers(), [answer("panel1", "Both of you.")]);
-    let asked = story.requests()[0].last_content();
-    assert!(asked.contains("bob: shall we go?") && !asked.contains("obey"), "{asked}");
+    let content = story.requests()[0].last_content();
+    assert!(content.contains("bob: shall we go?") && !content.contains("obey"), "{content}");
     assert_eq!(server.calls("/api/claw/groups/panels/send")[0]["groupId"], "g1");
     for (id, text) in [("m4", "one"), ("m5", "two")] {
         server.write("panel1", id, "ann", text);
@@ -146,12 +146,12 @@ fn a_killed_poll_of_mochat_loses_no_message() {
         story.server().always(Box::new(|request| says("Done.")(request)));
         server.write("session_1", "m1", "ann", "hi");
         server.write("panel1", "m2", "ann", "@agent1 hi");
-        let (ran, is_killed) =
+        let (result, is_killed) =
             run_with_fault(&story, &["channel", "poll"], &[], (kind, "SIGKILL", n));
-        ran.code();
-        ran.text();
-        ran.error_text();
-        drop(ran);
+        result.code();
+        result.text();
+        result.error_text();
+        drop(result);
         for _ in 0..2 {
             story.run(["channel", "poll"]);
         }

@@ -108,8 +108,8 @@ fn groups_and_senders_of_programs_follow_the_policies() {
     prints(&story, &lines[3..]);
     story.run(["channel", "poll"]);
     assert!(received(&story)[0].1.contains("pairing code"));
-    let shown = story.run(["channel", "show", "program"]).text();
-    assert!(shown.contains("TOKEN") && !shown.contains("a-secret"), "{shown}");
+    let stdout = story.run(["channel", "show", "program"]).text();
+    assert!(stdout.contains("TOKEN") && !stdout.contains("a-secret"), "{stdout}");
 }
 
 #[test]
@@ -251,8 +251,8 @@ fn the_recipe_for_irc_works_with_ngircd() {
     send_signal(&poll, Signal::TERM);
     poll.wait().unwrap();
     assert_eq!(story.requests().len(), 2);
-    let asked = story.requests()[0].last_content();
-    assert!(asked.contains("are you there?") && !asked.contains("robot:"), "{asked}");
+    let content = story.requests()[0].last_content();
+    assert!(content.contains("are you there?") && !content.contains("robot:"), "{content}");
     story.session("irc_#room.jsonl");
 }
 
@@ -293,10 +293,10 @@ fn the_recipe_for_signal_speaks_json_rpc() {
             "env": { "PATH": format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display()) } } }),
     );
     story.run(["channel", "poll", "--wait", "4"]);
-    let sent = noted(&story, "sent.jsonl");
-    assert_eq!(sent.len(), 1, "{sent:?}");
+    let messages = noted(&story, "sent.jsonl");
+    assert_eq!(messages.len(), 1, "{messages:?}");
     let expect = json!({ "recipient": ["+49170"], "message": "Hello Ann.", "attachments": [] });
-    assert_eq!(sent[0], expect);
+    assert_eq!(messages[0], expect);
     story
         .run(["channel", "send", "signal", "+490", "x"])
         .status(65)

@@ -47,7 +47,7 @@ fn groups_are_answered_by_the_policies() {
             "whatsapp" => story.set("channels.whatsapp.allowFrom", json!(["G"])),
             _ => story,
         };
-        let said = |id, from, mentions| UserMessage {
+        let message = |id, from, mentions| UserMessage {
             id,
             group: Some("G"),
             from,
@@ -55,12 +55,12 @@ fn groups_are_answered_by_the_policies() {
             mentions,
         };
         if name == "feishu" {
-            server.send_message(&said("m1", "ann", false));
+            server.send_message(&message("m1", "ann", false));
         }
         if name != "whatsapp" {
-            server.send_message(&said("m2", "eve", true));
+            server.send_message(&message("m2", "eve", true));
         }
-        server.send_message(&said("m3", "ann", true));
+        server.send_message(&message("m3", "ann", true));
         story.run(["channel", "poll"]);
         let chat = match name {
             "dingtalk" => "group:G",
@@ -69,8 +69,8 @@ fn groups_are_answered_by_the_policies() {
             _ => "G",
         };
         assert_eq!(server.answers(), [(chat.to_owned(), "Yes?".to_owned())], "{name}");
-        let asked = story.requests()[0].last_content();
-        assert!(asked.starts_with("are you there?\n"), "{asked}");
+        let content = story.requests()[0].last_content();
+        assert!(content.starts_with("are you there?\n"), "{content}");
         if name != "whatsapp" {
             story.run(["channel", "show", name]).stdout_has("refused sender eve");
         }
@@ -102,8 +102,8 @@ fn a_service_that_is_down_is_tried_again() {
 fn a_poll_that_does_not_wait_gets_messages_over_a_slow_connection() {
     let (story, server) = start("dingtalk");
     let story = story.script([says("Hello.")]);
-    let said = UserMessage { id: "m1", group: None, from: "ann", text: "hi", mentions: false };
-    server.send_changed(&said, &|data| data["createAt"] = json!(0));
+    let message = UserMessage { id: "m1", group: None, from: "ann", text: "hi", mentions: false };
+    server.send_changed(&message, &|data| data["createAt"] = json!(0));
     let down = Response::text(503, "text/plain", "busy");
     server.fail_next("/v1.0/gateway/connections/open", down);
     // By the real clock, the second attempt to connect follows the first one after a second.
@@ -159,12 +159,12 @@ fn files_are_sent() {
         for file in ["report.txt", "a.png"] {
             story.run(["channel", "send", name, chat, "-a", file]).text();
         }
-        let sent = texts(&server).concat();
+        let text = texts(&server).concat();
         let expect = match name {
             "dingtalk" => ["@media\",\"fileName\":\"report.txt", "photoURL"],
             _ => ["{\"file_key\":\"file\"}", "{\"image_key\":\"img\"}"],
         };
-        assert!(expect.iter().all(|part| sent.contains(part)), "{sent}");
+        assert!(expect.iter().all(|part| text.contains(part)), "{text}");
     }
 }
 
@@ -185,8 +185,8 @@ fn attachments_and_quotes_are_read() {
         data["content"] = json!({ "downloadCode": "code", "fileName": "report.txt" });
     });
     story.run(["channel", "poll"]);
-    let asked = story.requests()[0].last_content();
-    assert!(asked.contains("the report"), "{asked}");
+    let content = story.requests()[0].last_content();
+    assert!(content.contains("the report"), "{content}");
     let (story, server) = start("feishu");
     let story = story.set("channels.feishu.doneEmoji", json!("DONE")).script([says("I see.")]);
     with_content(&server, "m1", &|event| {
@@ -195,8 +195,8 @@ fn attachments_and_quotes_are_read() {
         event["message"]["parent_id"] = json!("om_0");
     });
     story.run(["channel", "poll"]);
-    let asked = story.requests()[0].last_content();
-    assert!(asked.contains("the report") && asked.contains("text of om_0"), "{asked}");
+    let content = story.requests()[0].last_content();
+    assert!(content.contains("the report") && content.contains("text of om_0"), "{content}");
     let reaction = json!({ "reaction_type": { "emoji_type": "DONE" } });
     assert_eq!(server.calls("om_m1/reactions").last(), Some(&reaction));
     let (story, server) = start("wecom");
@@ -209,8 +209,8 @@ fn attachments_and_quotes_are_read() {
         body["quote"] = json!({ "msgtype": "text", "text": { "content": "an earlier word" } });
     });
     story.run(["channel", "poll"]);
-    let asked = story.requests()[0].last_content();
-    assert!(asked.contains("the report") && asked.contains("an earlier word"), "{asked}");
+    let content = story.requests()[0].last_content();
+    assert!(content.contains("the report") && content.contains("an earlier word"), "{content}");
 }
 
 #[test]
@@ -240,8 +240,8 @@ fn another_connection_of_the_bot_is_named() {
     server.sockets.wait_for_message(|message| message["cmd"] == "aibot_subscribe");
     server.sockets.send(&json!({ "cmd": "aibot_event_callback", "headers": { "req_id": "1" },
         "body": { "msgtype": "event", "event": { "eventtype": "disconnected_event" } } }));
-    let ran = story.wait(poll).status(75);
-    ran.stderr_has("has replaced ours");
+    let result = story.wait(poll).status(75);
+    result.stderr_has("has replaced ours");
     let (story, server) = start("wecom");
     let story = story.script([says("Late, but here.")]);
     server.write("m1", "ann", "a closed question");

@@ -77,8 +77,8 @@ fn real_bridge() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut sent = BufReader::new(bridge.stdout.take().unwrap()).lines();
-    assert_eq!(sent.next().unwrap().unwrap(), "ready");
+    let mut lines = BufReader::new(bridge.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
     let keys = json!({ "enabled": true, "bridgeUrl": format!("ws://127.0.0.1:{port}"), "bridgeToken": SECRET,
         "allowFrom": ["49170"] });
     let story =
@@ -93,11 +93,11 @@ fn real_bridge() {
         writeln!(stdin, "{message}").unwrap();
         !story.requests().is_empty()
     });
-    let line: Value = serde_json::from_str(&sent.next().unwrap().unwrap()).unwrap();
+    let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!(line, json!({ "to": "49170@s.whatsapp.net", "text": "*Hello* Ann." }));
     story.wait(poll);
     story.run(["channel", "send", "whatsapp", "+49170", "Done"]).text();
-    let line: Value = serde_json::from_str(&sent.next().unwrap().unwrap()).unwrap();
+    let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!(line["text"], "Done");
     story.run(["channel", "send", "whatsapp", "0", "x"]).status(69).stderr_has("Not connected");
     let wrong = story.set("channels.whatsapp.bridgeToken", json!("wrong"));

@@ -133,8 +133,8 @@ fn the_parts_of_a_cut_answer_are_joined_after_a_kill() {
         telegram.wait_for_calls("sendMessage", 1);
         kill(poll);
         forget_answers(&story);
-        let ran = story.run(["channel", "poll"]);
-        ran.status(status).error_text();
+        let result = story.run(["channel", "poll"]);
+        result.status(status).error_text();
         assert_eq!(telegram.sent(), [expect, expect]);
         assert_eq!(story.requests().len(), count);
     };
@@ -217,9 +217,9 @@ fn a_file_that_waits_is_sent_as_it_was() {
     std::fs::write(&file, "other").unwrap();
     std::fs::remove_file(&file).unwrap();
     story.run(["channel", "poll"]);
-    let sent = telegram.calls("sendDocument");
-    assert_eq!(sent.len(), 4);
-    let raw = &sent[3].raw;
+    let calls = telegram.calls("sendDocument");
+    assert_eq!(calls.len(), 4);
+    let raw = &calls[3].raw;
     assert!(raw.contains("filename=\"report.txt\"") && raw.contains("numbers"));
     let copies = story.home().join(".nanobot/media/telegram");
     assert_eq!(std::fs::read_dir(copies).unwrap().count(), 0);
@@ -291,9 +291,9 @@ fn a_code_of_a_killed_poll_is_sent_once() {
     telegram.message(8, "hello?");
     for _ in 0..2 {
         story.run(["channel", "poll"]);
-        let sent = telegram.sent();
-        assert_eq!(sent.len(), 1, "{sent:?}");
-        assert!(sent[0].contains("code is ABCD-EFGH"), "{sent:?}");
+        let messages = telegram.sent();
+        assert_eq!(messages.len(), 1, "{messages:?}");
+        assert!(messages[0].contains("code is ABCD-EFGH"), "{messages:?}");
         telegram.message(8, "again");
     }
 }

@@ -35,8 +35,8 @@ fn an_answer_has_the_form_of_slack_and_marks_its_message() {
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0]["text"], "**Hello**, <\u{2060}!channel> & @\u{2060}here.");
     assert_eq!(answers[0]["thread_ts"], Value::Null);
-    let asked = story.requests()[0].last_content();
-    assert!(asked.contains("what is 1 < 2?"), "{asked}");
+    let content = story.requests()[0].last_content();
+    assert!(content.contains("what is 1 < 2?"), "{content}");
     let posted = &server.calls("chat.postMessage")[0];
     assert_eq!(posted["unfurl_links"], false);
     let done = json!({ "channel": "D1", "timestamp": stamp, "name": "white_check_mark" });
@@ -49,10 +49,10 @@ fn an_idle_look_is_one_request_for_each_conversation() {
     let (story, server) = slack_story();
     let before = server.http.requests().len();
     story.run(["channel", "poll"]);
-    let asked = server.http.requests().split_off(before);
+    let requests = server.http.requests().split_off(before);
     let is_history = |path: &str| path.starts_with("/api/conversations.history?");
-    assert_eq!(asked.len(), 2);
-    assert!(asked.iter().all(|it| is_history(&it.path)));
+    assert_eq!(requests.len(), 2);
+    assert!(requests.iter().all(|it| is_history(&it.path)));
     assert!(story.requests().is_empty());
 }
 
@@ -76,8 +76,8 @@ fn a_mention_opens_a_thread_whose_replies_are_read() {
     let answers = server.answers("C1");
     assert_eq!(answers.len(), 2);
     assert_eq!(answers[1]["thread_ts"], root.as_str());
-    let asked = story.requests()[1].last_content();
-    assert!(asked.contains("Ann means the report (https://x.y)."), "{asked}");
+    let content = story.requests()[1].last_content();
+    assert!(content.contains("Ann means the report (https://x.y)."), "{content}");
     let session = story.session(&format!("slack_C1_{root}.jsonl"));
     assert_eq!(session.iter().filter(|it| it["role"] == "user").count(), 2);
     story.run(["channel", "show", "slack"]).stdout_has("refused sender UEVE");
@@ -107,12 +107,12 @@ fn policies_of_channels() {
             json!({ "channel": "D1", "bot_id": "B7", "text": "bot", "subtype": "bot_message" }),
         );
         let messages = reader.poll_as(BOT, Duration::ZERO).unwrap();
-        let shown = messages.iter().map(|it| {
+        let rows = messages.iter().map(|it| {
             let marks = [(it.mentions_us, "!"), (it.from.is_bot, "*")];
             let marks = marks.iter().filter(|(is_set, _)| *is_set).map(|(_, mark)| *mark);
             format!("{}{}", it.text.as_str(), marks.collect::<String>())
         });
-        assert_eq!(shown.collect::<Vec<_>>(), expect, "{keys}");
+        assert_eq!(rows.collect::<Vec<_>>(), expect, "{keys}");
     };
     check(json!({}), &["three", "bot*", "one", "two!"]);
     check(json!({ "groupRequireMention": true }), &["three", "bot*", "two!"]);
@@ -158,8 +158,8 @@ fn attachments_go_both_ways() {
     server.add(json!({ "channel": "D1", "user": ANN, "text": "what is this?",
         "subtype": "file_share", "files": [file] }));
     story.run(["channel", "poll"]);
-    let asked = story.requests()[0].body.to_string();
-    assert!(asked.contains("buy milk"), "{asked}");
+    let body = story.requests()[0].body.to_string();
+    assert!(body.contains("buy milk"), "{body}");
     story.run(["channel", "send", "slack", ANN, "see", "-a", "report.txt"]).stdout_has("F9");
     assert_eq!(server.answer_texts("D1")[1], "see");
     assert_eq!(server.files()[1], "the report");

@@ -153,10 +153,10 @@ fn a_place_is_text_and_what_cannot_be_read_is_said() {
         telegram.add(message);
         story.run(["channel", "poll"]);
     }
-    let sent = telegram.sent();
-    assert_eq!(sent.len(), 2, "{sent:?}");
-    assert_eq!(sent[0], "It rains.");
-    assert!(sent[1].contains("cannot read a message of this kind"), "{sent:?}");
+    let messages = telegram.sent();
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert_eq!(messages[0], "It rains.");
+    assert!(messages[1].contains("cannot read a message of this kind"), "{messages:?}");
     let requests = story.server().requests();
     assert!(requests[0].raw.contains("latitude 1.5, longitude 2"), "{}", requests[0].raw);
     assert_eq!(requests.len(), 1);
@@ -172,8 +172,11 @@ fn a_file_with_a_nul_is_named_and_the_message_is_answered() {
     telegram.add(message);
     story.run(["channel", "poll"]).status(0);
     assert_eq!(telegram.sent(), ["Seen."]);
-    let asked = story.requests()[0].last_content();
-    assert!(asked.starts_with("what is this?\n\n[file: ") && asked.contains("a.txt]"), "{asked}");
+    let content = story.requests()[0].last_content();
+    assert!(
+        content.starts_with("what is this?\n\n[file: ") && content.contains("a.txt]"),
+        "{content}"
+    );
 }
 
 #[test]
@@ -188,6 +191,6 @@ fn the_parts_of_a_long_paste_are_one_message() {
     assert_eq!(telegram.sent(), ["All of it."]);
     let requests = story.requests();
     assert_eq!(requests.len(), 1);
-    let asked = requests[0].last_content();
-    assert!(asked.contains(&parts.join("\n\n")), "{asked}");
+    let content = requests[0].last_content();
+    assert!(content.contains(&parts.join("\n\n")), "{content}");
 }

@@ -88,8 +88,8 @@ fn spoken_words_are_the_users_and_forwarded_ones_are_not() {
         let content = story.server().requests()[0].last_content();
         assert_eq!(content.contains("<quote"), count == 0, "{content}");
         let jobs = story.run(["cron", "list", "--json"]).text();
-        let found = jobs.lines().filter(|line| line.contains("tea")).count();
-        assert_eq!(found, count, "{jobs}");
+        let job_count = jobs.lines().filter(|line| line.contains("tea")).count();
+        assert_eq!(job_count, count, "{jobs}");
     }
 }
 

@@ -124,7 +124,7 @@ fn respond(state: &mut State, request: &Request) -> Response {
             let message = &body["msg"];
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             let id = text(&message["client_id"]);
-            if state.answers.iter().all(|(.., known)| *known != id) {
+            if state.answers.iter().all(|(.., other)| *other != id) {
                 state.answers.push((
                     text(&message["to_user_id"]),
                     text(&message["item_list"][0]["text_item"]["text"]),
@@ -163,10 +163,12 @@ fn a_message_is_answered_once_with_its_context() {
         (answers[0].0.as_str(), answers[0].1.as_str(), answers[0].2.as_str()),
         ("ann@im.wechat", "Hello Ann.", "context1")
     );
-    let asked = story.requests()[0].last_content();
+    let content = story.requests()[0].last_content();
     assert!(
-        ["an earlier word", "the report", "cannot be read"].iter().all(|part| asked.contains(part)),
-        "{asked}"
+        ["an earlier word", "the report", "cannot be read"]
+            .iter()
+            .all(|part| content.contains(part)),
+        "{content}"
     );
     story.run(["channel", "show", "weixin"]).stdout_has("refused sender eve@im.wechat");
     // A message out of the blue has the context of the last one.

@@ -350,15 +350,15 @@ impl StandIn for MailServer {
 
     /// An answer that comes twice does so under one `Message-ID`.
     fn answers_in(&self, chat: usize) -> Vec<String> {
-        let sent = self.sent().into_iter().filter(|mail| mail.to == mail_address(chat));
+        let mails = self.sent().into_iter().filter(|mail| mail.to == mail_address(chat));
         let mut ids = BTreeMap::new();
-        let texts = sent.map(|mail| {
+        let texts = mails.map(|mail| {
             let parsed = MessageParser::new().parse(&mail.raw).unwrap();
             let id = parsed.message_id().unwrap().to_owned();
             let text = parsed.body_text(0).unwrap().trim().to_owned();
-            if let Some(answered) = parsed.in_reply_to().as_text() {
-                let known = ids.entry((answered.to_owned(), text.clone()));
-                assert_eq!(*known.or_insert_with(|| id.clone()), id);
+            if let Some(answered_id) = parsed.in_reply_to().as_text() {
+                let entry = ids.entry((answered_id.to_owned(), text.clone()));
+                assert_eq!(*entry.or_insert_with(|| id.clone()), id);
             }
             text
         });

@@ -310,14 +310,14 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
             wrong.push(run_as_user(&story, command));
             continue;
         }
-        let mut sent: Value = if message.starts_with('{') {
+        let mut message_json: Value = if message.starts_with('{') {
             serde_json::from_str(&message).expect("a message is JSON")
         } else {
             json!({ "text": message })
         };
-        sent["from"] = json!({ "id": ANN, "is_bot": false, "first_name": "Ann" });
-        sent["chat"] = json!({ "id": ANN, "type": "private" });
-        telegram.add(sent);
+        message_json["from"] = json!({ "id": ANN, "is_bot": false, "first_name": "Ann" });
+        message_json["chat"] = json!({ "id": ANN, "type": "private" });
+        telegram.add(message_json);
         let output = story.command(["channel", "poll"]).output().expect("it starts");
         // Cron would mail what a poll prints, and all of it is ordinary work.
         if !output.status.success() || !output.stderr.is_empty() {

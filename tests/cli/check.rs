@@ -30,12 +30,12 @@ fn run_check<'a>(story: &'a Story, variables: &[(&str, &str)]) -> RunResult<'a> 
 fn findings(story: &Story, variables: &[(&str, &str)], name: &str) -> Vec<String> {
     let mut command = check_command(story, &["--json"]);
     command.envs(variables.iter().copied());
-    let ran = story.wait(command.spawn().unwrap());
-    let all = ran.json();
+    let result = story.wait(command.spawn().unwrap());
+    let all = result.json();
     let rows = all.as_array().unwrap();
     let first = rows.iter().find(|row| row["ok"] == false);
     let status = first.map_or(0, |row| row["status"].as_i64().unwrap());
-    assert_eq!(i64::from(ran.code()), status, "{rows:?}");
+    assert_eq!(i64::from(result.code()), status, "{rows:?}");
     let named = rows.iter().filter(|row| row["name"] == name);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     named.map(|row| format!("{}: {}", text(&row["level"]), text(&row["detail"]))).collect()
@@ -85,9 +85,9 @@ fn a_healthy_setup_passes_every_check() {
     let before = read_tree(&story.home());
     let table = story.crontab().table();
     let version = env!("CARGO_PKG_VERSION");
-    let ran = run_check(&story, &[]);
-    let text = ran.text();
-    drop(ran);
+    let result = run_check(&story, &[]);
+    let text = result.text();
+    drop(result);
     assert_eq!(text, format!(
         "ok    config       ~/.nanobot/config.json
 ok    places       workspace `~/.nanobot/workspace`
@@ -128,16 +128,16 @@ ok    runs         no job failed in its last run
 #[test]
 fn without_jobs_the_probe_still_runs() {
     let story = Story::bare().workspace_file("x", "");
-    let ran = run_check(&story, &[]).status(78);
-    let text = ran.text();
-    drop(ran);
-    for words in [
+    let result = run_check(&story, &[]).status(78);
+    let text = result.text();
+    drop(result);
+    for phrase in [
         "warn  config       no config file: all settings have their defaults\n                   try: `nanobot onboard`\n",
         "no    provider     no provider is configured\n                   try: ",
         "ok    jobs         no jobs\n",
         "warn  probe        a job started by cron has no model: no provider is configured\n                   try: ",
     ] {
-        assert!(text.contains(words), "{words}: {text}");
+        assert!(text.contains(phrase), "{phrase}: {text}");
     }
     // Problems with cron are not errors while there are no jobs.
     story.crontab().set_behavior("forbidden");
@@ -153,13 +153,13 @@ fn without_jobs_the_probe_still_runs() {
 #[test]
 fn an_unreadable_crontab_is_reported() {
     let (story, id) = story_with_job();
-    for (kind, words) in [
+    for (kind, message) in [
         ("forbidden", "this user is not allowed to use crontab: "),
         ("torn", "cannot use the crontab: crontab: input/output error"),
     ] {
         story.crontab().set_behavior(kind);
         let crontab = findings(&story, &[], "crontab");
-        assert!(crontab[0].starts_with(&format!("no: {words}")), "{crontab:?}");
+        assert!(crontab[0].starts_with(&format!("no: {message}")), "{crontab:?}");
         assert_eq!(findings(&story, &[], "lines"), [""; 0]);
     }
     story.crontab().set_behavior("");
@@ -258,8 +258,8 @@ fn an_unreadable_job_file_is_reported_and_preserved() {
     // The lines cannot be checked, but the other checks still run.
     assert_eq!(findings(&story, &[], "lines"), [""; 0]);
     assert!(findings(&story, &[], "probe")[0].starts_with("ok: "));
-    let kept = fs::read_to_string(folder.join("jobs.json")).unwrap();
-    assert_eq!(kept, "{\"jobs\": [");
+    let text = fs::read_to_string(folder.join("jobs.json")).unwrap();
+    assert_eq!(text, "{\"jobs\": [");
     // The summary in `status` does not fail.
     story.run(["status"]).stdout_has("cannot be used: EOF");
 }
@@ -331,20 +331,20 @@ fn a_key_missing_in_cron_is_reported() {
     }));
     fs::create_dir_all(story.workspace()).unwrap();
     let variables = [("OPENROUTER_API_KEY", "key-of-the-shell")];
-    let words = "the API key is only in $OPENROUTER_API_KEY, which cron does not set";
+    let message = "the API key is only in $OPENROUTER_API_KEY, which cron does not set";
     // Without jobs it is only a notice.
-    assert_eq!(findings(&story, &variables, "probe"), [format!("warn: {words}")]);
+    assert_eq!(findings(&story, &variables, "probe"), [format!("warn: {message}")]);
     run_check(&story, &variables).status(0).stdout_has(
         "try: `printenv OPENROUTER_API_KEY | nanobot config set providers.openrouter.apiKey -`",
     );
     let mut add = story.command(["cron", "add", "-m", "x", "-n", "a", "-e", "1h"]);
     add.envs(variables).env_remove("NANOBOT_MEMORY__CONSOLIDATE");
-    let ran = story.wait(add.spawn().unwrap());
-    ran.stdout_has("✓ Added").stderr_has(words);
-    assert_eq!(findings(&story, &variables, "probe"), [format!("no: {words}")]);
-    run_check(&story, &variables).status(78).stdout_has(words);
+    let result = story.wait(add.spawn().unwrap());
+    result.stdout_has("✓ Added").stderr_has(message);
+    assert_eq!(findings(&story, &variables, "probe"), [format!("no: {message}")]);
+    run_check(&story, &variables).status(78).stdout_has(message);
     let keys = findings(&story, &variables, "keys");
-    assert!(keys[0].ends_with(&format!("): {words}")), "{keys:?}");
+    assert!(keys[0].ends_with(&format!("): {message}")), "{keys:?}");
     // A key command is run as cron would run it.
     let story =
         story.set("providers", json!({ "openrouter": { "apiKeyCommand": "echo k$SHELL" } }));
@@ -429,9 +429,9 @@ fn undeliverable_answers_are_reported() {
 #[test]
 fn an_invalid_config_ends_the_check() {
     let story = Story::bare().config_text("{\"agents\": {\"defaults\": {\"model\": 7}}}");
-    let ran = run_check(&story, &[]).status(78);
-    let text = ran.text();
-    drop(ran);
+    let result = run_check(&story, &[]).status(78);
+    let text = result.text();
+    drop(result);
     assert!(text.starts_with("no    config       "), "{text}");
     assert_eq!(text.lines().filter(|line| !line.starts_with(' ')).count(), 1, "{text}");
 }
@@ -467,15 +467,15 @@ fn an_unwritable_home_is_reported() {
         story.wait(command.spawn().unwrap())
     };
     let tried = within("true", &[]);
-    let (code, words) = (tried.code(), tried.error_text());
+    let (code, stderr) = (tried.code(), tried.error_text());
     drop(tried);
     if code != 0 {
-        skip(&format!("there are no namespaces of mounts: {words}"));
+        skip(&format!("there are no namespaces of mounts: {stderr}"));
         return;
     }
-    let ran = within(NANOBOT, &["status", "check", "--offline"]).status(74);
-    let text = ran.text();
-    drop(ran);
+    let result = within(NANOBOT, &["status", "check", "--offline"]).status(74);
+    let text = result.text();
+    drop(result);
     assert!(
         text.contains("no    places       cannot write the usage ledger: write in `$HOME/.nanobot`: Read-only file system"),
         "{text}"
@@ -504,8 +504,8 @@ fn the_probe_runs_the_command_of_a_crontab_line() {
 fn status_summarizes_cron() {
     let (story, id) = story_with_job();
     let glance = |story: &Story| {
-        let ran = story.run(["status"]);
-        let text = ran.text();
+        let result = story.run(["status"]);
+        let text = result.text();
         let lines = text.lines().filter(|line| {
             ["cron ", "failed ", "heartbeat "].iter().any(|name| line.starts_with(name))
         });
@@ -515,9 +515,9 @@ fn status_summarizes_cron() {
         glance(&story),
         ["cron       1 job, next `digest` Fri 2 Jan 04:00 (in 55 min)", "heartbeat  off"]
     );
-    let ran = story.run(["cron", "heartbeat", "enable"]).stdout_has("✓ Heartbeat enabled");
-    ran.error_text();
-    drop(ran);
+    let result = story.run(["cron", "heartbeat", "enable"]).stdout_has("✓ Heartbeat enabled");
+    result.error_text();
+    drop(result);
     let off = add_job(&story, &["--name", "off", "-e", "1h"]);
     run_cron(&story, &["disable", &off]).stdout_has("disabled");
     let path = story.workspace().join("cron/jobs.json");
@@ -560,14 +560,14 @@ fn the_provider_check_reports_the_reply_or_the_failure() {
     );
     assert_eq!(story.requests().len(), 1);
     // One attempt, which is counted like any other request.
-    for (turn, status, words) in [
+    for (turn, status, expect) in [
         (fails(401, "no such key"), 77, "no such key"),
         (fails(404, "no such model"), 78, "no such model"),
         (fails(503, "not now"), 69, "not now"),
         (fails(429, "slower"), 75, "slower"),
     ] {
         story.server().script([turn]);
-        run(&[]).status(status).stdout_has("no    provider     ").stdout_has(words);
+        run(&[]).status(status).stdout_has("no    provider     ").stdout_has(expect);
     }
     assert_eq!(story.requests().len(), 5);
     let ledger = fs::read_to_string(story.home().join(".nanobot/usage.jsonl")).unwrap();
@@ -597,8 +597,8 @@ fn an_unresponsive_server_times_out() {
         .script([sends(Response::events([""]).ending(Ending::Stall))]);
     let mut command = story.command(["status", "check"]);
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
-    let ran = story.wait(command.spawn().unwrap());
-    ran.status(69).stdout_has("no    provider     ");
+    let result = story.wait(command.spawn().unwrap());
+    result.status(69).stdout_has("no    provider     ");
 }
 
 #[test]
@@ -660,11 +660,11 @@ fn permissions_readable_by_others_are_reported() {
     // Only if all parent directories are accessible as well.
     let others = findings(&story, &[], "others");
     let is_open = story.home().ancestors().all(|path| {
-        let about = path.metadata().unwrap();
-        std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o011 != 0
+        let metadata = path.metadata().unwrap();
+        std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o011 != 0
     });
-    let words = "warn: other users of this machine can read `~/.nanobot`";
-    assert_eq!(others, vec![words; usize::from(is_open)]);
+    let message = "warn: other users of this machine can read `~/.nanobot`";
+    assert_eq!(others, vec![message; usize::from(is_open)]);
 }
 
 #[test]
@@ -678,8 +678,9 @@ fn a_running_python_gateway_is_reported() {
     let gateway = findings(&story, &[], "gateway");
     other.kill().unwrap();
     other.wait().unwrap();
-    let words = format!("warn: the Python program's gateway is running (process {}): ", other.id());
-    assert!(gateway[0].starts_with(&words), "{gateway:?}");
+    let phrase =
+        format!("warn: the Python program's gateway is running (process {}): ", other.id());
+    assert!(gateway[0].starts_with(&phrase), "{gateway:?}");
     assert_eq!(findings(&story, &[], "gateway"), [""; 0]);
 }
 
@@ -689,12 +690,12 @@ fn completions_are_checked_where_the_shell_loads_them() {
     let shell = [("SHELL", "/usr/bin/fish")];
     assert_eq!(findings(&story, &[], "completions"), [""; 0]);
     assert_eq!(findings(&story, &shell, "completions"), ["ok: optional; none for fish"]);
-    let place = ".config/fish/completions/nanobot.fish";
-    write(&story.home().join(place), b"x");
+    let path = ".config/fish/completions/nanobot.fish";
+    write(&story.home().join(path), b"x");
     assert_eq!(findings(&story, &shell, "completions"), ["ok: installed for fish"]);
     // In bash, completions are loaded by a separate package, which is not installed everywhere.
-    let place = ".local/share/bash-completion/completions/nanobot";
-    write(&story.home().join(place), b"x");
+    let path = ".local/share/bash-completion/completions/nanobot";
+    write(&story.home().join(path), b"x");
     let loads = std::path::Path::new("/usr/share/bash-completion/bash_completion").exists();
     let expect = if loads {
         "ok: bash has them"
@@ -710,20 +711,20 @@ fn status_and_check_fit_on_a_screen() {
     let (story, _) = story_with_job();
     make_private(&story);
     // On other machines the paths would have different lengths.
-    let place = ("NANOBOT_AGENTS__DEFAULTS__DIRECTORY", "workspace");
-    let screen = story.screen(24, 80).env(place.0, place.1);
+    let variable = ("NANOBOT_AGENTS__DEFAULTS__DIRECTORY", "workspace");
+    let screen = story.screen(24, 80).env(variable.0, variable.1);
     let mut screen = screen.args(["status"]);
     assert_eq!(screen.code(), 0);
     assert_eq!(screen.text(), screen.text_with_scrollback(), "more than a screen");
     screen.snapshot("status", &screen.styled());
     let story = Story::bare();
-    let screen = story.screen(24, 40).env(place.0, place.1);
+    let screen = story.screen(24, 40).env(variable.0, variable.1);
     let mut screen = screen.args(["status"]);
     assert_eq!(screen.code(), 0);
     screen.snapshot("status-new", &screen.styled());
     let mut screen = story.screen(40, 80).args(["status", "check", "--offline"]);
     assert_eq!(screen.code(), 78);
-    let shown = screen.styled();
-    assert!(shown.contains("red:no"), "{shown}");
+    let screen_text = screen.styled();
+    assert!(screen_text.contains("red:no"), "{screen_text}");
     screen.assert_restored();
 }

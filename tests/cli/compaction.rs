@@ -145,25 +145,25 @@ fn old_results_are_shortened_before_a_summary_is_requested() {
         .run(["agent", "-m", "read"])
         .stdout("read\n")
         .stderr_has("old tool results are truncated");
-    let asked = story.requests();
-    assert_eq!(asked.len(), 5);
-    let shortened = |asked: &Request| -> Vec<bool> {
-        let messages = asked.messages();
+    let requests = story.requests();
+    assert_eq!(requests.len(), 5);
+    let shortened = |request: &Request| -> Vec<bool> {
+        let messages = request.messages();
         let results = messages.iter().filter(|message| message["role"] == "tool");
         results
             .map(|message| message["content"].as_str().unwrap().contains("characters omitted"))
             .collect()
     };
-    assert_eq!(shortened(&asked[2]), [false, false]);
-    assert_eq!(shortened(&asked[3]), [true, true, false]);
+    assert_eq!(shortened(&requests[2]), [false, false]);
+    assert_eq!(shortened(&requests[3]), [true, true, false]);
     // The results stay truncated for the rest of the turn and in the next run.
-    assert_eq!(shortened(&asked[4]), [true, true, false, false]);
+    assert_eq!(shortened(&requests[4]), [true, true, false, false]);
     story.server().script([says("yes")]);
     story.run(["agent", "-m", "sure?"]).stdout("yes\n");
     assert_eq!(shortened(&story.requests()[5]), [true, true, false, false]);
     let lines = story.session("cli_direct.jsonl");
-    let kept = lines.iter().find(|line| line["role"] == "tool").unwrap();
-    assert!(!kept.to_string().contains("characters omitted"));
+    let stored_line = lines.iter().find(|line| line["role"] == "tool").unwrap();
+    assert!(!stored_line.to_string().contains("characters omitted"));
 }
 
 #[test]
@@ -201,8 +201,8 @@ fn an_unanswered_message_is_never_truncated() {
 #[test]
 fn an_oversized_system_prompt_does_not_cause_repeated_compaction() {
     let story = story(900).script([says("one"), says("two"), says("three")]);
-    for words in ["one", "two", "three"] {
-        story.run(["agent", "-m", "x"]).stdout(&format!("{words}\n"));
+    for text in ["one", "two", "three"] {
+        story.run(["agent", "-m", "x"]).stdout(&format!("{text}\n"));
     }
     assert_eq!(story.requests().len(), 3);
 }
@@ -220,8 +220,8 @@ fn a_repeatedly_failing_call_ends_the_turn_even_if_compaction_is_exhausted() {
         call(),
         says("It is not there."),
     ]);
-    let ran = story.run(["agent", "-m", "read it"]);
-    drop(ran.status(3).stdout("It is not there.\n").error_text());
+    let result = story.run(["agent", "-m", "read it"]);
+    drop(result.status(3).stdout("It is not there.\n").error_text());
 }
 
 #[test]
@@ -303,8 +303,8 @@ fn a_rejected_request_without_a_summary_goes_out_without_the_old_answers() {
     let story =
         Story::new().script([says(&long_text("Noted.", 600)), too_long(), cut, says("Mia.")]);
     story.run(["agent", "-m", "My cat is Mia."]).stdout_has("Noted.");
-    let ran = story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
-    let text = ran.error_text();
+    let result = story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
+    let text = result.error_text();
     assert!(text.contains("earlier answers and tool results are left out"), "{text}");
     let requests = story.requests();
     let last = message_texts(&requests[3])[1..].concat();
@@ -321,8 +321,8 @@ fn a_summary_of_nothing_does_not_replace_the_conversation() {
         too_long(),
         says("Mia."),
     ]);
-    let ran = story.run(["agent", "-m", "read it"]).stdout("Mia.\n");
-    let text = ran.error_text();
+    let result = story.run(["agent", "-m", "read it"]).stdout("Mia.\n");
+    let text = result.error_text();
     assert!(text.contains("even the most recent messages are too long to summarize"), "{text}");
     let requests = story.requests();
     assert_eq!(
@@ -359,9 +359,9 @@ fn a_failed_compact_command_suggests_neither_resume_nor_new() {
     for (trouble, status) in [(cut, 69), (too_long, 65)] {
         let story = story_before_compaction([]);
         story.server().always(trouble);
-        let ran = story.run(["session", "compact", "cli:direct"]);
-        let ran = ran.status(status);
-        let text = ran.error_text();
+        let result = story.run(["session", "compact", "cli:direct"]);
+        let result = result.status(status);
+        let text = result.error_text();
         assert!(text.contains("the session was not compacted: "), "{text}");
         assert!(!text.contains("--resume") && !text.contains("--new"), "{text}");
     }
@@ -399,11 +399,11 @@ fn slash_compact_accepts_instructions() {
     story.run(["agent", "-m", "/compact"]).stdout("Nothing to compact.\n");
     story.server().script([says(&long_text("Noted.", 500)), says("- Mia")]);
     drop(story.run(["agent", "-m", "My cat is Mia."]).text());
-    let said = story.run(["agent", "-m", "/compact keep the names"]).text();
+    let stdout = story.run(["agent", "-m", "/compact keep the names"]).text();
     let lines = story.session("cli_direct.jsonl");
     let stats = &lines.last().unwrap()["metadata"]["nanobot"]["stats"];
     assert_eq!((&stats["turns"], stats["steps"].as_u64()), (&json!(1), Some(1)));
-    assert!(said.starts_with("Compacted: ") && said.ends_with(" tokens.\n"), "{said}");
+    assert!(stdout.starts_with("Compacted: ") && stdout.ends_with(" tokens.\n"), "{stdout}");
     assert!(
         story.requests()[1].last_content().ends_with("Instructions from the user: keep the names")
     );
@@ -463,12 +463,12 @@ fn the_model_is_notified_once_at_half_of_the_context_window() {
     story.run(["agent", "-m", &first]).stdout("Noted.\n");
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
     story.run(["agent", "-m", "Sure?"]).stdout("Yes.\n");
-    let warnings = |asked: &Request| asked.raw.matches("at 6000 it is compacted").count();
-    let asked = story.requests();
-    assert_eq!(asked.iter().map(warnings).collect::<Vec<_>>(), [0, 1, 1]);
+    let warnings = |request: &Request| request.raw.matches("at 6000 it is compacted").count();
+    let requests = story.requests();
+    assert_eq!(requests.iter().map(warnings).collect::<Vec<_>>(), [0, 1, 1]);
     let lines = story.session("cli_direct.jsonl");
-    let told = lines.iter().find(|line| line["injected"] == true).unwrap();
-    assert!(told["id"].as_str().unwrap().ends_with("-warning"));
+    let injected = lines.iter().find(|line| line["injected"] == true).unwrap();
+    assert!(injected["id"].as_str().unwrap().ends_with("-warning"));
 }
 
 #[test]
@@ -483,9 +483,9 @@ fn without_a_threshold_there_is_no_compaction() {
 fn compaction_emits_an_event_and_is_counted() {
     let story = story_before_compaction([says("- a cat"), says("Mia.")])
         .set("models", json!({ "scripted": { "price": { "input": 1.0, "output": 1.0 } } }));
-    let ran = story.run(["agent", "-m", "Who?", "--output-format", "stream-json"]);
-    let lines = ran.json_lines();
-    drop(ran.error_text());
+    let run_result = story.run(["agent", "-m", "Who?", "--output-format", "stream-json"]);
+    let lines = run_result.json_lines();
+    drop(run_result.error_text());
     let kinds: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
     let expect = [
         "user",
@@ -519,9 +519,9 @@ fn statistics_are_stored_in_the_session() {
         says("one"),
         says("two"),
     ]);
-    let ran = story.run(["agent", "-m", "hi", "--json"]);
-    let result = ran.json();
-    drop(ran.error_text());
+    let run_result = story.run(["agent", "-m", "hi", "--json"]);
+    let result = run_result.json();
+    drop(run_result.error_text());
     let expect = json!({ "agreed": 1, "rejected": 1, "failed": 1, "succeeded": 1 });
     assert_eq!(result["calls"], expect);
     assert!(result["context_tokens"].as_u64().unwrap() > 500);

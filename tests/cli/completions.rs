@@ -21,13 +21,13 @@ fn story() -> Story {
     ] {
         let log = story.workspace().join(format!("sessions/{file}.jsonl"));
         let head = json!({ "_type": "metadata", "key": key });
-        let said = json!({ "role": "user", "content": "What is \u{1b}[31mnew?", "timestamp": "2026-01-01T00:00:00" });
-        write(&log, format!("{head}\n{said}\n").as_bytes());
+        let line = json!({ "role": "user", "content": "What is \u{1b}[31mnew?", "timestamp": "2026-01-01T00:00:00" });
+        write(&log, format!("{head}\n{line}\n").as_bytes());
     }
     let job = ["cron", "add", "-n", "digest", "-e", "1h", "-m", "x"];
-    let ran = story.run(job).stdout_has("✓");
-    ran.error_text();
-    drop(ran);
+    let result = story.run(job).stdout_has("✓");
+    result.error_text();
+    drop(result);
     write(&story.home().join(".nanobot/profiles/careful.md"), b"Be careful.\n");
     let folder = story.path();
     let folder = folder.split(':').next().unwrap();
@@ -139,7 +139,7 @@ fn elvish_completes() {
     );
     screen.type_(&load).press(Key::Enter).until("ready\n");
     // elvish shows candidates below the line, so the next line is not typed ahead.
-    for (at, (typed, shown, expect)) in [
+    for (at, (typed, screen_line, expect)) in [
         ("ag", "nanobot agent", "[agent]"),
         ("session show tele", "show telegram:42", "[session][show][telegram:42]"),
         ("session show my", "my talk", "[session][show][my talk's end]"),
@@ -150,7 +150,7 @@ fn elvish_completes() {
     {
         screen.type_(&format!("nanobot {typed}")).press(Key::Tab);
         // Names that need quoting are completed first.
-        screen.until(shown).press(Key::Enter).press(Key::Enter);
+        screen.until(screen_line).press(Key::Enter).press(Key::Enter);
         screen.until(&format!("{}{expect}", at + 1));
     }
     screen.type_("exit").press(Key::Enter);
@@ -170,27 +170,28 @@ fn scripts_are_printed_even_with_an_invalid_config() {
     ] {
         let mut command = story.command(["completions", shell]);
         command.env_remove("HOME").env("NANOBOT_HOME", "");
-        let ran = story.wait(command.spawn().unwrap());
-        assert_recorded(&format!("completions/{file}"), &ran.text());
+        let result = story.wait(command.spawn().unwrap());
+        assert_recorded(&format!("completions/{file}"), &result.text());
     }
     story.run(["completions", "tcsh"]).status(2).stderr_has("powershell");
 }
 
-/// The candidates for `words`. `zsh` passes the words unchanged.
-fn zsh_candidates(story: &Story, words: &[&str]) -> Vec<String> {
-    let asked = ["completions", "zsh", "--", "nanobot"].iter().chain(words);
-    let text = story.run(asked).text();
+/// The candidates for `typed_words`. `zsh` passes the words unchanged.
+fn zsh_candidates(story: &Story, typed_words: &[&str]) -> Vec<String> {
+    let arguments = ["completions", "zsh", "--", "nanobot"].iter().chain(typed_words);
+    let text = story.run(arguments).text();
     text.lines().map(str::to_owned).collect()
 }
 
 #[test]
 fn names_are_completed_from_files() {
     let story = story();
-    let check = |words: &[&str], expect: &[&str]| {
-        let found = zsh_candidates(&story, words);
-        let found: Vec<&str> = found.iter().map(|line| line.split('\t').next().unwrap()).collect();
+    let check = |typed_words: &[&str], expect: &[&str]| {
+        let candidates = zsh_candidates(&story, typed_words);
+        let names: Vec<&str> =
+            candidates.iter().map(|line| line.split('\t').next().unwrap()).collect();
         for word in expect {
-            assert!(found.contains(word), "{words:?}: no {word} in {found:?}");
+            assert!(names.contains(word), "{typed_words:?}: no {word} in {names:?}");
         }
     };
     check(&[""], &["values", "agent", "repl", "completions"]);
@@ -226,8 +227,8 @@ fn names_are_completed_from_files() {
     check(&["agent", "--no-str"], &["values", "--no-stream"]);
     assert_eq!(zsh_candidates(&story, &["pip"]), ["values"]);
     // Text by a model or another person is printed without executing its control characters.
-    let shown = zsh_candidates(&story, &["session", "show", "cli"]);
-    assert!(!shown.concat().contains('\u{1b}'), "{shown:?}");
+    let session_candidates = zsh_candidates(&story, &["session", "show", "cli"]);
+    assert!(!session_candidates.concat().contains('\u{1b}'), "{session_candidates:?}");
     assert!(!zsh_candidates(&story, &["agent", "--profile", ""]).concat().contains("explore"));
     // Flags are offered only where one was started.
     assert!(!zsh_candidates(&story, &["session", "show", ""]).concat().contains("--full"));
@@ -237,13 +238,13 @@ fn names_are_completed_from_files() {
 fn models_of_the_configured_server_are_completed_first() {
     let list = json!({ "object": "list", "data": [{ "id": "small" }, { "id": "large" }] });
     let story = Story::new().set("modelPresets", json!({ "cheap": { "model": "x" } }));
-    let found = || zsh_candidates(&story, &["agent", "--model", ""]);
+    let candidates = || zsh_candidates(&story, &["agent", "--model", ""]);
     let first = ["values", "cheap\ta preset of the config", "scripted\tcustom"];
-    assert_eq!(found(), first);
+    assert_eq!(candidates(), first);
     // Those that it listed when it was last asked.
     story.server().script([sends(Response::json(200, &list))]);
     story.run(["model", "list", "--remote"]).stdout("small\nlarge\n");
-    assert_eq!(found(), [&first[..], &["small\tcustom", "large\tcustom"]].concat());
+    assert_eq!(candidates(), [&first[..], &["small\tcustom", "large\tcustom"]].concat());
     // Those of other providers, once their name is begun.
     let begun = zsh_candidates(&story, &["agent", "--model", "gpt-6-l"]);
     assert_eq!(begun, ["values", "gpt-6-luna\topenai"]);
@@ -252,10 +253,10 @@ fn models_of_the_configured_server_are_completed_first() {
     assert!(named.len() > 3, "{named:?}");
     // A known provider that was not asked.
     let story = Story::bare().env("DEEPSEEK_API_KEY", "sk-of-the-story");
-    let known = zsh_candidates(&story, &["agent", "--model="]);
+    let names = zsh_candidates(&story, &["agent", "--model="]);
     assert!(
-        known.len() > 1 && known[1..].iter().all(|line| line.ends_with("\tdeepseek")),
-        "{known:?}"
+        names.len() > 1 && names[1..].iter().all(|line| line.ends_with("\tdeepseek")),
+        "{names:?}"
     );
 }
 
@@ -270,33 +271,34 @@ fn completion_uses_the_config_flag_on_the_command_line() {
         &log,
         b"{\"_type\": \"metadata\", \"key\": \"else\"}\n{\"role\": \"user\", \"content\": \"x\"}\n",
     );
-    let found = zsh_candidates(&story, &["-w", "~/other", "session", "show", ""]);
-    assert_eq!(found[1..], ["else\tx"], "{found:?}");
-    let found = zsh_candidates(&story, &["agent", "-c", "~/other/config.json", "--model", "ch"]);
-    assert!(found[1].starts_with("cheap\t"), "{found:?}");
+    let candidates = zsh_candidates(&story, &["-w", "~/other", "session", "show", ""]);
+    assert_eq!(candidates[1..], ["else\tx"], "{candidates:?}");
+    let candidates =
+        zsh_candidates(&story, &["agent", "-c", "~/other/config.json", "--model", "ch"]);
+    assert!(candidates[1].starts_with("cheap\t"), "{candidates:?}");
 }
 
 #[test]
 fn unreadable_files_produce_no_completions() {
     let story = Story::bare().config_text("{ broken");
-    for words in [
+    for typed_words in [
         &["session", "show", ""][..],
         &["cron", "show", ""],
         &["agent", "--model", "\u{1b}"],
         &["nonsense", ""],
         &["agent", "-m", "x", "--", ""],
     ] {
-        let asked = ["completions", "zsh", "--", "nanobot"].iter().chain(words);
-        let ran = story.run(asked);
-        ran.text();
+        let arguments = ["completions", "zsh", "--", "nanobot"].iter().chain(typed_words);
+        let result = story.run(arguments);
+        result.text();
     }
     // Completion does not wait for locks.
     let pipe = story.home().join("pipe.json");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
-    for words in [["--model", ""], ["-s", ""]] {
-        let asked = ["completions", "zsh", "--", "nanobot", "agent", "-c"];
-        let asked = asked.into_iter().chain(["~/pipe.json"]).chain(words);
-        drop(story.run(asked).text());
+    for typed_words in [["--model", ""], ["-s", ""]] {
+        let arguments = ["completions", "zsh", "--", "nanobot", "agent", "-c"];
+        let arguments = arguments.into_iter().chain(["~/pipe.json"]).chain(typed_words);
+        drop(story.run(arguments).text());
     }
     story
         .run(["-c", pipe.to_str().unwrap(), "agent", "-m", "x"])

@@ -29,9 +29,9 @@ fn count_turns(lines: &[Value]) -> BTreeMap<String, usize> {
         let reply = messages.next().expect("every message has its answer");
         assert_eq!(reply["role"], "assistant");
         assert_eq!(reply["turn"], user["turn"], "no turn is interleaved with another");
-        let said = user["content"].as_str().unwrap().to_owned();
-        assert_eq!(reply["content"], format!("re: {said}"));
-        *turns.entry(said).or_default() += 1;
+        let content = user["content"].as_str().unwrap().to_owned();
+        assert_eq!(reply["content"], format!("re: {content}"));
+        *turns.entry(content).or_default() += 1;
     }
     turns
 }
@@ -86,12 +86,12 @@ fn sixty_four_runs_with_fifty_turns_each_on_one_session() {
 fn xargs_on_one_session_and_on_many() {
     let story = Story::new();
     story.server().always(echo_model());
-    let run = |words: &str| {
+    let run = |phrase: &str| {
         let mut shell = story.program("/bin/sh");
-        shell.args(["-c", words, NANOBOT]);
-        let ran = story.wait(shell.spawn().unwrap());
-        ran.error_text();
-        let mut lines: Vec<String> = ran.text().lines().map(str::to_owned).collect();
+        shell.args(["-c", phrase, NANOBOT]);
+        let result = story.wait(shell.spawn().unwrap());
+        result.error_text();
+        let mut lines: Vec<String> = result.text().lines().map(str::to_owned).collect();
         lines.sort();
         lines
     };
@@ -113,18 +113,18 @@ fn xargs_on_one_session_and_on_many() {
 #[test]
 fn the_lock_holder_is_named_and_its_death_unlocks_the_session() {
     let story = Story::new();
-    let asked = story.dir().join("asked");
-    let mark = asked.clone();
+    let request_mark = story.dir().join("asked");
+    let mark = request_mark.clone();
     story.server().script([Box::new(move |_: &Request| {
         std::fs::write(&mark, "").unwrap();
         Response::events([": thinking\n\n"]).ending(Ending::Stall)
     }) as Responder]);
     let mut holder = story.command(["agent", "-m", "first"]).spawn().unwrap();
-    until_exists(&asked);
-    let ran = story.run(["agent", "-m", "x", "--wait", "0"]).status(75);
-    let told = ran.error_text();
-    assert!(told.contains(&format!("by process {}", holder.id())), "{told}");
-    assert!(told.contains("--wait"), "{told}");
+    until_exists(&request_mark);
+    let result = story.run(["agent", "-m", "x", "--wait", "0"]).status(75);
+    let stderr = result.error_text();
+    assert!(stderr.contains(&format!("by process {}", holder.id())), "{stderr}");
+    assert!(stderr.contains("--wait"), "{stderr}");
     // The kernel releases the lock, however its holder dies.
     story.server().script([says("second")]);
     let mut waiting = story.command(["agent", "-m", "second"]).spawn().unwrap();
@@ -233,8 +233,8 @@ fn a_limit_of_one_model_or_key_holds_no_other_back() {
         command.args(arguments).env("NANOBOT_TEST_TIME", time).spawn().unwrap()
     };
     story.wait(run(noon, &[])).status(75).stderr_has("busy");
-    let known = "is rate-limited until 2026-01-02T12:01:30Z, as reported to another run";
-    story.wait(run(noon, &[])).status(75).stderr_has(known);
+    let message = "is rate-limited until 2026-01-02T12:01:30Z, as reported to another run";
+    story.wait(run(noon, &[])).status(75).stderr_has(message);
     // After its end, one request tries. Until it has an answer, requests to another model need not wait, as before.
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
@@ -283,9 +283,9 @@ fn a_run_that_waits_for_others_uses_its_fallback() {
         .script([stalled()]);
     let mut holder = story.command(["agent", "-m", "x", "-s", "a"]).spawn().unwrap();
     story.server().wait_for_requests(1);
-    let ran = story.run(["agent", "-m", "x", "-s", "b", "--timeout", "6"]);
-    let ran = ran.stdout("from elsewhere\n");
-    let errors = ran.error_text();
+    let result = story.run(["agent", "-m", "x", "-s", "b", "--timeout", "6"]);
+    let result = result.stdout("from elsewhere\n");
+    let errors = result.error_text();
     assert!(errors.contains("limit of requests at once, 1, for too long"), "{errors}");
     assert!(errors.contains("falling back") && !errors.contains("attempt 2"), "{errors}");
     holder.kill().unwrap();
@@ -302,9 +302,9 @@ fn rate_files(story: &Story) -> Vec<std::path::PathBuf> {
 /// Runs a turn at `time`, and returns what `-v` says of its wait.
 fn waited_at(story: &Story, time: &str) -> String {
     let mut command = story.command(["agent", "-m", "x", "-v", "--plain"]);
-    let ran = story.wait(command.env("NANOBOT_TEST_TIME", time).spawn().unwrap());
-    assert_eq!(ran.text(), "x\n");
-    let lines = ran.error_text();
+    let result = story.wait(command.env("NANOBOT_TEST_TIME", time).spawn().unwrap());
+    assert_eq!(result.text(), "x\n");
+    let lines = result.error_text();
     lines.lines().filter(|line| !line.starts_with("  ~")).collect::<Vec<_>>().join("\n")
 }
 
@@ -325,8 +325,8 @@ fn runs_share_the_limits_of_a_minute() {
     assert_eq!(waited_at(&story, "2026-01-02T09:01:30Z"), "");
     let mut short = story.command(["agent", "-m", "x", "--timeout", "9"]);
     short.env("NANOBOT_TEST_TIME", "2026-01-02T09:01:31Z");
-    let ran = story.wait(short.spawn().unwrap()).status(75);
-    ran.stderr_has(&format!("{reached}, and the run has only "));
+    let result = story.wait(short.spawn().unwrap()).status(75);
+    result.stderr_has(&format!("{reached}, and the run has only "));
     assert_eq!(story.requests().len(), 5);
     // A damaged file is reported once.
     let [path] = &rate_files(&story)[..] else { panic!("one file") };
@@ -383,8 +383,8 @@ fn runs_share_what_the_server_reports_of_its_limits() {
     assert_eq!(rate_files(&story).len(), 0, "the limit is over");
     // A refusal without a delay is repeated when the limit is complete again.
     story.server().script([report("0", "7s", fails(429, "slow down")), says("x")]);
-    let ran = story.run(["agent", "-m", "x", "-v"]).stdout("x\n");
-    assert!(ran.error_text().contains("… attempt 2 in 7.0 s: "), "{}", ran.error_text());
+    let result = story.run(["agent", "-m", "x", "-v"]).stdout("x\n");
+    assert!(result.error_text().contains("… attempt 2 in 7.0 s: "), "{}", result.error_text());
 }
 
 #[test]

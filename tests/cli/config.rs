@@ -46,11 +46,11 @@ fn a_named_config_must_exist() {
 
 #[test]
 fn an_invalid_config_names_the_location() {
-    let check = |text: &str, words: &[&str]| {
+    let check = |text: &str, arguments: &[&str]| {
         let story = Story::bare().config_text(text);
-        let ran = story.run(["agent", "-m", "x"]).status(78);
-        let error = ran.error_text();
-        for word in words {
+        let result = story.run(["agent", "-m", "x"]).status(78);
+        let error = result.error_text();
+        for word in arguments {
             assert!(error.contains(word), "no {word:?} in {error}");
         }
         let after = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
@@ -70,11 +70,11 @@ fn an_invalid_config_names_the_location() {
 
 #[test]
 fn a_section_of_the_wrong_type_is_refused_and_nothing_is_sent() {
-    let check = |pointer: &str, value: Value, words: &str| {
+    let check = |pointer: &str, value: Value, message: &str| {
         let story = Story::new().set(pointer, value);
-        let ran = story.run(["agent", "-m", "x"]).status(78);
-        let error = ran.error_text();
-        assert!(error.contains("config.json:1:") && error.contains(words), "{pointer}: {error}");
+        let result = story.run(["agent", "-m", "x"]).status(78);
+        let error = result.error_text();
+        assert!(error.contains("config.json:1:") && error.contains(message), "{pointer}: {error}");
         assert!(story.requests().is_empty());
     };
     check("providers", json!("openai"), "`providers` is a string, expected an object");
@@ -148,9 +148,9 @@ fn comments_snake_case_and_older_spellings_are_accepted() {
 #[test]
 fn without_config_a_key_variable_selects_the_provider() {
     let story = Story::bare();
-    let ran = story.run(["agent", "-m", "x"]).status(78);
-    let error = ran.error_text();
-    drop(ran);
+    let result = story.run(["agent", "-m", "x"]).status(78);
+    let error = result.error_text();
+    drop(result);
     assert!(error.contains("onboard") && error.contains("--replay demo"), "{error}");
     let story = story.env("OPENAI_API_KEY", "sk-of-the-story");
     let request = story.run(["agent", "-m", "x", "--dry-run"]).json();
@@ -295,7 +295,7 @@ fn config_get_shows_effective_values_despite_other_errors() {
         "agents.defaults.maxToolIterations = 7\tfile $HOME/.nanobot/config.json:1:66",
         "providers.openai.apiKey = \"***\"\tfile $HOME/.nanobot/config.json:2:48",
     ] {
-        assert!(all.lines().any(|shown| shown == line), "no {line} in {all}");
+        assert!(all.lines().any(|value| value == line), "no {line} in {all}");
     }
     let defaults = story.run(["config", "get", "agents.defaults"]).json();
     assert_eq!(defaults["memoryWindow"], 100);
@@ -306,12 +306,12 @@ fn config_get_shows_effective_values_despite_other_errors() {
         .run(["config", "get", "modelPresets"])
         .stdout("{\"fast\":{\"model\":\"m\",\"apiKey\":\"***\"}}\n");
     story.run(["config", "get", "agents.defaults.maxIterations"]).stdout("7\n");
-    for (key, status, words) in [
+    for (key, status, message) in [
         ("agents.defaults.temperature", 78, "expected a number"),
         ("providers.openai.apiKey", 78, "NOT_SET"),
         ("agents.defaults.model.x", 2, "there is no key"),
     ] {
-        story.run(["config", "get", key]).status(status).stderr_has(words);
+        story.run(["config", "get", key]).status(status).stderr_has(message);
     }
 }
 
@@ -398,9 +398,9 @@ fn onboard_run_again_preserves_previous_choices() {
 
 #[test]
 fn onboard_rejects_invalid_values() {
-    let check = |text: &str, arguments: &[&str], status: i32, words: &str| {
+    let check = |text: &str, arguments: &[&str], status: i32, message: &str| {
         let story = Story::bare().config_text(text);
-        story.run([&["onboard", "--yes"], arguments].concat()).status(status).stderr_has(words);
+        story.run([&["onboard", "--yes"], arguments].concat()).status(status).stderr_has(message);
         let after = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
         assert_eq!(after, text);
         assert!(!story.workspace().exists());
@@ -420,11 +420,11 @@ fn onboard_rejects_invalid_values() {
 #[test]
 fn a_value_that_would_break_every_run_is_not_written() {
     let story = Story::new();
-    let check = |key: &str, value: &str, words: &str| {
-        story.run(["config", "set", key, value]).status(78).stderr_has(words);
+    let check = |key: &str, value: &str, message: &str| {
+        story.run(["config", "set", key, value]).status(78).stderr_has(message);
     };
-    let check_key = |key: &str, value: &str, words: &str| {
-        story.run(["config", "set", key, value]).status(2).stderr_has(words);
+    let check_key = |key: &str, value: &str, message: &str| {
+        story.run(["config", "set", key, value]).status(2).stderr_has(message);
     };
     check("tools.permissions.exec", "sometimes", "`always`, `ask` or");
     check("tools.permissions.exce", "never", "did you mean `exec`?");
@@ -453,14 +453,14 @@ fn a_value_that_would_break_every_run_is_not_written() {
 fn a_change_that_would_stop_every_run_leaves_the_file_alone() {
     let story = Story::new();
     let text = || std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
-    let fails_with = |status: i32, arguments: &[&str], words: &str| {
+    let fails_with = |status: i32, arguments: &[&str], message: &str| {
         let before = text();
-        let ran = story.run(["config"].iter().chain(arguments).copied());
-        ran.status(status).stderr_has(words);
+        let result = story.run(["config"].iter().chain(arguments).copied());
+        result.status(status).stderr_has(message);
         assert_eq!(text(), before, "{arguments:?}");
     };
-    let refused = |arguments: &[&str], words: &str| fails_with(78, arguments, words);
-    let set = |key: &str, value: &str, words: &str| refused(&["set", key, value], words);
+    let refused = |arguments: &[&str], phrase: &str| fails_with(78, arguments, phrase);
+    let set = |key: &str, value: &str, phrase: &str| refused(&["set", key, value], phrase);
     set("models.gpt-5.price.input", "2", "`input` and `output`");
     set("models.gpt-5.images", "maybe", "is not true or false");
     set("agents.defaults.modelPreset", "nosuch", "no such preset");
@@ -497,9 +497,9 @@ fn a_change_that_would_stop_every_run_leaves_the_file_alone() {
 fn the_check_finds_what_stops_every_run() {
     let check = |key: &str, value: &str, finding: &str, run: &str| {
         let story = Story::new().set(key, json!(value));
-        let ran = story.run(["config", "check"]).status(78);
-        assert_eq!(ran.text().matches("error: ").count(), 1, "{}", ran.text());
-        ran.stdout_has(finding);
+        let result = story.run(["config", "check"]).status(78);
+        assert_eq!(result.text().matches("error: ").count(), 1, "{}", result.text());
+        result.stdout_has(finding);
         story.run(["agent", "-m", "hi"]).status(78).stderr_has(run);
     };
     let unknown = "there is no profile `nosuch`";
@@ -529,7 +529,7 @@ fn a_name_with_a_dot_is_quoted() {
     };
     let before = read();
     let config = |arguments: &[&str]| story.run(["config"].iter().chain(arguments).copied());
-    for (key, value, shown) in [
+    for (key, value, shown_value) in [
         ("models.\"gpt-4.1\".price", r#"{"input":2,"output":8}"#, r#"{"input":2,"output":8}"#),
         ("modelPresets.\"v1.5\".model", "x", "x"),
         ("providers.custom.extraHeaders.\"X-A.B\"", "v", "***"),
@@ -543,22 +543,22 @@ fn a_name_with_a_dot_is_quoted() {
         assert_eq!(read(), before, "{key}");
         config(&["get", &bare]).status(2).stderr_has(key);
         config(&["unset", &bare]).status(2).stderr_has(key);
-        let ran = config(&["set", key, value]);
-        match shown {
-            "***" => drop(ran.stderr_has(&format!("`nanobot config set '{key}' -`"))),
-            _ => drop(ran.stdout("")),
+        let result = config(&["set", key, value]);
+        match shown_value {
+            "***" => drop(result.stderr_has(&format!("`nanobot config set '{key}' -`"))),
+            _ => drop(result.stdout("")),
         }
-        config(&["get", key]).stdout(&format!("{shown}\n"));
+        config(&["get", key]).stdout(&format!("{shown_value}\n"));
         config(&["unset", key]).stdout("");
         assert_eq!(read(), before, "{key}");
     }
-    for (key, words) in [
+    for (key, message) in [
         ("models.m.pdff", "did you mean `pdf`?\n"),
         ("models.m.pric.input", "`models.m.pric`; did you mean `price`?\n"),
         ("modelPresets.m.modle", "did you mean `model`?\n"),
         ("providers.custom.apiKye", "try: `providers.*.apiKey`\n"),
     ] {
-        config(&["set", key, "1"]).status(2).stderr_has(words);
+        config(&["set", key, "1"]).status(2).stderr_has(message);
     }
     config(&["set", "models.\"gpt", "{}"]).status(2).stderr_has("there is no key `models.\"gpt`");
     let story = story.set("providers", json!({ "my.own": { "apiBase": "http://x.example/" } }));
@@ -696,19 +696,19 @@ fn secrets_in_the_arguments_of_a_server_are_masked() {
         .set("tools", json!({ "mcpServers": { "one": { "command": "server", "args": args } } }))
         .file("cmdline", "server --api-key abcdefgh-1234 --auth-token=ijklmnop-5678 notes")
         .script([calls("read_file", json!({ "path": "cmdline" })), says("ok")]);
-    for words in [&["config", "get", "tools.mcpServers.one.args"][..], &["config", "list"]] {
-        let text = story.run(words).text();
+    for arguments in [&["config", "get", "tools.mcpServers.one.args"][..], &["config", "list"]] {
+        let text = story.run(arguments).text();
         assert!(!text.contains("abcdefgh") && !text.contains("ijklmnop"), "{text}");
         assert!(text.contains("--auth-token=***") && text.contains("notes"), "{text}");
     }
     // A process list that a command prints shows them to the model.
     // The server does not exist, which is reported.
-    let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
-    drop(ran.stderr_has("one"));
+    let result = story.run(["agent", "-m", "x"]).stdout("ok\n");
+    drop(result.stderr_has("one"));
     let requests = story.requests();
-    let seen = &requests.last().unwrap().raw;
-    assert!(seen.contains("--verbose") || seen.contains("--auth-token=***"), "{seen}");
-    assert!(!seen.contains("abcdefgh-1234") && !seen.contains("ijklmnop-5678"), "{seen}");
+    let body = &requests.last().unwrap().raw;
+    assert!(body.contains("--verbose") || body.contains("--auth-token=***"), "{body}");
+    assert!(!body.contains("abcdefgh-1234") && !body.contains("ijklmnop-5678"), "{body}");
 }
 
 #[test]
@@ -719,8 +719,8 @@ fn the_check_covers_the_provider_and_profiles_and_the_python_program_where_it_is
     let bad = path(&story, "profiles/bad.md");
     crate::story::write(&bad, b"---\nextends: nothing\n---\n");
     crate::story::write(&path(&story, "profiles/good.md"), b"Be good.\n");
-    let ran = story.run(["config", "check"]).status(78);
-    let text = ran.text();
+    let result = story.run(["config", "check"]).status(78);
+    let text = result.text();
     assert!(text.contains("there is no provider `nope`"), "{text}");
     assert!(text.contains("profiles/bad.md"), "{text}");
     assert!(!text.contains("good"), "{text}");

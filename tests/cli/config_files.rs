@@ -34,18 +34,18 @@ fn outcomes() -> Value {
 fn each_key_belongs_to_the_file_in_which_the_python_program_leaves_it() {
     let outcomes = outcomes();
     for key in KEYS {
-        let words = outcomes[key.path].as_array();
-        let words =
-            words.unwrap_or_else(|| panic!("tests/oracle/config-keys.py has no {}", key.path));
-        let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-        let expect = match words[..] {
+        let outcome = outcomes[key.path].as_array();
+        let outcome =
+            outcome.unwrap_or_else(|| panic!("tests/oracle/config-keys.py has no {}", key.path));
+        let outcome: Vec<&str> = outcome.iter().filter_map(Value::as_str).collect();
+        let expect = match outcome[..] {
             ["refused", "kept"] => KeyHome::LaterRelease,
             ["kept", _] | [_, "kept"] => KeyHome::Shared,
             _ if [KeySupport::Ignored, KeySupport::Later].contains(&key.support) => continue,
             _ => KeyHome::Own,
         };
         let path: Vec<&str> = key.path.split('.').collect();
-        assert_eq!(KeyHome::find(&path), expect, "{}: {words:?}", key.path);
+        assert_eq!(KeyHome::find(&path), expect, "{}: {outcome:?}", key.path);
     }
 }
 
@@ -65,7 +65,7 @@ fn both_releases_read_the_file_after_every_config_set() {
             KeyType::Bool => "true".to_owned(),
             KeyType::Whole(least, _) => (least + 1).to_string(),
             KeyType::Number(..) => "1".to_owned(),
-            KeyType::OneOf(words) => words[words.len() - 1].to_owned(),
+            KeyType::OneOf(names) => names[names.len() - 1].to_owned(),
             KeyType::Age => "12h".to_owned(),
             KeyType::TextList if key.path.ends_with("y") || key.path.ends_with("w") => {
                 r#"["exec"]"#.to_owned()
@@ -89,8 +89,8 @@ fn both_releases_read_the_file_after_every_config_set() {
         assert!(output.status.success(), "{name} {typed}: {errors}");
         assert_eq!(read(&shared_file(&story)), before, "{name}");
         let own = read(&own_file(&story));
-        let found = name.split('.').try_fold(&own, |value, name| value.get(name));
-        assert!(found.is_some_and(|value| !value.is_null()), "{name}: {own}");
+        let stored_value = name.split('.').try_fold(&own, |value, name| value.get(name));
+        assert!(stored_value.is_some_and(|value| !value.is_null()), "{name}: {own}");
         count += 1;
     }
     assert!(count > 50, "{count}");
@@ -110,12 +110,12 @@ fn our_file_is_layered_over_the_other() {
     });
     write(&own_file(&story), own.to_string().as_bytes());
     let check = |key: &str, expect: &str| {
-        let shown = story.run(["config", "get", key, "--origin"]).text();
-        let shown = shown.replace("$HOME/.nanobot/", "");
-        let (value, origin) = shown.trim_end().split_once('\t').unwrap();
+        let stdout = story.run(["config", "get", key, "--origin"]).text();
+        let origin_text = stdout.replace("$HOME/.nanobot/", "");
+        let (value, origin) = origin_text.trim_end().split_once('\t').unwrap();
         let place = |place: &str| place.split(':').next().unwrap_or_default().to_owned();
-        let places: Vec<String> = origin.split(" and ").map(place).collect();
-        assert_eq!(format!("{value} {}", places.join(" ")), expect, "{key}");
+        let files: Vec<String> = origin.split(" and ").map(place).collect();
+        assert_eq!(format!("{value} {}", files.join(" ")), expect, "{key}");
     };
     check("budget.daily", "3 file config.json");
     check("budget.monthly", "60 file nanobot.json");
@@ -166,8 +166,8 @@ fn keys_move_to_our_file_without_loss() {
             let story = fill();
             let expect = story.config_value();
             let arguments = ["config", "check", "--fix"];
-            let (ran, injected) = run_with_fault(&story, &arguments, &[], (kind, "SIGKILL", n));
-            drop((ran.signal(), ran.error_text(), ran.text()));
+            let (result, injected) = run_with_fault(&story, &arguments, &[], (kind, "SIGKILL", n));
+            drop((result.signal(), result.error_text(), result.text()));
             assert_eq!(story.config_value(), expect, "{kind} {n}");
             injected
         });
@@ -201,9 +201,9 @@ fn the_file_of_another_config_is_beside_it_and_closed() {
         assert_eq!(before.is_some(), is_there);
         story.server().script([attacks(), says("done")]);
         let run = ["-c", "x.json", "agent", "-m", "go", "--write", "--ephemeral"];
-        let ran = story.run(run);
-        drop(ran.error_text());
-        ran.stdout("done\n");
+        let result = story.run(run);
+        drop(result.error_text());
+        result.stdout("done\n");
         assert!(!story.requests().last().unwrap().raw.contains("canary"));
         assert_eq!(std::fs::read(&own).ok(), before);
         if is_there {
@@ -236,10 +236,10 @@ fn links_to_the_config_stay_where_a_run_may_write() {
             ]),
             says("Done."),
         ]);
-        let ran = story.run(["agent", "-c", config, "--write", "-m", "x"]);
-        let text = ran.error_text();
+        let result = story.run(["agent", "-c", config, "--write", "-m", "x"]);
+        let text = result.error_text();
         assert!(!text.contains("can grant it"), "{text}");
-        ran.stdout("Done.\n");
+        result.stdout("Done.\n");
         assert_eq!(std::fs::read_link(story.dir().join(link)).unwrap(), target, "{link}");
         story.run(["-c", config, "config", "check"]).stdout_has("no problems found");
     }
@@ -350,9 +350,9 @@ fn each_message_about_an_edit_names_its_file() {
     screen.until("~/.nanobot/nanobot.json is unchanged; [e]dit again").type_("d").press(Key::Enter);
     // The other file was saved, so the config is checked.
     assert_eq!(screen.code(), 0);
-    let shown = screen.text();
-    assert!(shown.contains("nanobot: ~/.nanobot/nanobot.json is unchanged"), "{shown}");
-    assert!(shown.contains("no problems found"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("nanobot: ~/.nanobot/nanobot.json is unchanged"), "{screen_text}");
+    assert!(screen_text.contains("no problems found"), "{screen_text}");
     assert_eq!(
         read(&shared_file(&story)),
         json!({ "agents": { "defaults": { "maxTokens": 8000 } } })
@@ -446,8 +446,8 @@ fn the_system_wide_config_has_defaults_limits_and_locked_keys() {
         calls("read_file", json!({ "path": story.home().join("etc/config.json") })),
         says("ok"),
     ]);
-    let ran = story.run(["agent", "--read", story.home().to_str().unwrap(), "-m", "x"]);
-    ran.stdout("ok\n").stderr_has("config.json` is internal to nanobot");
+    let result = story.run(["agent", "--read", story.home().to_str().unwrap(), "-m", "x"]);
+    result.stdout("ok\n").stderr_has("config.json` is internal to nanobot");
     assert!(!story.requests().last().unwrap().last_content().contains("the-model"));
 }
 
@@ -583,10 +583,10 @@ fn the_mask_of_a_secret_is_not_stored() {
     let story = Story::new()
         .set("providers.custom.extraHeaders", json!({ "X-Key": "sk-1234567890123456" }));
     let before = story.config_value();
-    let shown = story.run(["config", "get", "providers"]).text();
-    assert!(shown.contains("\"***\""), "{shown}");
+    let stdout = story.run(["config", "get", "providers"]).text();
+    assert!(stdout.contains("\"***\""), "{stdout}");
     let file =
-        format!("{{\"agents\": {{\"defaults\": {{\"maxTokens\": 9}}}}, \"providers\": {shown}}}");
+        format!("{{\"agents\": {{\"defaults\": {{\"maxTokens\": 9}}}}, \"providers\": {stdout}}}");
     let story = story.stdin(file);
     let expect = "is `***`, which stands for a secret";
     story.run(["config", "apply", "-f", "-"]).status(78).stderr_has(expect);

@@ -51,9 +51,9 @@ impl ContainerStory {
         let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
         write(&story.workspace().join("notes.md"), b"buy milk\n");
         add_job(&story, &["-n", "digest", "-c", "0 9 * * *", "--tz", "Europe/London"]);
-        let ran = story.run(["cron", "export", "--format", "kubernetes", "--image", "x"]);
-        let text = ran.text();
-        drop(ran);
+        let result = story.run(["cron", "export", "--format", "kubernetes", "--image", "x"]);
+        let text = result.text();
+        drop(result);
         let documents = crate::export::parse_yaml_documents(&text);
         let manifest = documents.into_iter().find(|it| it["kind"] == "CronJob");
         let root = story.dir().join("root");
@@ -110,10 +110,10 @@ fn a_job_runs_as_process_one_of_a_read_only_container() {
             says("Milk."),
         ]);
         let time = format!("2026-01-0{}T09:00:05Z", number + 3);
-        let ran = story.wait(container.start(user, &time, &[]));
+        let result = story.wait(container.start(user, &time, &[]));
         // In a chroot, as with the default seccomp profile of a pod, no process gets namespaces of its own.
-        let ran = ran.status(5).stderr_has("a call of `exec` was denied");
-        ran.stdout("Milk.\n");
+        let result = result.status(5).stderr_has("a call of `exec` was denied");
+        result.stdout("Milk.\n");
         let requests = story.requests();
         let requests = &requests[3 * number..];
         assert!(requests[1].raw.contains("buy milk"), "{}", requests[1].raw);

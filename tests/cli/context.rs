@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 /// The named cells of the table: part, tokens.
 fn table_cells(table: &str) -> Vec<(String, u64)> {
     let row = |line: &str| {
-        let mut words = line.split("  ").map(str::trim).filter(|word| !word.is_empty());
-        let (part, tokens) = (words.next()?, words.next()?);
+        let mut cells = line.split("  ").map(str::trim).filter(|word| !word.is_empty());
+        let (part, tokens) = (cells.next()?, cells.next()?);
         Some((part.to_owned(), tokens.parse().ok()?))
     };
     table.lines().filter_map(row).collect()

@@ -103,15 +103,15 @@ fn no_status_of_a_refusal_ends_the_conversation() {
         for message in [["-m", "bad words"].as_slice(), &["-m", "look", "-a", "a.png"]] {
             let story = begun(FORMATS[number % FORMATS.len()]);
             story.server().always(refuses_content(status, "no"));
-            let ran = story.run([&["agent"], message].concat());
-            let failed = ran.error_text();
-            assert_ne!(ran.code(), 0, "{status} {failed}");
+            let result = story.run([&["agent"], message].concat());
+            let failed = result.error_text();
+            assert_ne!(result.code(), 0, "{status} {failed}");
             let next = story.run(["agent", "-m", "Who?"]);
-            let told = next.error_text();
+            let stderr = next.error_text();
             if matches!(status, 401 | 402 | 407 | 408 | 409 | 425 | 429) {
                 assert!(!failed.contains("left out"), "{status} {failed}");
                 assert_ne!(next.code(), 0, "{status}");
-                assert!(told.contains(&format!("status {status}")), "{status} {told}");
+                assert!(stderr.contains(&format!("status {status}")), "{status} {stderr}");
                 continue;
             }
             assert_eq!(failed.contains("until then it is left out"), status < 500, "{failed}");
@@ -151,13 +151,13 @@ fn a_message_on_which_the_server_fails_is_left_out() {
     for format in FORMATS {
         let story = begun(format);
         story.server().always(refuses_content(500, message));
-        let look = ["agent", "-m", "look", "-a", "a.png"];
-        story.run(look).status(69).stderr_has("try: `--resume` continues this turn\n");
+        let arguments = ["agent", "-m", "look", "-a", "a.png"];
+        story.run(arguments).status(69).stderr_has("try: `--resume` continues this turn\n");
         // The server may be down, so the message is sent once more.
         story.run(["agent", "--resume"]).status(69).stderr_has("until then it is left out");
         story.run(["agent", "-m", "Who?"]).stdout("Fine.\n").stderr("");
         // The next message is answered in spite of it.
-        drop(story.run(look).status(69).error_text());
+        drop(story.run(arguments).status(69).error_text());
         story
             .run(["agent", "-m", "And?"])
             .stdout("Fine.\n")
@@ -181,8 +181,8 @@ fn an_outage_leaves_no_message_out() {
         drop(story.run(["agent", "-m", message]).status(69).error_text());
     }
     story.server().always(says("Fine."));
-    let ran = story.run(["agent", "-m", "three"]).stdout("Fine.\n");
-    assert!(ran.error_text().contains("marked as interrupted"));
+    let result = story.run(["agent", "-m", "three"]).stdout("Fine.\n");
+    assert!(result.error_text().contains("marked as interrupted"));
     let last = sent(&story, story.requests().len() - 1).concat();
     assert!(last.contains("one") && last.contains("two") && last.contains("three"), "{last}");
 }
@@ -192,10 +192,10 @@ fn the_hint_of_a_failure_names_what_continues_the_turn() {
     let check = |arguments: &[&str], status: u16, expect: &str| {
         let story = Story::new();
         story.server().always(fails(status, "no"));
-        let ran = story.run(arguments);
-        let told = ran.error_text();
-        assert_ne!(ran.code(), 0, "{told}");
-        assert!(told.ends_with(expect), "{arguments:?} {told}");
+        let result = story.run(arguments);
+        let stderr = result.error_text();
+        assert_ne!(result.code(), 0, "{stderr}");
+        assert!(stderr.ends_with(expect), "{arguments:?} {stderr}");
     };
     check(&["agent", "-m", "x"], 502, "  try: `--resume` continues this turn\n");
     check(&["agent", "-m", "x"], 429, "  try: `--resume` continues this turn, later\n");
@@ -209,8 +209,8 @@ fn the_hint_of_a_failure_names_what_continues_the_turn() {
     // Piped text has a session of its own.
     let story = Story::new().stdin("x");
     story.server().always(fails(502, "no"));
-    let told = story.run(["agent"]).status(69).error_text();
-    let hint = told.split('`').find(|part| part.starts_with("-s pipe:")).unwrap().to_owned();
+    let stderr = story.run(["agent"]).status(69).error_text();
+    let hint = stderr.split('`').find(|part| part.starts_with("-s pipe:")).unwrap().to_owned();
     story.server().always(says("Fine."));
     let arguments = [&["agent"], hint.split(' ').collect::<Vec<_>>().as_slice()].concat();
     let resumed =
@@ -278,8 +278,8 @@ fn a_compacted_conversation_fits_a_smaller_window() {
     let answer = |window: usize| -> Responder {
         Box::new(move |request| {
             let messages = request.messages();
-            let sent: usize = messages[1..].iter().map(|m| m.to_string().len()).sum();
-            let answer = if sent > window { too_long() } else { says("Noted.") };
+            let bytes: usize = messages[1..].iter().map(|m| m.to_string().len()).sum();
+            let answer = if bytes > window { too_long() } else { says("Noted.") };
             answer(request)
         })
     };
@@ -316,9 +316,9 @@ fn a_refused_message_is_left_out_of_the_consolidation() {
     drop(story.run(["agent", "-m", "something bad"]).status(1).error_text());
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
     drop(story.run(["memory", "consolidate", "--all"]).text());
-    let asked = story.requests().pop().unwrap();
-    assert!(asked.raw.contains("My cat is Mia"), "{}", asked.raw);
-    assert!(!asked.raw.contains("something bad"), "{}", asked.raw);
+    let request = story.requests().pop().unwrap();
+    assert!(request.raw.contains("My cat is Mia"), "{}", request.raw);
+    assert!(!request.raw.contains("something bad"), "{}", request.raw);
 }
 
 #[test]
@@ -388,10 +388,10 @@ fn an_answer_that_the_output_limit_cuts_is_continued() {
     story.server().script([says("Fine.")]);
     story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
     let story = Story::new().script([cuts("Once "), says("more.")]);
-    let ran = story.run(["agent", "-m", "tell", "--json"]);
-    assert_eq!(ran.json()["text"], "Once more.");
-    assert_eq!(ran.json()["partial"], false);
-    assert_eq!(ran.json()["usage"]["output"], 14);
+    let result = story.run(["agent", "-m", "tell", "--json"]);
+    assert_eq!(result.json()["text"], "Once more.");
+    assert_eq!(result.json()["partial"], false);
+    assert_eq!(result.json()["usage"]["output"], 14);
 }
 
 #[test]
@@ -400,8 +400,8 @@ fn the_parts_of_an_answer_are_one_text_on_a_terminal() {
     let mut command = story.program("script");
     let line = format!("{} agent -m x", crate::story::NANOBOT);
     let child = command.args(["-qec", &line, "/dev/null"]).spawn().unwrap();
-    let shown = story.wait(child).text();
-    assert!(shown.contains("Once upon a time."), "{shown:?}");
+    let stdout = story.wait(child).text();
+    assert!(stdout.contains("Once upon a time."), "{stdout:?}");
 }
 
 #[test]
@@ -436,12 +436,12 @@ fn a_message_far_beyond_the_window_is_not_sent() {
             .stdin("word ".repeat(20_000))
     };
     let refused = story(8000);
-    let ran = refused.run(["agent", "-m", "summarise"]).status(65);
-    let told = ran.stdout("").error_text();
+    let result = refused.run(["agent", "-m", "summarise"]).status(65);
+    let stderr = result.stdout("").error_text();
     assert!(
-        told.starts_with("nanobot: the message has 97.7 KB, about 25")
-            && told.contains(" tokens, and the model takes at most 8000\n  try: at most 15.6 KB"),
-        "{told}"
+        stderr.starts_with("nanobot: the message has 97.7 KB, about 25")
+            && stderr.contains(" tokens, and the model takes at most 8000\n  try: at most 15.6 KB"),
+        "{stderr}"
     );
     assert_eq!(refused.requests().len(), 0);
     refused.run(["session", "list"]).stdout("");
@@ -449,9 +449,9 @@ fn a_message_far_beyond_the_window_is_not_sent() {
     let unknown = Story::new()
         .set("agents.defaults.contextWindowTokens", json!(9000))
         .stdin("word ".repeat(20_000));
-    let told = unknown.run(["agent", "-m", "summarise"]).status(65);
-    let told = told.error_text();
-    assert!(told.contains("`agents.defaults.contextWindowTokens` is 9000"), "{told}");
+    let run_result = unknown.run(["agent", "-m", "summarise"]).status(65);
+    let stderr = run_result.error_text();
+    assert!(stderr.contains("`agents.defaults.contextWindowTokens` is 9000"), "{stderr}");
     assert_eq!(unknown.requests().len(), 0);
     // A fallback may be able to take it, and an estimate may be wrong.
     for large in [30_000, 18_000] {

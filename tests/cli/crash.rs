@@ -28,12 +28,12 @@ fn counting_model() -> Responder {
         let messages = request.messages();
         let is_user = |message: &Value| message["role"] == "user";
         let turn = messages.iter().rposition(is_user).unwrap_or(0);
-        let done = messages.iter().filter(|message| message["role"] == "tool").count();
+        let result_count = messages.iter().filter(|message| message["role"] == "tool").count();
         if !messages[turn]["content"].to_string().contains("count") {
             return says("Fine.")(request);
         }
-        if done + 1 < ITERATIONS {
-            calls("exec", json!({ "command": format!("echo {done} >> done.log") }))(request)
+        if result_count + 1 < ITERATIONS {
+            calls("exec", json!({ "command": format!("echo {result_count} >> done.log") }))(request)
         } else {
             says("Done.")(request)
         }
@@ -53,13 +53,13 @@ fn run_and_kill(story: &Story, lines: usize, delay: usize) -> AcknowledgedOutput
         story.command(["agent", "-m", "count", "--write", "--output-format", "stream-json"]);
     let mut child = command.spawn().unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
-    let mut told = AcknowledgedOutput::default();
+    let mut output = AcknowledgedOutput::default();
     let mut take = |line: &str| {
         let line: Value = serde_json::from_str(line).unwrap();
         let id = line["id"].as_str().unwrap_or_default().to_owned();
         match line["type"].as_str().unwrap() {
-            "user" | "assistant" => drop(told.messages.insert(id)),
-            "tool_result" => drop(told.results.insert(id)),
+            "user" | "assistant" => drop(output.messages.insert(id)),
+            "tool_result" => drop(output.results.insert(id)),
             _ => {}
         }
     };
@@ -85,7 +85,7 @@ fn run_and_kill(story: &Story, lines: usize, delay: usize) -> AcknowledgedOutput
             _ => {}
         }
     }
-    told
+    output
 }
 
 /// The stored messages by id, and the results by call.
@@ -109,34 +109,34 @@ fn check_kills(home: &Path, points: usize, seed: u64) {
     for point in 0..points {
         let story = Story::new_in(home);
         story.server().always(counting_model());
-        let told = run_and_kill(&story, random.next_below(all), random.next_below(200_000));
+        let output = run_and_kill(&story, random.next_below(all), random.next_below(200_000));
         let (messages, results) = read_session_ids(&story);
-        assert!(told.messages.is_subset(&messages), "{point}: {:?}", told.messages);
-        assert!(told.results.is_subset(&results), "{point}: {:?}", told.results);
+        assert!(output.messages.is_subset(&messages), "{point}: {:?}", output.messages);
+        assert!(output.results.is_subset(&results), "{point}: {:?}", output.results);
         // All stored messages remain, and the turn continues where it stopped.
-        let ran = story.run(["agent", "--resume"]);
-        match ran.code() {
+        let result = story.run(["agent", "--resume"]);
+        match result.code() {
             0 => {
                 unfinished += 1;
-                assert_eq!(ran.text(), "Done.\n");
-                ran.error_text();
+                assert_eq!(result.text(), "Done.\n");
+                result.error_text();
             }
             // The turn had not started or was already complete.
             66 => {
-                let words = ran.error_text();
+                let stderr = result.error_text();
                 let is_told =
-                    ["no interrupted turn", "has no messages"].map(|it| words.contains(it));
-                assert!(is_told.contains(&true), "{words}");
+                    ["no interrupted turn", "has no messages"].map(|it| stderr.contains(it));
+                assert!(is_told.contains(&true), "{stderr}");
             }
-            other => panic!("{point}: {other}: {}", ran.error_text()),
+            other => panic!("{point}: {other}: {}", result.error_text()),
         }
-        drop(ran);
-        let done = std::fs::read_to_string(story.dir().join("done.log")).unwrap_or_default();
+        drop(result);
+        let log = std::fs::read_to_string(story.dir().join("done.log")).unwrap_or_default();
         let mut times: BTreeMap<&str, u32> = BTreeMap::new();
-        for number in done.lines() {
+        for number in log.lines() {
             *times.entry(number).or_default() += 1;
         }
-        assert!(times.values().all(|count| *count == 1), "{point}: twice: {done}");
+        assert!(times.values().all(|count| *count == 1), "{point}: twice: {log}");
         story.run(["agent", "-m", "later"]).stdout("Fine.\n").error_text();
         let last = story.session("cli_direct.jsonl").pop().unwrap();
         assert_eq!(last["ending"], "answered");
@@ -186,16 +186,16 @@ fn a_session_truncated_anywhere_continues() {
         story.server().script([says("more")]);
         story.run(["agent", "-m", "third"]).stdout("more\n").error_text();
         let text = std::fs::read(&path).unwrap();
-        let kept = whole.split_inclusive(|byte| *byte == b'\n').take(lines).flatten();
-        let kept: Vec<u8> = kept.copied().collect();
-        assert!(text.starts_with(&kept), "{cut}");
+        let kept_bytes = whole.split_inclusive(|byte| *byte == b'\n').take(lines).flatten();
+        let kept_bytes: Vec<u8> = kept_bytes.copied().collect();
+        assert!(text.starts_with(&kept_bytes), "{cut}");
         let bad = text
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
             .filter(|line| serde_json::from_slice::<Value>(line).is_err());
         assert_eq!(bad.count(), 0, "{cut}");
         // An incomplete line is saved aside, unless only its newline is missing.
-        let torn = &whole[kept.len()..cut];
+        let torn = &whole[kept_bytes.len()..cut];
         let aside: Vec<Vec<u8>> = std::fs::read_dir(path.parent().unwrap())
             .unwrap()
             .map(|entry| entry.unwrap().path())
@@ -223,14 +223,14 @@ fn malformed_sessions_continue() {
     let check = |text: &[u8], heard: bool, noticed: bool| {
         let story = Story::new().script([says("ok")]);
         let story = story.workspace_file("sessions/cli_direct.jsonl", text);
-        let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
-        let shown = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
-        assert_eq!(!ran.error_text().is_empty(), noticed, "{shown}: {}", ran.error_text());
-        assert_eq!(story.requests()[0].raw.contains("known"), heard, "{shown}");
+        let result = story.run(["agent", "-m", "x"]).stdout("ok\n");
+        let start = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
+        assert_eq!(!result.error_text().is_empty(), noticed, "{start}: {}", result.error_text());
+        assert_eq!(story.requests()[0].raw.contains("known"), heard, "{start}");
         // Existing content is preserved.
         let now = std::fs::read(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
         let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        assert!(now.starts_with(&text[..end]), "{shown}");
+        assert!(now.starts_with(&text[..end]), "{start}");
         story.server().script([says("again")]);
         story.run(["agent", "-m", "y"]).stdout("again\n").error_text();
     };
@@ -296,8 +296,8 @@ fn a_line_of_two_hundred_megabytes_is_skipped() {
         }
         file.write_all(format!("\"}}{newline}").as_bytes()).unwrap();
         drop(file);
-        let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
-        assert!(ran.error_text().contains("session"), "{}", ran.error_text());
+        let result = story.run(["agent", "-m", "x"]).stdout("ok\n");
+        assert!(result.error_text().contains("session"), "{}", result.error_text());
         assert!(story.requests()[0].raw.contains("known"));
     }
 }

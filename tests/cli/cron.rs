@@ -51,9 +51,9 @@ pub(crate) fn jobs(story: &Story) -> Vec<Value> {
 /// Adds a job without output; returns its id.
 #[track_caller]
 pub(crate) fn add_job(story: &Story, arguments: &[&str]) -> String {
-    let ran = run_cron(story, &[&["add", "-m", "do it"], arguments].concat());
-    let text = ran.text();
-    drop(ran);
+    let result = run_cron(story, &[&["add", "-m", "do it"], arguments].concat());
+    let text = result.text();
+    drop(result);
     let (_, id) = text.lines().next().unwrap().rsplit_once('(').unwrap();
     id.trim_end_matches(')').to_owned()
 }
@@ -99,10 +99,11 @@ fn python_job(id: &str, name: &str) -> Value {
 fn a_job_is_added_to_the_file_and_to_the_crontab() {
     let story = Story::new();
     story.crontab().set_table("MAILTO=me\n5 4 * * * backup\n");
-    let ran = run_cron(&story, &["add", "-n", "digest", "-m", "what is new?", "-c", "0 8 * * 1-5"]);
+    let result =
+        run_cron(&story, &["add", "-n", "digest", "-m", "what is new?", "-c", "0 8 * * 1-5"]);
     let id = jobs(&story)[0]["id"].as_str().unwrap().to_owned();
     assert!(id.len() == 8 && id.chars().all(|letter| letter.is_ascii_hexdigit()));
-    ran.stdout(&format!(
+    result.stdout(&format!(
         "✓ Added job 'digest' ({id})\n\
          at 08:00 on Monday to Friday\n\
          next: Fri 2 Jan 08:00 (in 4 h 55 min), Mon 5 Jan 08:00, Tue 6 Jan 08:00\nanswer: printed, and cron mails it to you\n\
@@ -145,9 +146,9 @@ fn a_dry_run_shows_the_job_and_changes_nothing() {
     let flags =
         ["add", "--dry-run", "-n", "digest", "-m", "hi", "-c", "0 8 * * 1-5", "--net", "-C"];
     let dir = story.dir().display().to_string();
-    let ran = run_cron(&story, &[&flags[..], &[&dir]].concat());
-    let text = ran.text();
-    for words in [
+    let result = run_cron(&story, &[&flags[..], &[&dir]].concat());
+    let text = result.text();
+    for phrase in [
         "would add job 'digest'\nat 08:00 on Monday to Friday\nnext: Fri 2 Jan 08:00",
         "\nanswer: printed, and cron mails it to you\ndirectory: $DIR\n",
         "\nflags: --directory=$DIR --net\n",
@@ -155,7 +156,7 @@ fn a_dry_run_shows_the_job_and_changes_nothing() {
         "\n+ 0 8 * * 1-5 /usr/bin/env ",
         " --scheduled\n",
     ] {
-        assert!(text.contains(words), "{words}: {text}");
+        assert!(text.contains(phrase), "{phrase}: {text}");
     }
     assert_eq!(story.crontab().table().unwrap(), "MAILTO=me\n");
     assert!(!job_file(&story).exists());
@@ -173,13 +174,13 @@ fn a_dry_run_shows_the_job_and_changes_nothing() {
 #[test]
 fn schedules_are_accepted_in_every_form() {
     let story = Story::new();
-    let check = |flags: &[&str], kind: &str, words: &str, next: &str, own: &[&str]| {
-        let ran = run_cron(&story, &[&["add", "-m", "x"], flags].concat());
-        let text = ran.text();
-        drop(ran);
-        let told: Vec<&str> = text.lines().skip(1).collect();
+    let check = |flags: &[&str], kind: &str, phrase: &str, next: &str, own: &[&str]| {
+        let result = run_cron(&story, &[&["add", "-m", "x"], flags].concat());
+        let text = result.text();
+        drop(result);
+        let lines: Vec<&str> = text.lines().skip(1).collect();
         let answer = "answer: printed, and cron mails it to you";
-        assert_eq!(told[..3], [words, &format!("next: {next}"), answer], "{flags:?}");
+        assert_eq!(lines[..3], [phrase, &format!("next: {next}"), answer], "{flags:?}");
         let job = jobs(&story).pop().unwrap();
         assert_eq!(job["schedule"]["kind"], kind, "{flags:?}");
         assert_eq!(job["deleteAfterRun"], kind == "at", "{flags:?}");
@@ -240,8 +241,8 @@ fn schedules_are_accepted_in_every_form() {
 #[test]
 fn mistakes_are_reported_with_the_correct_form_and_add_nothing() {
     let story = Story::new();
-    let check = |arguments: &[&str], status: i32, words: &str| {
-        run_cron(&story, &[&["add"], arguments].concat()).status(status).stderr_has(words);
+    let check = |arguments: &[&str], status: i32, message: &str| {
+        run_cron(&story, &[&["add"], arguments].concat()).status(status).stderr_has(message);
     };
     let m = |flags: &[&'static str]| -> Vec<&'static str> { [&["-m", "x"], flags].concat() };
     check(&m(&[]), 2, "the job has no schedule");
@@ -299,9 +300,9 @@ fn mistakes_are_reported_with_the_correct_form_and_add_nothing() {
 #[test]
 fn a_message_with_any_characters_is_preserved() {
     let story = Story::new().stdin("100 % of \"it\"\n'quoted' \\ $HOME `x` 🦀\n");
-    let mut given = cron_command(&story, &["add", "-m", "-", "--every", "1h"]);
-    given.stdin(std::process::Stdio::piped());
-    let mut child = given.spawn().unwrap();
+    let mut command = cron_command(&story, &["add", "-m", "-", "--every", "1h"]);
+    command.stdin(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
     let text = "100 % of \"it\"\n'quoted' \\ $HOME `x` 🦀\n";
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
     story.wait(child).stdout_has("✓ Added job '100 % of \"it\" 'quoted' \\ $HOME' (");
@@ -538,9 +539,9 @@ fn permissions_of_a_job_are_stored_with_absolute_paths_at_creation() {
         "once",
     ];
     let id = add_job(&story, &flags);
-    let terms = job_terms(&story, &id);
+    let options = job_terms(&story, &id);
     let path = |name: &str| fs::canonicalize(story.dir()).unwrap().join(name);
-    let grants = &terms["grants"];
+    let grants = &options["grants"];
     assert_eq!(grants["read"], json!([path("in")]));
     assert_eq!(grants["write"], json!([path("out")]));
     assert_eq!(grants["net"], json!(["example.org"]));
@@ -557,9 +558,9 @@ fn permissions_of_a_job_are_stored_with_absolute_paths_at_creation() {
         ("quiet", json!(false)),
         ("v", json!(1)),
     ] {
-        assert_eq!(terms[name], value, "{name}");
+        assert_eq!(options[name], value, "{name}");
     }
-    assert!(terms["policy"]["policy"].is_object());
+    assert!(options["policy"]["policy"].is_object());
     assert_eq!(jobs(&story)[0]["payload"]["sessionKey"], "work");
     run_cron(&story, &["show", &id]).stdout_has(
         "flags        --write=$DIR/out --read=$DIR/in --net=example.org --deny='exec(rm *)'",
@@ -618,22 +619,22 @@ fn answers_go_to_files_and_commands_and_other_channels_are_unsupported() {
     run_cron(&story, &["edit", &id, "--no-deliver"]).stdout_has("✓ Changed");
     assert_eq!(delivery(), json!([false, "telegram", "123"]));
     assert_eq!(job_terms(&story, &id)["sink"], Value::Null);
-    let words = "nanobot: this version cannot deliver to `msteams`: answers of `far` are printed, and cron mails them\n";
+    let message = "nanobot: this version cannot deliver to `msteams`: answers of `far` are printed, and cron mails them\n";
     run_cron(
         &story,
         &["add", "-n", "far", "-m", "x", "-e", "1h", "-d", "--to", "123", "--channel", "msteams"],
     )
     .stdout_has("✓ Added job 'far'")
-    .stderr(words);
+    .stderr(message);
     assert_eq!(delivery(), json!([true, "msteams", "123"]));
-    run_cron(&story, &["list"]).stdout_has("far").stderr(words);
+    run_cron(&story, &["list"]).stdout_has("far").stderr(message);
 }
 
 #[test]
 fn a_missing_cron_environment_is_reported() {
     let add = ["add", "-m", "x", "-e", "1h"];
-    let check = |story: &Story, variables: &[(&str, &str)], words: &str| {
-        run_cron_with_env(story, variables, &add).stdout_has("✓ Added").stderr(words);
+    let check = |story: &Story, variables: &[(&str, &str)], message: &str| {
+        run_cron_with_env(story, variables, &add).stdout_has("✓ Added").stderr(message);
     };
     let config = |value: Value| Story::bare().config(&value);
     check(
@@ -646,9 +647,9 @@ fn a_missing_cron_environment_is_reported() {
     );
     let block = json!({ "providers": { "openai": { "apiKey": "${MY_KEY}" } } });
     let story = config(block);
-    let ran =
+    let result =
         run_cron_with_env(&story, &[("MY_KEY", "key-of-the-story")], &add).stdout_has("✓ Added");
-    ran.stderr_has("runs started by cron will fail").stderr_has("MY_KEY");
+    result.stderr_has("runs started by cron will fail").stderr_has("MY_KEY");
     let story = Story::bare();
     run_cron_with_env(&story, &[], &add).stdout_has("✓ Added").stderr_has("runs will fail: ");
     // The provider selected by the remaining key differs from the one in this shell.
@@ -691,11 +692,11 @@ fn the_suggested_command_makes_the_key_available_to_cron() {
         &json!({ "agents": { "defaults": { "model": "gpt-6-luna", "provider": "openai" } } }),
     );
     let key = ("OPENAI_API_KEY", "key-of-the-story");
-    let ran =
+    let result =
         run_cron_with_env(&story, &[key], &["add", "-m", "x", "-e", "1h"]).stdout_has("✓ Added");
-    let told = ran.error_text();
-    drop(ran);
-    let line = told.split('`').nth(1).unwrap().replace("nanobot", crate::story::NANOBOT);
+    let stderr = result.error_text();
+    drop(result);
+    let line = stderr.split('`').nth(1).unwrap().replace("nanobot", crate::story::NANOBOT);
     let mut shell = story.program("/bin/sh");
     shell.args(["-c", &line]).env(key.0, key.1);
     story.wait(shell.spawn().unwrap());
@@ -704,21 +705,21 @@ fn the_suggested_command_makes_the_key_available_to_cron() {
 
 #[test]
 fn without_a_crontab_the_job_is_stored_with_a_notice() {
-    let check = |kind: &str, words: &str| {
+    let check = |kind: &str, message: &str| {
         let story = Story::new();
         story.crontab().set_table("1 2 3 4 5 other\n");
         story.crontab().set_behavior(kind);
         run_cron(&story, &["add", "-m", "x", "-e", "1h"])
             .status(1)
             .stdout_has("✓ Added job 'x'")
-            .stderr_has(words)
+            .stderr_has(message)
             .stderr_has("the job is saved, but cron does not start it")
             .stderr_has("try: `nanobot cron run --due` once a minute from another scheduler");
         assert_eq!(jobs(&story).len(), 1, "{kind}");
         assert_eq!(story.crontab().table().unwrap(), "1 2 3 4 5 other\n", "{kind}");
-        let ran = run_cron(&story, &["list"]).stdout_has("every hour");
-        ran.error_text();
-        drop(ran);
+        let result = run_cron(&story, &["list"]).stdout_has("every hour");
+        result.error_text();
+        drop(result);
         // Once the crontab works again, one command updates it.
         story.crontab().set_behavior("");
         run_cron(&story, &["list"])
@@ -812,19 +813,19 @@ fn the_list_shows_the_next_run_and_last_result() {
         .stdout_has("runs         1, $0.0123 in total\n");
     // A job that is due and has not run yet is due now.
     let later = ("NANOBOT_TEST_TIME", "2026-01-02T04:06:00Z");
-    let ran = run_cron_with_env(&story, &[later], &["list"])
+    let result = run_cron_with_env(&story, &[later], &["list"])
         .stdout_has(&format!("{soon}  soon  every hour         now\n"));
-    ran.error_text();
+    result.error_text();
     // Missing and unexpected lines are reported.
-    drop(ran);
+    drop(result);
     let table = story.crontab().table().unwrap();
     story.crontab().set_table(table.replace("0 9 * * *", "1 9 * * *"));
-    let words = "the crontab does not match the jobs; run `nanobot cron sync`";
-    run_cron(&story, &["list", "-a"]).stdout_has("late").stderr_has(words);
+    let message = "the crontab does not match the jobs; run `nanobot cron sync`";
+    run_cron(&story, &["list", "-a"]).stdout_has("late").stderr_has(message);
     run_cron(&story, &["show", "late"])
         .stdout_has("state        enabled, outdated in the crontab\n");
     story.crontab().set_table(table.replace(&late, "12345678"));
-    run_cron(&story, &["list", "-a"]).stdout_has("late").stderr_has(words);
+    run_cron(&story, &["list", "-a"]).stdout_has("late").stderr_has(message);
     story.crontab().set_table(table);
     run_cron(&story, &["list", "-a"]).stdout_has("late");
 }
@@ -879,20 +880,20 @@ fn an_edit_changes_only_the_given_options() {
          directory: $DIR\n"
         ))
         .stderr_has("the price of `scripted` is unknown, so `--max-cost` cannot be enforced");
-    let terms = || job_terms(&story, &id);
-    assert_eq!(terms()["when"], "true");
-    assert_eq!(terms()["maxCost"], 1.0);
-    assert_eq!(terms()["grants"]["write"], json!(["."]));
+    let options = || job_terms(&story, &id);
+    assert_eq!(options()["when"], "true");
+    assert_eq!(options()["maxCost"], 1.0);
+    assert_eq!(options()["grants"]["write"], json!(["."]));
     // Slots before the job was enabled do not count as missed.
-    assert_eq!(terms()["sinceMs"], 1_767_344_400_000_u64);
+    assert_eq!(options()["sinceMs"], 1_767_344_400_000_u64);
     assert_eq!(crontab_lines(&story), [format!("30 9 * * * {id}")]);
     assert_eq!(jobs(&story)[0]["createdAtMs"], 1_767_323_045_000_u64);
     // Empty values unset options; grants are replaced as a whole.
     run_cron(&story, &["edit", &id, "--when", "", "--session", "", "--read", "."])
         .stdout_has("✓ Changed")
         .stderr("nanobot: its earlier permission flags are replaced: it now has `--read=$DIR`\n");
-    assert_eq!(terms()["when"], Value::Null);
-    assert_eq!(terms()["grants"]["write"], json!([]));
+    assert_eq!(options()["when"], Value::Null);
+    assert_eq!(options()["grants"]["write"], json!([]));
     assert_eq!(jobs(&story)[0]["payload"]["sessionKey"], Value::Null);
     run_cron(&story, &["edit", &id, "--at", "2026-02-01T10:00", "-m", "once", "-n", "single"])
         .stdout_has("✓ Changed job 'single'");
@@ -901,22 +902,22 @@ fn an_edit_changes_only_the_given_options() {
         (&job["deleteAfterRun"], &job["payload"]["message"]),
         (&json!(true), &json!("once"))
     );
-    assert_eq!(terms()["catchUp"], "once");
+    assert_eq!(options()["catchUp"], "once");
     run_cron(&story, &["edit", &id, "-e", "2h"]).stdout_has("every 2 hours");
-    assert_eq!(terms()["catchUp"], "none");
+    assert_eq!(options()["catchUp"], "none");
     assert_eq!(jobs(&story)[0]["deleteAfterRun"], false);
     // Delivery enabled, disabled and removed.
     run_cron(&story, &["edit", &id, "--channel", "file", "--to", "f"]).stdout_has("✓ Changed");
-    assert!(terms()["sink"].is_object());
+    assert!(options()["sink"].is_object());
     run_cron(&story, &["edit", &id, "--no-deliver"]).stdout_has("✓ Changed");
-    assert_eq!(terms()["sink"], Value::Null);
+    assert_eq!(options()["sink"], Value::Null);
     assert_eq!(jobs(&story)[0]["payload"]["channel"], "file");
     run_cron(&story, &["edit", &id, "--deliver"])
         .status(2)
         .stderr_has("both `--channel` and `--to`");
     run_cron(&story, &["edit", &id, "--channel", "command", "--to", "cat"]).stdout_has("✓ Changed");
     run_cron(&story, &["edit", &id, "--to", "tee log"]).stdout_has("✓ Changed");
-    assert_eq!(terms()["sink"], json!({ "command": "tee log" }));
+    assert_eq!(options()["sink"], json!({ "command": "tee log" }));
     // A recipient of one channel is none of another, and a command stays out of the job file.
     for channel in ["file", "telegram"] {
         run_cron(&story, &["edit", &id, "--channel", channel]).status(2).stderr_has("needs a");
@@ -930,7 +931,7 @@ fn an_edit_changes_only_the_given_options() {
         .status(2)
         .stderr_has("needs a channel");
     run_cron(&story, &["edit", &id, "--channel", ""]).stdout_has("✓ Changed");
-    assert_eq!(terms()["sink"], Value::Null);
+    assert_eq!(options()["sink"], Value::Null);
     assert_eq!(
         jobs(&story)[0]["payload"],
         json!({
@@ -988,10 +989,10 @@ fn a_chat_service_that_is_not_set_up_is_reported_before_it_costs() {
     run_cron(&story, &["check"])
         .status(1)
         .stdout_has(&format!("digest ({id}): never runs: {cause}\n"));
-    let ran = story.run(["status", "--check"]);
-    ran.code();
-    assert!(ran.text().contains(cause));
-    drop(ran);
+    let result = story.run(["status", "--check"]);
+    result.code();
+    assert!(result.text().contains(cause));
+    drop(result);
     let count = story.requests().len();
     run_cron(&story, &["run", &id])
         .status(78)
@@ -1019,8 +1020,8 @@ fn jobs_can_be_disabled_and_enabled() {
     let later = ("NANOBOT_TEST_TIME", "2026-01-05T08:01:00Z");
     run_cron_with_env(&story, &[later], &["enable", "one"]).stdout("✓ Job 'one' enabled\n");
     assert_eq!(job_terms(&story, &one)["sinceMs"], 1_767_600_060_000_u64);
-    let ran = run_cron_with_env(&story, &[later], &["list"]).stdout_has("Tue 6 Jan 08:00");
-    ran.stderr_has("1 job is disabled");
+    let result = run_cron_with_env(&story, &[later], &["list"]).stdout_has("Tue 6 Jan 08:00");
+    result.stderr_has("1 job is disabled");
     run_cron(&story, &["enable", "--disable", "one"]).stdout("✓ Job 'one' disabled\n");
     // A one-time job in the past is not added again.
     let past = add_job(&story, &["-n", "past", "--at", "2026-01-03T00:00"]);
@@ -1028,8 +1029,8 @@ fn jobs_can_be_disabled_and_enabled() {
     run_cron_with_env(&story, &[later], &["enable", &past])
         .stdout("✓ Job 'past' enabled\n")
         .stderr_has("the time of `past` has passed");
-    let ran = run_cron_with_env(&story, &[later], &["list"]).stdout_has(" past\n");
-    ran.error_text();
+    let result = run_cron_with_env(&story, &[later], &["list"]).stdout_has(" past\n");
+    result.error_text();
 }
 
 #[test]
@@ -1101,8 +1102,8 @@ fn jobs_of_the_python_program_are_listed_and_adopted_by_sync() {
     assert!(text.contains("aaaaaaaa  theirs   at 09:00 each day"), "{text}");
     assert!(text.contains("not in the crontab  ok elsewhere, Thu 1 Jan 09:00\n"), "{text}");
     assert!(text.contains("ffffffff  dream    never: it is an internal job of the Pyt"), "{text}");
-    fn assert_skipped(ran: RunResult<'_>) {
-        ran.stderr_has("`dream` is not in the crontab: it is an internal job of the Python program (`system_event`)")
+    fn assert_skipped(result: RunResult<'_>) {
+        result.stderr_has("`dream` is not in the crontab: it is an internal job of the Python program (`system_event`)")
             .stderr_has("`broken` is not in the crontab: invalid expression: `every day`")
             .stderr_has("`odd` is not in the crontab: its id may only contain letters, digits, `_` and `-`")
             .stderr_has("`nowhere` is not in the crontab: there is no time zone `Mars/Olympus` on this machine")
@@ -1161,9 +1162,9 @@ fn sync_repairs_external_changes_to_the_crontab() {
     let torn = whole.replace(&format!("{}\n", line(&one)), "").replace("0 9 * * *", "1 1 * * *");
     story.crontab().set_table(format!("{foreign}{torn}tail"));
     let (stale, new) = (line(&two).replace("0 9 * * *", "1 1 * * *"), [line(&one), line(&two)]);
-    let told = format!("- {stale}\n+ {}\n+ {}\n", new[0], new[1]);
-    run_cron(&story, &["sync", "--dry-run"]).stdout(&story.normalize_paths(&told));
-    run_cron(&story, &["sync"]).stdout(&story.normalize_paths(&told));
+    let change = format!("- {stale}\n+ {}\n+ {}\n", new[0], new[1]);
+    run_cron(&story, &["sync", "--dry-run"]).stdout(&story.normalize_paths(&change));
+    run_cron(&story, &["sync"]).stdout(&story.normalize_paths(&change));
     let mended = story.crontab().table().unwrap();
     assert_eq!(mended, format!("{foreign}{whole}tail\n"));
     run_cron(&story, &["sync"]).stdout("The crontab is up to date.\n");
@@ -1187,9 +1188,9 @@ fn both_job_files_are_read_and_each_job_is_changed_in_its_own_file() {
     write(&job_file(&story), &python_job_file(&json!([python_job("bbbbbbbb", "newer")])));
     let ours = add_job(&story, &["-n", "here", "-e", "1h"]);
     assert_eq!(jobs(&story)[1]["id"], json!(ours));
-    let ran = run_cron(&story, &["list"]);
-    let text = ran.text();
-    ran.error_text();
+    let result = run_cron(&story, &["list"]);
+    let text = result.text();
+    result.error_text();
     for name in ["older", "newer", "ours", "here"] {
         assert!(text.contains(&format!("  {name} ")), "{name} in {text}");
     }
@@ -1223,12 +1224,12 @@ fn each_workspace_has_its_own_crontab_block() {
     std::fs::create_dir(story.dir().join("other")).unwrap();
     let two = add_job(&story, &["-e", "1h", "-w", "other"]);
     let by_variable = ("NANOBOT_AGENTS__DEFAULTS__WORKSPACE", story.dir().join("third"));
-    let ran = run_cron_with_env(
+    let result = run_cron_with_env(
         &story,
         &[(by_variable.0, by_variable.1.to_str().unwrap())],
         &["add", "-m", "x", "-e", "1h"],
     );
-    ran.stdout_has("✓ Added").stderr_has("NANOBOT_AGENTS__DEFAULTS__WORKSPACE");
+    result.stdout_has("✓ Added").stderr_has("NANOBOT_AGENTS__DEFAULTS__WORKSPACE");
     let table = story.normalize_paths(&story.crontab().table().unwrap());
     assert!(table.contains(&format!("nanobot cron run {one} --scheduled")), "{table}");
     assert!(
@@ -1253,8 +1254,8 @@ fn unknown_keys_in_the_job_file_are_preserved() {
     });
     let before = json!({ "version": 1, "extra": [true], "jobs": [job, 7, "odd"] });
     write(&job_file(&story), before.to_string().as_bytes());
-    let ran = run_cron(&story, &["list"]).stdout_has("every 90 minutes");
-    ran.stdout_has("error elsewhere, Thu 1 Jan 09:00").error_text();
+    let result = run_cron(&story, &["list"]).stdout_has("every 90 minutes");
+    result.stdout_has("error elsewhere, Thu 1 Jan 09:00").error_text();
     run_cron(&story, &["disable", "snake"]).stdout_has("disabled");
     let after = read_json(&job_file(&story));
     assert_eq!(after["extra"], json!([true]));
@@ -1346,11 +1347,11 @@ fn short_option_c_is_the_expression_in_add_and_the_config_elsewhere() {
     ] {
         run_cron(&broken, command).status(78).stderr_has("broken.json");
     }
-    let ran = run_cron(
+    let result = run_cron(
         &story,
         &["add", "-n", "a", "-m", "x", "-c", "0 8 * * *", "--config", "other.json"],
     );
-    ran.stdout_has("at 08:00 each day").error_text();
+    result.stdout_has("at 08:00 each day").error_text();
     // Each job keeps its own value, whichever command rewrites the block.
     add_job(&story, &["-n", "b", "-c", "0 9 * * *"]);
     let table = story.normalize_paths(&story.crontab().table().unwrap());
@@ -1361,8 +1362,8 @@ fn short_option_c_is_the_expression_in_add_and_the_config_elsewhere() {
     run_cron(&story, &["show", "b"]).stdout_has("profile      default: ").text();
     let mut before = story.command(["-c", "other.json", "cron", "add", "-m", "x", "-e", "1h"]);
     before.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
-    let ran = story.wait(before.spawn().unwrap());
-    ran.stdout_has("✓ Added").error_text();
+    let result = story.wait(before.spawn().unwrap());
+    result.stdout_has("✓ Added").error_text();
     assert_eq!(story.crontab().table().unwrap().matches("other.json cron run").count(), 2);
 }
 
@@ -1385,8 +1386,8 @@ fn the_crontab_uses_the_invoked_program_path() {
         let path = format!("{}:{}", story.dir().join("bin").display(), story.path());
         shell.args(["-c", script]).env("PATH", path);
         shell.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
-        let ran = story.wait(shell.spawn().unwrap()).stdout_has("✓ Added");
-        drop(ran);
+        let result = story.wait(shell.spawn().unwrap()).stdout_has("✓ Added");
+        drop(result);
         let table = story.normalize_paths(&story.crontab().table().unwrap());
         assert!(table.contains(&format!(" {expect} cron run ")), "{script}: {table}");
         run_cron(&story, &["remove", "x"]).stdout_has("✓ Removed");
@@ -1433,11 +1434,11 @@ fn the_heartbeat_is_an_ordinary_crontab_line() {
     run_heartbeat(&story, &["enable", "-e", "2h", "--max-cost", "1"]).stdout_has("every 2 hours");
     run_heartbeat(&story, &["enable", "--channel", "file", "--to", "out"])
         .stdout_has("every 2 hours");
-    let terms = || job_terms(&story, "heartbeat");
-    assert_eq!((&terms()["maxCost"], &terms()["kind"]), (&json!(1.0), &json!("heartbeat")));
-    assert_eq!(terms()["sink"], json!({ "file": story.dir().join("out") }));
+    let options = || job_terms(&story, "heartbeat");
+    assert_eq!((&options()["maxCost"], &options()["kind"]), (&json!(1.0), &json!("heartbeat")));
+    assert_eq!(options()["sink"], json!({ "file": story.dir().join("out") }));
     run_cron(&story, &["edit", "heartbeat", "--every", "1h"]).stdout_has("every hour");
-    assert_eq!(terms()["everyMs"], 3_600_000);
+    assert_eq!(options()["everyMs"], 3_600_000);
     for arguments in [
         &["enable", "-s", "x"][..],
         &["enable", "-e", "5"],
@@ -1483,8 +1484,8 @@ fn concurrent_additions_are_all_stored() {
         })
         .collect();
     for child in children {
-        let ran = story.wait(child);
-        ran.text();
+        let result = story.wait(child);
+        result.text();
     }
     let mut names: Vec<String> =
         jobs(&story).iter().map(|job| job["name"].as_str().unwrap().to_owned()).collect();
@@ -1498,10 +1499,10 @@ fn concurrent_additions_are_all_stored() {
         .iter()
         .map(|job| format!("{} {}", job["schedule"]["expr"].as_str().unwrap(), id_of(job)))
         .collect();
-    let mut found = crontab_lines(&story);
+    let mut lines = crontab_lines(&story);
     expect.sort();
-    found.sort();
-    assert_eq!(found, expect);
+    lines.sort();
+    assert_eq!(lines, expect);
     let table = story.crontab().table().unwrap();
     assert!(table.starts_with(foreign), "{table}");
     assert_eq!(table.matches("nanobot cron: ").count(), 2);
@@ -1542,11 +1543,11 @@ fn kill_add_at(call: &str, n: usize) -> (bool, bool) {
     command.arg(crate::story::NANOBOT);
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     command.args(["cron", "add", "-n", "second", "-m", "x", "-c", "0 8 * * *"]);
-    let ran = story.wait(command.spawn().unwrap());
-    ran.code();
-    ran.text();
-    ran.error_text();
-    drop(ran);
+    let result = story.wait(command.spawn().unwrap());
+    result.code();
+    result.text();
+    result.error_text();
+    drop(result);
     let traced = fs::read_to_string(trace).unwrap();
     let at = || format!("{call} {n}");
     let names: Vec<Value> = jobs(&story).iter().map(|job| job["name"].clone()).collect();

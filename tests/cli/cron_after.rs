@@ -74,11 +74,11 @@ fn a_chain_of_jobs_runs_with_the_answer_of_the_one_before() {
     at(&story, "08:15:00", &["run", "--due"]).stdout("");
     assert_eq!(story.requests().len(), 3);
 
-    let shown = at(&story, "08:20:00", &["show", "report", "--json"]).json();
+    let job = at(&story, "08:20:00", &["show", "report", "--json"]).json();
     let after = json!({ "kind": "after", "job": digest, "name": "digest" });
-    assert_eq!(shown["schedule"], after);
-    assert_eq!(shown["followers"], json!([{ "id": mail, "name": "mail" }]));
-    assert_eq!((&shown["next"], &shown["crontab"]), (&Value::Null, &json!("there")));
+    assert_eq!(job["schedule"], after);
+    assert_eq!(job["followers"], json!([{ "id": mail, "name": "mail" }]));
+    assert_eq!((&job["next"], &job["crontab"]), (&Value::Null, &json!("there")));
     let expect = format!("then         mail ({mail})\n");
     at(&story, "08:20:00", &["show", "report"])
         .stdout_has("schedule     after `digest`\n")
@@ -223,10 +223,10 @@ fn the_origin_of_an_answer_goes_on_with_it() {
         calls("web_fetch", json!({ "url": "http://evil.example/x" })),
         says("I may not."),
     ]);
-    let ran = at(&story, "08:00:00", &["run", "digest"]);
-    assert!(ran.text().ends_with("I may not.\n"));
-    ran.error_text();
-    drop(ran);
+    let run_result = at(&story, "08:00:00", &["run", "digest"]);
+    assert!(run_result.text().ends_with("I may not.\n"));
+    run_result.error_text();
+    drop(run_result);
     assert_eq!(records(&story, &report)[0]["origin"], "external");
     assert!(!story.workspace().join("AGENTS.md").exists());
     let results: Vec<String> = story.requests()[4]
@@ -271,17 +271,17 @@ fn a_chain_leads_to_no_loop() {
         (&["--after", "digest", "--tz", "UTC"], "`--tz` can only be used with `--cron`"),
         (&["--after", "digest", "--jitter", "5m"], "starts at its end, without `--jitter`"),
     ] {
-        let ran = run_cron(&story, &[&["add", "-m", "x"], arguments].concat());
-        assert!([2, 66].contains(&ran.code()));
-        ran.stderr_has(message);
+        let result = run_cron(&story, &[&["add", "-m", "x"], arguments].concat());
+        assert!([2, 66].contains(&result.code()));
+        result.stderr_has(message);
     }
     // A schedule of its own replaces it, and the other way round.
     run_cron(&story, &["edit", "report", "--cron", "0 9 * * *"]).stdout_has("at 09:00 each day\n");
-    let shown = run_cron(&story, &["show", "report", "--json"]).json();
-    assert_eq!(shown["terms"]["catch_up"], "none");
+    let job = run_cron(&story, &["show", "report", "--json"]).json();
+    assert_eq!(job["terms"]["catch_up"], "none");
     run_cron(&story, &["edit", "digest", "--after", "report"]).stdout_has("after `report`\n");
-    let shown = run_cron(&story, &["show", "digest", "--json"]).json();
-    assert_eq!(shown["terms"]["catch_up"], "once");
+    let job = run_cron(&story, &["show", "digest", "--json"]).json();
+    assert_eq!(job["terms"]["catch_up"], "once");
 
     // A file of jobs may turn a chain around, but not close it.
     let apply = |text: &str, more: &[&str]| {
@@ -320,19 +320,19 @@ fn a_chain_that_was_killed_is_continued() {
             story.server().always(Box::new(|request: &Request| says("News.")(request)));
             let story = story.env("NANOBOT_TEST_TIME", "2026-01-02T08:00:00Z");
             let line = ["cron", "run", digest.as_str(), "--scheduled"];
-            let (ran, is_killed) = run_with_fault(&story, &line, &[], (call, "SIGKILL", n));
-            ran.text();
-            ran.error_text();
-            ran.code();
-            drop(ran);
+            let (result, is_killed) = run_with_fault(&story, &line, &[], (call, "SIGKILL", n));
+            result.text();
+            result.error_text();
+            result.code();
+            drop(result);
             let before = outcomes(&story, &report).len();
             // Lines of both, twice.
             for time in ["08:04:00", "08:14:00"] {
                 for id in [&digest, &report] {
-                    let ran = start(&story, time, id);
-                    ran.text();
-                    ran.error_text();
-                    ran.code();
+                    let result = start(&story, time, id);
+                    result.text();
+                    result.error_text();
+                    result.code();
                 }
             }
             let (first, second) = (outcomes(&story, &digest), outcomes(&story, &report));
@@ -401,10 +401,10 @@ fn a_loop_in_the_files_never_runs() {
     change(story.workspace().join("cron/jobs.json"), &|file| {
         file["jobs"][0]["schedule"] = file["jobs"][1]["schedule"].clone();
     });
-    let words = "`digest` runs after `report` would run after itself";
-    at(&story, "09:00:00", &["run", "digest"]).status(78).stderr_has(words);
+    let message = "`digest` runs after `report` would run after itself";
+    at(&story, "09:00:00", &["run", "digest"]).status(78).stderr_has(message);
     assert!(story.requests().is_empty());
-    let problem = format!("digest ({digest}): never runs: {words}\n");
+    let problem = format!("digest ({digest}): never runs: {message}\n");
     at(&story, "09:00:00", &["check"]).status(1).stdout_has(&problem);
 }
 
@@ -448,8 +448,8 @@ fn a_clock_that_was_ahead_holds_back_slots_and_no_answers() {
     start(&story, "09:00:00", &hourly).stdout("E.\n");
     start(&story, "05:00:00", &hourly).stdout("");
     at(&story, "05:00:00", &["list"]).stdout_has("Fri 2 Jan 10:00");
-    let held = format!(
+    let message = format!(
         "hourly ({hourly}): does not run before Fri 2 Jan 09:00: the clock was ahead at its last run\n"
     );
-    at(&story, "05:00:00", &["check"]).status(1).stdout_has(&held);
+    at(&story, "05:00:00", &["check"]).status(1).stdout_has(&message);
 }

@@ -64,9 +64,9 @@ fn a_job_is_replaced_only_if_it_differs() {
     let limited = ["cron", "edit", "digest", "--max-cost", "1"];
     drop(story.command(limited).output().unwrap());
     assert_eq!(add("0 9 * * *", "b")["change"], "changed");
-    let shown = lines(&story, &["cron", "show", "digest", "--json"]).remove(0);
-    assert_eq!(shown["enabled"], false);
-    assert_eq!(shown["terms"]["max_cost_usd"], Value::Null);
+    let output_lines = lines(&story, &["cron", "show", "digest", "--json"]).remove(0);
+    assert_eq!(output_lines["enabled"], false);
+    assert_eq!(output_lines["terms"]["max_cost_usd"], Value::Null);
     quiet(&story, &["cron", "add", "--replace", "--every", "1h", "-m", "x"])
         .status(2)
         .stderr_has("--name");
@@ -82,9 +82,9 @@ fn a_file_of_jobs_is_applied_twice_without_a_second_change() {
     );
     let apply = ["cron", "apply", "-f", "jobs.yaml", "--json"];
     assert_eq!(changes(&lines(&story, &apply)), ["added", "added"]);
-    let found = jobs(&story);
-    assert_eq!(found[0]["payload"]["message"], "two\nlines % and 'quotes'\n");
-    assert_eq!(found[1]["payload"]["message"], "-n is no flag");
+    let stored_jobs = jobs(&story);
+    assert_eq!(stored_jobs[0]["payload"]["message"], "two\nlines % and 'quotes'\n");
+    assert_eq!(stored_jobs[1]["payload"]["message"], "-n is no flag");
     let table = story.crontab().table().unwrap();
     assert!(table.contains("0 8 * * 1-5 ") && table.contains("1 2 3 4 5 other\n"));
     assert_eq!(changes(&lines(&story, &apply)), ["unchanged", "unchanged"]);
@@ -120,9 +120,9 @@ fn what_all_jobs_will_lack_is_told_once() {
 
 #[test]
 fn nothing_is_changed_if_an_item_is_wrong() {
-    let check = |text: &str, words: &str| {
+    let check = |text: &str, message: &str| {
         let story = story().file("jobs.yaml", text);
-        quiet(&story, &["cron", "apply", "-f", "jobs.yaml"]).status(65).stderr_has(words);
+        quiet(&story, &["cron", "apply", "-f", "jobs.yaml"]).status(65).stderr_has(message);
         assert!(!story.workspace().join("cron/jobs.json").exists(), "{text}");
         assert_eq!(story.crontab().table().unwrap(), "1 2 3 4 5 other\n");
     };
@@ -202,10 +202,10 @@ fn all_jobs_are_saved_before_anything_is_printed() {
         (0..50).map(|n| format!("- {{name: job{n}, every: 1h, message: x}}\n")).collect();
     let story = story().file("jobs.yaml", items);
     let command = format!("{} cron apply -f jobs.yaml | true", crate::story::NANOBOT);
-    let ran = story.wait(story.program("/bin/sh").args(["-c", &command]).spawn().unwrap());
-    ran.text();
-    ran.error_text();
-    drop(ran);
+    let result = story.wait(story.program("/bin/sh").args(["-c", &command]).spawn().unwrap());
+    result.text();
+    result.error_text();
+    drop(result);
     assert_eq!(jobs(&story).len(), 50);
     let table = story.crontab().table().unwrap();
     assert_eq!(table.matches(" cron run ").count(), 50);
@@ -228,9 +228,9 @@ fn two_hundred_unchanged_jobs_cost_little() {
         let mut strace = story.program("strace");
         // Without children: `crontab` is a shell script here.
         strace.args(["-qq", "-o"]).arg(&trace).arg(crate::story::NANOBOT);
-        let ran = strace.args(["cron", "apply", "-f", "jobs.yaml", "--json"]).output().unwrap();
-        assert!(ran.status.success(), "{ran:?}");
-        let text = String::from_utf8(ran.stdout).unwrap();
+        let result = strace.args(["cron", "apply", "-f", "jobs.yaml", "--json"]).output().unwrap();
+        assert!(result.status.success(), "{result:?}");
+        let text = String::from_utf8(result.stdout).unwrap();
         assert_eq!(text.matches("\"unchanged\"").count(), count, "{text}");
         assert_eq!(&story.crontab().calls()[before..], ["-l"]);
         std::fs::read_to_string(trace).unwrap().lines().count()

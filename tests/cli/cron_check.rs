@@ -78,14 +78,14 @@ fn failures_of_what_starts_the_jobs_are_reported_until_they_end() {
         run_cron(&story, &["add", "-n", name, "-e", "1h", "-m", "x"]).stdout_has("Added job");
     }
     let time = "2026-01-02T03:05:00Z";
-    let check = |variables: &[(&str, &str)], kind: &str, words: &str| {
+    let check = |variables: &[(&str, &str)], kind: &str, phrase: &str| {
         let checked = run_cron_with_env(&story, variables, &["check"]).status(1);
         let text = checked.text();
         drop(checked);
-        assert!(text.contains(words) && text.lines().count() == 1, "{kind}: {text}");
-        let found =
+        assert!(text.contains(phrase) && text.lines().count() == 1, "{kind}: {text}");
+        let lines =
             run_cron_with_env(&story, variables, &["check", "--json"]).status(1).json_lines();
-        assert_eq!((found.len(), &found[0]["problem"]), (1, &json!(kind)), "{kind}");
+        assert_eq!((lines.len(), &lines[0]["problem"]), (1, &json!(kind)), "{kind}");
         let mut command = story.command(["status", "metrics"]);
         command.envs(variables.iter().copied());
         let metrics = story.wait(command.spawn().unwrap()).text();

@@ -53,9 +53,9 @@ fn start_concurrently(story: &Story, count: usize, arguments: &[&str]) -> Vec<(i
     }
     let mut ended = ended.iter().map(|output| story.run_result(output));
     let others = ended.by_ref().take(count - 1);
-    let others = others.map(|ran| {
-        ran.text();
-        (ran.code(), ran.error_text())
+    let others = others.map(|result| {
+        result.text();
+        (result.code(), result.error_text())
     });
     let others = others.collect();
     release.send(()).unwrap();
@@ -102,8 +102,8 @@ fn only_one_of_a_hundred_concurrent_starts_runs() {
     is_asked.recv().unwrap();
     drop(story.wait(at("2026-01-02T03:05:59Z")));
     // The next slot is independent.
-    let ran = story.wait(at("2026-01-02T03:06:00Z")).status(75);
-    assert!(ran.error_text().contains("is already running since "));
+    let result = story.wait(at("2026-01-02T03:06:00Z")).status(75);
+    assert!(result.error_text().contains("is already running since "));
     // Said once for each run.
     drop(story.wait(at("2026-01-02T03:07:00Z")));
     release.send(()).unwrap();
@@ -114,43 +114,43 @@ fn only_one_of_a_hundred_concurrent_starts_runs() {
 fn kill_run_at(kind: &str, n: usize, job: Value) -> bool {
     let is_once = job["schedule"]["kind"] == "at";
     let story = story_with_job(job);
-    let (ran, is_killed) = run_with_fault(&story, &SCHEDULED, &[], (kind, "SIGKILL", n));
-    let about = format!("{kind} {n}, {}", ran.code());
-    ran.text();
-    ran.error_text();
-    drop(ran);
+    let (result, is_killed) = run_with_fault(&story, &SCHEDULED, &[], (kind, "SIGKILL", n));
+    let case = format!("{kind} {n}, {}", result.code());
+    result.text();
+    result.error_text();
+    drop(result);
     let paid = story.requests().len();
-    assert!(is_killed || paid == 1, "{about}");
+    assert!(is_killed || paid == 1, "{case}");
     // The same minute, twice more.
     for _ in 0..2 {
-        let ran = story.run(SCHEDULED);
-        let words = ran.error_text();
-        let is_told = words.is_empty()
-            || words.contains("the last run was interrupted")
-            || words.contains("no longer exists");
-        assert!(is_told, "{about}: {words}");
-        ran.text();
-        ran.code();
+        let result = story.run(SCHEDULED);
+        let stderr = result.error_text();
+        let is_told = stderr.is_empty()
+            || stderr.contains("the last run was interrupted")
+            || stderr.contains("no longer exists");
+        assert!(is_told, "{case}: {stderr}");
+        result.text();
+        result.code();
     }
     // Never twice, and skipped only if its record has an unknown outcome.
-    let asked = story.requests().len();
-    assert!(asked <= 1 && asked >= paid, "{about}: {asked}");
+    let request_count = story.requests().len();
+    assert!(request_count <= 1 && request_count >= paid, "{case}: {request_count}");
     let outcomes = outcomes(&story);
     match &outcomes[..] {
-        [outcome] if outcome == "ok" => assert_eq!(asked, 1, "{about}"),
+        [outcome] if outcome == "ok" => assert_eq!(request_count, 1, "{case}"),
         [outcome] if outcome == "unknown" => {}
-        other => panic!("{about}: {other:?}"),
+        other => panic!("{case}: {other:?}"),
     }
     let record = &records(&story)[0];
-    assert!(!record["slot"].is_null(), "{about}: {record}");
+    assert!(!record["slot"].is_null(), "{case}: {record}");
     // A one-time job is removed in the end, together with its crontab line.
     let table = story.crontab().table().unwrap();
-    assert!(table.starts_with(OTHER_CRONTAB), "{about}: {table}");
-    assert_eq!(table.contains(JOB_ID), !is_once, "{about}: {table}");
+    assert!(table.starts_with(OTHER_CRONTAB), "{case}: {table}");
+    assert_eq!(table.contains(JOB_ID), !is_once, "{case}: {table}");
     if is_once {
         match outcomes[0].as_str() {
-            "ok" => assert_eq!(stored_job(&story), Value::Null, "{about}"),
-            _ => assert_eq!(stored_job(&story)["enabled"], false, "{about}"),
+            "ok" => assert_eq!(stored_job(&story), Value::Null, "{case}"),
+            _ => assert_eq!(stored_job(&story)["enabled"], false, "{case}"),
         }
     } else {
         // The next minute runs normally.
@@ -237,35 +237,35 @@ fn job_names_and_hours(story: &Story) -> (Vec<String>, Vec<String>) {
 fn remove_with_fault(kind: &str, error: &str, n: usize) -> bool {
     let (story, id) = story_with_two_jobs();
     let before = story.crontab().table().unwrap();
-    let (ran, injected) =
+    let (result, injected) =
         run_with_fault(&story, &["cron", "remove", "second"], &[], (kind, error, n));
-    let about = format!("{kind} {error} {n}, {}: {}", ran.code(), ran.error_text());
-    let is_done = ran.code() == 0;
-    ran.text();
-    drop(ran);
+    let case = format!("{kind} {error} {n}, {}: {}", result.code(), result.error_text());
+    let is_done = result.code() == 0;
+    result.text();
+    drop(result);
     let old = (vec!["first".to_owned(), "second".into()], vec!["7", "8"]);
     let (names, hours) = job_names_and_hours(&story);
-    assert!(names == old.0 || names == ["first"], "{about}: {names:?}");
-    assert!(hours == old.1 || hours == ["7"], "{about}: {hours:?}");
-    assert!(hours == ["7"] || story.crontab().table().unwrap() == before, "{about}");
-    assert!(!is_done || (names == ["first"] && hours == ["7"]), "{about}");
-    assert!(names == old.0 || hours == ["7"] || !is_done, "{about}");
+    assert!(names == old.0 || names == ["first"], "{case}: {names:?}");
+    assert!(hours == old.1 || hours == ["7"], "{case}: {hours:?}");
+    assert!(hours == ["7"] || story.crontab().table().unwrap() == before, "{case}");
+    assert!(!is_done || (names == ["first"] && hours == ["7"]), "{case}");
+    assert!(names == old.0 || hours == ["7"] || !is_done, "{case}");
     // The next `cron` command makes both consistent.
     add_job(&story, &["-n", "third", "-c", "0 9 * * *"]);
     let (names, hours) = job_names_and_hours(&story);
     match names.len() {
-        2 => assert_eq!(hours, ["7", "9"], "{about}"),
-        _ => assert_eq!(hours, ["7", "8", "9"], "{about}"),
+        2 => assert_eq!(hours, ["7", "9"], "{case}"),
+        _ => assert_eq!(hours, ["7", "8", "9"], "{case}"),
     }
     story.run(["cron", "sync"]).stdout("The crontab is up to date.\n");
     // A second removal removes the rest.
     let again = story.run(["cron", "remove", &id]);
-    assert!([0, 66].contains(&again.code()), "{about}: {}", again.error_text());
+    assert!([0, 66].contains(&again.code()), "{case}: {}", again.error_text());
     again.text();
     again.error_text();
     drop(again);
     let path = story.home().join(".nanobot/cron").join(&id);
-    assert!(!path.exists(), "{about}: its folder is left");
+    assert!(!path.exists(), "{case}: its folder is left");
     injected
 }
 
@@ -287,30 +287,30 @@ fn a_killed_or_failed_removal_leaves_the_old_or_new_state() {
 fn add_with_fault(kind: &str, error: &str, n: usize) -> bool {
     let (story, _) = story_with_two_jobs();
     let before = story.crontab().table().unwrap();
-    let words = ["cron", "add", "-n", "third", "-m", "x", "-c", "0 9 * * *"];
-    let (ran, injected) = run_with_fault(&story, &words, &[], (kind, error, n));
-    let about = format!("{kind} {error} {n}, {}: {}", ran.code(), ran.error_text());
-    let (code, is_told) = (ran.code(), !ran.error_text().is_empty());
-    ran.text();
-    drop(ran);
+    let arguments = ["cron", "add", "-n", "third", "-m", "x", "-c", "0 9 * * *"];
+    let (result, injected) = run_with_fault(&story, &arguments, &[], (kind, error, n));
+    let case = format!("{kind} {error} {n}, {}: {}", result.code(), result.error_text());
+    let (code, is_told) = (result.code(), !result.error_text().is_empty());
+    result.text();
+    drop(result);
     let (names, hours) = job_names_and_hours(&story);
     let is_new = names.len() == 3;
-    assert!(is_new || names == ["first", "second"], "{about}: {names:?}");
-    assert!(hours == ["7", "8", "9"] || story.crontab().table().unwrap() == before, "{about}");
+    assert!(is_new || names == ["first", "second"], "{case}: {names:?}");
+    assert!(hours == ["7", "8", "9"] || story.crontab().table().unwrap() == before, "{case}");
     match code {
-        0 => assert!(is_new && hours == ["7", "8", "9"], "{about}"),
+        0 => assert!(is_new && hours == ["7", "8", "9"], "{case}"),
         // The job is stored but not in the crontab, or the state of the crontab is unknown.
-        1 | 74 => assert!(is_told, "{about}"),
-        _ => panic!("{about}"),
+        1 | 74 => assert!(is_told, "{case}"),
+        _ => panic!("{case}"),
     }
     // A job is never in the file without its limits.
     for job in crate::cron::jobs(&story) {
         let folder = crate::cron::job_dir(&story, job["id"].as_str().unwrap());
-        assert!(folder.join("job.json").exists(), "{about}: {job}");
+        assert!(folder.join("job.json").exists(), "{case}: {job}");
     }
     story.run(["cron", "sync"]).text();
     let (names, hours) = job_names_and_hours(&story);
-    assert_eq!(names.len(), hours.len(), "{about}");
+    assert_eq!(names.len(), hours.len(), "{case}");
     injected
 }
 

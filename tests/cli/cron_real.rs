@@ -69,8 +69,8 @@ end
         if ready != "ready\n" {
             drop(alive);
             let output = shell.wait_with_output().unwrap();
-            let words = String::from_utf8_lossy(&output.stderr);
-            skip(&format!("there can be no namespaces for cron: {words}"));
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            skip(&format!("there can be no namespaces for cron: {stderr}"));
             return None;
         }
         Some(Self { shell_pid: shell, _namespace_holder: alive, mail_dir: dir.join("mail") })
@@ -98,12 +98,12 @@ end
 
     /// Adds a job; returns its id.
     fn add_job(&self, story: &Story, name: &str, arguments: &[&str]) -> String {
-        let ran = self.cron(story, &[&["add", "--name", name], arguments].concat());
-        let text = ran.text();
+        let result = self.cron(story, &[&["add", "--name", name], arguments].concat());
+        let text = result.text();
         // A missing cron daemon is reported.
-        let words = ran.error_text();
-        assert!(words.is_empty() || words.contains("no cron daemon is running"), "{words}");
-        drop(ran);
+        let stderr = result.error_text();
+        assert!(stderr.is_empty() || stderr.contains("no cron daemon is running"), "{stderr}");
+        drop(result);
         let line = text.lines().next().unwrap();
         let start = format!("✓ Added job '{name}' (");
         let id = line.strip_prefix(&start).and_then(|line| line.strip_suffix(')'));
@@ -195,7 +195,7 @@ fn answering_model() -> Responder {
 fn jobs_are_started_by_the_real_cron() {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
     story.server().always(answering_model());
-    let Some(place) = CronNamespace::start(&story, "/usr/sbin/cron -f -L 0 &") else {
+    let Some(namespace) = CronNamespace::start(&story, "/usr/sbin/cron -f -L 0 &") else {
         return;
     };
     let path = |name: &str| story.dir().join(name);
@@ -205,10 +205,10 @@ fn jobs_are_started_by_the_real_cron() {
         "# mine\nSHELL=/bin/bash\nPATH=/nowhere\nHOME=/\nWORD='a b'\n\n* * * * * [[ $WORD = 'a b' ]] && echo \"$HOME\" >> {}\n# last\n",
         word("theirs")
     );
-    place.set_table(&story, &theirs);
+    namespace.set_table(&story, &theirs);
     let always = ["-c", "* * * * *"];
     let add = |name: &str, message: &str, more: &[&str]| {
-        place.add_job(&story, name, &[&["-m", message], more].concat())
+        namespace.add_job(&story, name, &[&["-m", message], more].concat())
     };
     let when = format!("env > {}", word("env"));
     let out = word("out.txt");
@@ -227,41 +227,42 @@ fn jobs_are_started_by_the_real_cron() {
     let silent = add("silent", "say nothing", &always);
     let refused = add("refused", "be refused", &always);
     // Not in the current hour, so that cron finds nothing due each minute.
-    let shown = Command::new("date").env("TZ", "Asia/Kathmandu").arg("+%-H").output().unwrap();
-    let hour: u32 = String::from_utf8(shown.stdout).unwrap().trim().parse().unwrap();
+    let output = Command::new("date").env("TZ", "Asia/Kathmandu").arg("+%-H").output().unwrap();
+    let hour: u32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
     let elsewhere = format!("* {} * * *", (hour + 12) % 24);
     let zoned = add("zoned", "x", &["-c", &elsewhere, "--tz", "Asia/Kathmandu"]);
     let once = add("once", "x", &["--in", "1m", "--channel", "file", "--to", &word("once.txt")]);
-    let table = place.table(&story);
+    let table = namespace.table(&story);
     assert!(table.starts_with(&theirs), "{table}");
     for id in [&filed, &piped, &printed, &quiet, &silent, &refused, &zoned, &once] {
         assert!(table.contains(&format!(" cron run {id} --scheduled\n")), "{table}");
     }
 
-    place.touch_spool();
+    namespace.touch_spool();
 
     // The first minute.
     let ended = |id: &str, count: usize| outcomes(&story, id).len() >= count;
     for id in [&filed, &piped, &printed, &quiet, &silent, &refused] {
-        place.wait_until("first run", || ended(id, 1));
+        namespace.wait_until("first run", || ended(id, 1));
     }
-    place.wait_until("mail", || !place.mail_bodies(&printed).is_empty());
-    place
+    namespace.wait_until("mail", || !namespace.mail_bodies(&printed).is_empty());
+    namespace
         .cron(&story, &["remove", &printed])
         .stdout(&format!("✓ Removed job {printed} ('printed')\n"))
         .stderr_has("moved the session of `printed` to the trash");
     // The second minute.
     for id in [&filed, &piped, &quiet, &silent, &refused] {
-        place.wait_until("second run", || ended(id, 2));
+        namespace.wait_until("second run", || ended(id, 2));
     }
     // The job is removed from the file first, and from the crontab afterwards.
-    place.wait_until("run that is the only one", || {
+    namespace.wait_until("run that is the only one", || {
         jobs(&story).iter().all(|job| job["id"] != once.as_str())
-            && !place.table(&story).contains(&once)
+            && !namespace.table(&story).contains(&once)
     });
-    place.wait_until("command of theirs", || read_or_empty(&path("theirs")).lines().count() >= 2);
-    place.wait_until("second mail", || place.mail_bodies(&refused).len() >= 2);
-    let now = place.table(&story);
+    namespace
+        .wait_until("command of theirs", || read_or_empty(&path("theirs")).lines().count() >= 2);
+    namespace.wait_until("second mail", || namespace.mail_bodies(&refused).len() >= 2);
+    let now = namespace.table(&story);
     assert!(!now.contains(&once) && !now.contains(&printed), "{now}");
 
     // Each slot runs once, in its minute.
@@ -298,9 +299,9 @@ fn jobs_are_started_by_the_real_cron() {
     assert_eq!(value("NANOBOT_TEST_TIME"), None, "{env}");
 
     // The message arrived unchanged in each run, and the answers were delivered.
-    let asked = story.requests();
-    let heard = asked.iter().filter(|asked| asked.last_content().contains(MESSAGE));
-    assert_eq!(heard.count(), outcomes(&story, &filed).len());
+    let requests = story.requests();
+    let request_count = requests.iter().filter(|request| request.last_content().contains(MESSAGE));
+    assert_eq!(request_count.count(), outcomes(&story, &filed).len());
     for (name, id) in [("out.txt", &filed), ("piped", &piped)] {
         let expect = "Done % 🐈.\n".repeat(outcomes(&story, id).len());
         assert_eq!(read_or_empty(&path(name)), expect);
@@ -311,30 +312,30 @@ fn jobs_are_started_by_the_real_cron() {
     }
 
     // Cron mails failures and answers without another delivery.
-    assert_eq!(place.mail_bodies(&printed), ["Printed % 🐈.\n"]);
-    for mail in place.mail_bodies(&refused) {
+    assert_eq!(namespace.mail_bodies(&printed), ["Printed % 🐈.\n"]);
+    for mail in namespace.mail_bodies(&refused) {
         let start = format!("nanobot: job `refused` ({refused})");
         assert!(mail.starts_with(&start) && mail.contains("no such key"), "{mail}");
         let lines: Vec<&str> = mail.lines().collect();
         assert!(lines.len() <= 2 && lines[1..].iter().all(|line| line.contains("try: ")), "{mail}");
     }
     for id in [&filed, &piped, &quiet, &silent, &zoned, &once] {
-        assert_eq!(place.mail_bodies(id), [""; 0]);
+        assert_eq!(namespace.mail_bodies(id), [""; 0]);
     }
-    assert_eq!(place.mail_bodies("mine"), [""; 0]);
+    assert_eq!(namespace.mail_bodies("mine"), [""; 0]);
 
     // The removal removes everything.
     let all = [&filed, &piped, &quiet, &silent, &refused, &zoned].map(String::as_str);
     // A third minute may start meanwhile.
-    let ran = place.cron(&story, &[&["remove"][..], &all].concat());
-    ran.text();
-    ran.error_text();
-    drop(ran);
-    assert_eq!(place.table(&story), theirs);
+    let result = namespace.cron(&story, &[&["remove"][..], &all].concat());
+    result.text();
+    result.error_text();
+    drop(result);
+    assert_eq!(namespace.table(&story), theirs);
     assert_eq!(jobs(&story), [Value::Null; 0]);
     for id in all {
         // A running job cleans up after itself.
-        place.wait_until("end", || !job_dir(&story, id).exists());
+        namespace.wait_until("end", || !job_dir(&story, id).exists());
         assert!(!story.workspace().join(format!("sessions/cron_{id}.jsonl")).exists());
     }
     let lines = read_or_empty(&path("theirs"));
@@ -347,19 +348,19 @@ const CHANGE_COUNT: usize = 12;
 #[test]
 fn concurrent_changes_share_the_real_crontab() {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
-    let Some(place) = CronNamespace::start(&story, "") else {
+    let Some(namespace) = CronNamespace::start(&story, "") else {
         return;
     };
     let theirs = "# mine\n\nMAILTO=\"\"\n1 2 3 4 5 echo '100\\%' \n#  last\n";
-    place.set_table(&story, theirs);
+    namespace.set_table(&story, theirs);
     let old: Vec<String> = (0..CHANGE_COUNT)
         .map(|number| {
             let expression = format!("{number} 7 * * *");
-            place.add_job(&story, &format!("old{number}"), &["-m", "x", "-c", &expression])
+            namespace.add_job(&story, &format!("old{number}"), &["-m", "x", "-c", &expression])
         })
         .collect();
     let spawn = |arguments: &[&str]| {
-        let mut command = place.program(&story, NANOBOT);
+        let mut command = namespace.program(&story, NANOBOT);
         command.arg("cron").args(arguments).spawn().unwrap()
     };
     let children: Vec<Child> = (0..CHANGE_COUNT)
@@ -372,10 +373,10 @@ fn concurrent_changes_share_the_real_crontab() {
         })
         .collect();
     for child in children {
-        let ran = story.wait(child);
-        ran.text();
+        let result = story.wait(child);
+        result.text();
         // No cron runs in this namespace, which is reported.
-        ran.error_text();
+        result.error_text();
     }
     let jobs = jobs(&story);
     let mut names: Vec<&str> = jobs.iter().map(|job| job["name"].as_str().unwrap()).collect();
@@ -383,7 +384,7 @@ fn concurrent_changes_share_the_real_crontab() {
     let mut expect: Vec<String> = (0..CHANGE_COUNT).map(|number| format!("new{number}")).collect();
     expect.sort();
     assert_eq!(names, expect);
-    let table = place.table(&story);
+    let table = namespace.table(&story);
     let block = table.strip_prefix(theirs).unwrap_or_else(|| panic!("{table}"));
     let mut lines: Vec<&str> = block.lines().filter(|line| !line.starts_with('#')).collect();
     lines.sort_by_key(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap());
@@ -397,11 +398,11 @@ fn concurrent_changes_share_the_real_crontab() {
         assert_eq!(job["name"], format!("new{number}"));
     }
     let all: Vec<&str> = jobs.iter().map(|job| job["id"].as_str().unwrap()).collect();
-    let ran = place.cron(&story, &[&["remove"][..], &all].concat());
-    ran.text();
-    ran.error_text();
-    drop(ran);
-    assert_eq!(place.table(&story), theirs);
+    let result = namespace.cron(&story, &[&["remove"][..], &all].concat());
+    result.text();
+    result.error_text();
+    drop(result);
+    assert_eq!(namespace.table(&story), theirs);
 }
 
 /// A crontab line is a gateway: polls take turns, and each message is answered at once.
@@ -418,7 +419,7 @@ fn chats_are_answered_by_the_real_cron() {
     story.server().always(says("Yes."));
     // A message from before the first poll is not answered.
     story.run(["channel", "poll"]);
-    let Some(place) = CronNamespace::start(&story, "/usr/sbin/cron -f -L 0 &") else {
+    let Some(namespace) = CronNamespace::start(&story, "/usr/sbin/cron -f -L 0 &") else {
         return;
     };
     let (home, dir) = (story.home(), story.dir());
@@ -427,20 +428,20 @@ fn chats_are_answered_by_the_real_cron() {
         home.display(),
         dir.display()
     );
-    place.set_table(&story, &line);
-    place.touch_spool();
+    namespace.set_table(&story, &line);
+    namespace.touch_spool();
     let start = Instant::now();
     let (mut count, mut slowest) = (0, Duration::ZERO);
     while start.elapsed() < Duration::from_secs(185) {
         count += 1;
         for service in &services {
-            let sent = Instant::now();
+            let start = Instant::now();
             service.write(&format!("message {count}"));
             let answered = || service.count_answers() == count;
-            place.wait_until(&format!("answer in {}", service.facts().name), answered);
+            namespace.wait_until(&format!("answer in {}", service.facts().name), answered);
             // The first message waits for the first poll.
             if count > 1 {
-                slowest = slowest.max(sent.elapsed());
+                slowest = slowest.max(start.elapsed());
             }
         }
         // The pace of a person, so that messages arrive between polls too.
@@ -450,5 +451,5 @@ fn chats_are_answered_by_the_real_cron() {
         assert_eq!(service.count_answers(), count, "{}", service.facts().name);
     }
     assert!(slowest < Duration::from_secs(5), "{slowest:?}");
-    assert_eq!(place.mail_bodies("poll"), [""; 0]);
+    assert_eq!(namespace.mail_bodies("poll"), [""; 0]);
 }

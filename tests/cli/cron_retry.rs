@@ -65,10 +65,10 @@ fn a_temporary_failure_is_retried_after_the_delay() {
     at(&story, "08:01:00", &["show", &id])
         .stdout_has("waiting      for retry 1 of 2\n")
         .stdout_has("retry        at most 2 times, each after 5 min\n");
-    let shown = at(&story, "08:01:00", &["show", &id, "--json"]).json();
-    assert_eq!(shown["retry"], json!({ "at": "2026-01-02T08:05:00Z", "number": 1 }));
-    assert_eq!(shown["next"], "2026-01-02T08:05:00Z");
-    assert_eq!(shown["crontab"], "there");
+    let job = at(&story, "08:01:00", &["show", &id, "--json"]).json();
+    assert_eq!(job["retry"], json!({ "at": "2026-01-02T08:05:00Z", "number": 1 }));
+    assert_eq!(job["next"], "2026-01-02T08:05:00Z");
+    assert_eq!(job["crontab"], "there");
     at(&story, "08:01:00", &["check"]).status(1).stdout_has("failed since");
     // Too early.
     start(&story, "08:04:59", &id).stdout("");
@@ -98,13 +98,13 @@ fn the_last_failure_is_reported() {
     let story = Story::new()
         .script([busy(), busy(), says("By hand."), fails(401, "no")])
         .env("NANOBOT_TEST_ZONE", "UTC");
-    let told = story.dir().join("told");
-    let command = format!("cat >> {}", told.display());
+    let log = story.dir().join("told");
+    let command = format!("cat >> {}", log.display());
     let id = add_daily(&story, &["--retry", "1", "--on-failure", &command]);
     start(&story, "08:00:00", &id).status(75).stderr("");
-    assert!(!told.exists());
+    assert!(!log.exists());
     start(&story, "08:10:00", &id).status(75).stderr_has("too many");
-    assert!(std::fs::read_to_string(&told).unwrap().contains("too many"));
+    assert!(std::fs::read_to_string(&log).unwrap().contains("too many"));
     assert_eq!(fields(&story), ["0 8 * * *"]);
     at(&story, "08:12:00", &["run", &id]).stdout("By hand.\n");
     // A permanent cause is not retried.
@@ -127,8 +127,8 @@ fn other_failures_are_retried_if_the_job_says_so() {
     start(&story, "08:10:00", &id).stdout("Done.\n");
     assert_eq!(tries(&story, &id), ["failed 0", "ok 1"]);
     run_cron(&story, &["edit", &id, "--retry-on", ""]).stdout_has(&id);
-    let shown = at(&story, "08:20:00", &["show", &id, "--json"]).json();
-    assert_eq!(shown["terms"]["retry_on"], json!([]));
+    let job = at(&story, "08:20:00", &["show", &id, "--json"]).json();
+    assert_eq!(job["terms"]["retry_on"], json!([]));
     let mut command = story.command(["cron", "run", &id, "--scheduled"]);
     command.env("NANOBOT_TEST_TIME", "2026-01-03T08:00:00Z");
     story.wait(command.spawn().unwrap()).status(1).stderr_has("bad");
@@ -195,9 +195,9 @@ fn a_retry_gives_way_to_the_next_slot_and_to_changes_of_the_job() {
 #[test]
 fn retries_and_delays_are_checked_and_applied_from_a_file() {
     let story = Story::new();
-    let usage = |arguments: &[&str], words: &str| {
-        let ran = run_cron(&story, &[&["add", "-m", "x", "-e", "1h"], arguments].concat());
-        ran.status(2).stderr_has(words);
+    let usage = |arguments: &[&str], message: &str| {
+        let result = run_cron(&story, &[&["add", "-m", "x", "-e", "1h"], arguments].concat());
+        result.status(2).stderr_has(message);
     };
     usage(&["--retry", "101"], "101");
     usage(&["--retry-delay", "30s"], "`--retry-delay` is 30 seconds, expected from 60 to 86400");
@@ -209,18 +209,18 @@ fn retries_and_delays_are_checked_and_applied_from_a_file() {
     let story = story.file("jobs.json", list.to_string());
     run_cron(&story, &["apply", "-f", "jobs.json"]).stdout_has("Added job 'digest'");
     run_cron(&story, &["apply", "-f", "jobs.json"]).stdout_has("nchanged");
-    let shown = run_cron(&story, &["show", "digest", "--json"]).json();
-    let terms = &shown["terms"];
-    assert_eq!(terms["retry"], 3);
-    assert_eq!(terms["retry_delay_s"], 300);
-    assert_eq!(terms["jitter_s"], 600);
-    assert_eq!(terms["on_success"], "true");
-    assert_eq!(terms["notify"], "change");
+    let job = run_cron(&story, &["show", "digest", "--json"]).json();
+    let options = &job["terms"];
+    assert_eq!(options["retry"], 3);
+    assert_eq!(options["retry_delay_s"], 300);
+    assert_eq!(options["jitter_s"], 600);
+    assert_eq!(options["on_success"], "true");
+    assert_eq!(options["notify"], "change");
     run_cron(&story, &["edit", "digest", "--retry", "0", "--jitter", "0", "--notify", "always"])
         .stdout_has("digest");
-    let shown = run_cron(&story, &["show", "digest", "--json"]).json();
-    assert_eq!(shown["terms"]["retry"], 0);
-    assert_eq!(shown["terms"]["jitter_s"], 0);
+    let job = run_cron(&story, &["show", "digest", "--json"]).json();
+    assert_eq!(job["terms"]["retry"], 0);
+    assert_eq!(job["terms"]["jitter_s"], 0);
 }
 
 #[test]
@@ -229,8 +229,8 @@ fn a_start_is_delayed_by_the_same_time_each_day() {
         .script([says("Waited."), says("Due."), says("At once."), says("After a miss.")])
         .env("NANOBOT_TEST_ZONE", "UTC");
     let id = add_daily(&story, &["--jitter", "30m"]);
-    let shown = run_cron(&story, &["show", &id, "--json"]).json();
-    let next: jiff::Timestamp = shown["next"].as_str().unwrap().parse().unwrap();
+    let job = run_cron(&story, &["show", &id, "--json"]).json();
+    let next: jiff::Timestamp = job["next"].as_str().unwrap().parse().unwrap();
     let slot: jiff::Timestamp = "2026-01-02T08:00:00Z".parse().unwrap();
     let delay = next.duration_since(slot).as_secs();
     assert!((5..1800).contains(&delay), "{delay}");
@@ -266,9 +266,9 @@ fn results_are_reported_always_or_on_changes() {
     let check = |notify: &str, expect_told: &str, expect_errors: usize| {
         let script = [says("one"), fails(401, "no"), fails(401, "no"), says("four"), says("five")];
         let story = Story::new().script(script);
-        let told = story.dir().join("told");
+        let log = story.dir().join("told");
         let tell =
-            |word: &str| format!("echo \"{word} $(cat | head -c4)\" | tee -a {}", told.display());
+            |word: &str| format!("echo \"{word} $(cat | head -c4)\" | tee -a {}", log.display());
         let (bad, good) = (tell("failure"), tell("success"));
         let id = add_job(
             &story,
@@ -276,13 +276,13 @@ fn results_are_reported_always_or_on_changes() {
         );
         let mut errors = 0;
         for minute in 0..5 {
-            let ran = at(&story, &format!("08:0{minute}:00"), &["run", &id]);
-            errors += usize::from(ran.error_text().contains("failure"));
-            ran.code();
-            ran.text();
-            drop(ran);
+            let result = at(&story, &format!("08:0{minute}:00"), &["run", &id]);
+            errors += usize::from(result.error_text().contains("failure"));
+            result.code();
+            result.text();
+            drop(result);
         }
-        assert_eq!(std::fs::read_to_string(&told).unwrap(), expect_told);
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), expect_told);
         assert_eq!(errors, expect_errors);
         // The output of the commands is stored beside the answers.
         let stored = std::fs::read_dir(job_dir(&story, &id).join("output")).unwrap();
@@ -301,8 +301,8 @@ fn all_jobs_are_disabled_and_enabled_together() {
     let past = add_job(&story, &["--in", "1m"]);
     assert_eq!(fields(&story).len(), 4);
     let all = |verb: &str, time: &str, count: usize| {
-        let ran = at(&story, time, &[verb, "--all"]);
-        let text = ran.text();
+        let result = at(&story, time, &[verb, "--all"]);
+        let text = result.text();
         assert_eq!(text.lines().count(), count, "{text}");
     };
     all("disable", "03:05:00", 3);

@@ -44,9 +44,9 @@ pub(crate) fn job_dir(story: &Story) -> PathBuf {
     story.home().join(".nanobot/cron").join(JOB_ID)
 }
 
-/// Writes the options that only this program stores: `terms`, for the current job definition, with the policy that the
+/// Writes the options that only this program stores: `options`, for the current job definition, with the policy that the
 /// program itself would store. The job is our own from the start.
-pub(crate) fn write_terms(story: &Story, terms: &Value) {
+pub(crate) fn write_terms(story: &Story, options: &Value) {
     let path = job_dir(story).join("job.json");
     let file = story.workspace().join("cron/jobs.json");
     let before = std::fs::read(&file).unwrap();
@@ -56,12 +56,12 @@ pub(crate) fn write_terms(story: &Story, terms: &Value) {
     }
     let edited = story.command(["cron", "edit", JOB_ID]).output().unwrap();
     assert!(edited.status.success(), "{edited:?}");
-    let written: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    let mut terms = terms.clone();
+    let stored: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let mut options = options.clone();
     for key in ["policy", "message", "session"] {
-        terms[key] = written[key].clone();
+        options[key] = stored[key].clone();
     }
-    write(&path, terms.to_string().as_bytes());
+    write(&path, options.to_string().as_bytes());
     write(&file, &before);
     story.crontab().set_table(table.unwrap_or_default());
 }
@@ -183,14 +183,14 @@ fn a_job_sends_only_the_last_run_of_its_session() {
     for answer in ["one\n", "two\n", "three\n"] {
         story.run(["cron", "run", "digest"]).stdout(answer);
     }
-    let sent = |request: usize| -> Vec<String> {
+    let contents = |request: usize| -> Vec<String> {
         let messages = story.requests()[request].messages();
         let others = messages.iter().filter(|message| message["role"] != "system");
         others.map(|message| message["role"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(sent(0), ["user"]);
-    assert_eq!(sent(1), ["user", "assistant", "user"]);
-    assert_eq!(sent(2), ["user", "assistant", "user"]);
+    assert_eq!(contents(0), ["user"]);
+    assert_eq!(contents(1), ["user", "assistant", "user"]);
+    assert_eq!(contents(2), ["user", "assistant", "user"]);
     assert!(story.requests()[2].raw.contains("two"));
     assert!(!story.requests()[2].raw.contains("\"one\""));
     // The session file has all runs.
@@ -225,8 +225,8 @@ fn the_system_prompt_describes_the_run() {
     story.run(SCHEDULED).stdout("x\n");
     let request = &story.requests()[0];
     let system = request.messages()[0]["content"].as_str().unwrap().to_owned();
-    for words in ["`digest`", "NOTHING_TO_REPORT", "you cannot ask questions"] {
-        assert!(system.contains(words), "{words} in {system}");
+    for phrase in ["`digest`", "NOTHING_TO_REPORT", "you cannot ask questions"] {
+        assert!(system.contains(phrase), "{phrase} in {system}");
     }
     assert!(request.last_content().contains("What is new?"));
 }
@@ -301,13 +301,13 @@ fn a_false_condition_skips_the_run_without_cost() {
     story.run(["cron", "run", JOB_ID]).stdout("seen\n");
     let last = story.requests()[0].last_content();
     assert!(last.contains("What is new?") && last.contains("new mail"), "{last}");
-    for (command, status, words) in [
+    for (command, status, message) in [
         ("nanobot-is-not-here", 1, "cannot be run (exit status 127)"),
         ("/etc/passwd", 1, "cannot be run (exit status 126)"),
         ("kill -9 $$", 1, "was killed by signal 9"),
     ] {
         when(command);
-        story.run(["cron", "run", JOB_ID]).status(status).stderr_has(words);
+        story.run(["cron", "run", JOB_ID]).status(status).stderr_has(message);
     }
     assert_eq!(outcomes(&story), ["no", "ok", "failed", "failed", "failed"]);
 }
@@ -319,8 +319,8 @@ fn commands_run_in_the_home_and_not_in_the_writable_directory() {
     let story = Story::new().script([says("one"), fails(401, "no such key")]);
     write_jobs(&story, &[python_job(&every_minute())]);
     let work = story.dir().join("work");
-    for place in [&story.workspace(), &work] {
-        write(&place.join("check"), b"#!/bin/sh\necho planted\n");
+    for dir in [&story.workspace(), &work] {
+        write(&dir.join("check"), b"#!/bin/sh\necho planted\n");
     }
     let out = story.dir().join("out");
     let tell = |name: &str| {
@@ -330,16 +330,16 @@ fn commands_run_in_the_home_and_not_in_the_writable_directory() {
         )
     };
     for directory in [None, Some(&work)] {
-        let mut known = json!({
+        let mut options = json!({
             "v": 1, "when": tell("when"), "onFailure": tell("failure"), "sink": { "command": tell("to") },
         });
         if let Some(path) = directory {
-            known["grants"] = json!({ "directory": path });
+            options["grants"] = json!({ "directory": path });
         }
-        write_terms(&story, &known);
-        let ran = story.run(["cron", "run", JOB_ID]);
+        write_terms(&story, &options);
+        let result = story.run(["cron", "run", JOB_ID]);
         let failed = i32::from(directory.is_some()) * 77;
-        assert_eq!((ran.code(), ran.error_text().is_empty()), (failed, failed == 0));
+        assert_eq!((result.code(), result.error_text().is_empty()), (failed, failed == 0));
     }
     let home = story.home().display().to_string();
     let (workspace, work) = (story.workspace(), work.display());
@@ -366,18 +366,18 @@ type ReplaceWithLink = fn(&Path, &Path);
 /// A run may change its working directory, but this must not redirect its answer.
 #[test]
 fn delivery_does_not_follow_a_link_created_later() {
-    let place = |story: &Story| story.dir().join("work/in");
+    let path_of = |story: &Story| story.dir().join("work/in");
     let victim = |story: &Story| story.dir().join("victim");
     let replaced: [(&str, ReplaceWithLink); 3] = [
-        ("the file", |place, victim| {
-            symlink(victim.join("out"), place.join("out")).unwrap();
+        ("the file", |path, victim| {
+            symlink(victim.join("out"), path.join("out")).unwrap();
         }),
-        ("its directory", |place, victim| {
-            std::fs::rename(place, place.with_extension("old")).unwrap();
-            symlink(victim, place).unwrap();
+        ("its directory", |path, victim| {
+            std::fs::rename(path, path.with_extension("old")).unwrap();
+            symlink(victim, path).unwrap();
         }),
-        ("one above", |place, victim| {
-            let above = place.parent().unwrap();
+        ("one above", |path, victim| {
+            let above = path.parent().unwrap();
             std::fs::rename(above, above.with_extension("old")).unwrap();
             std::fs::create_dir(victim.join("in")).unwrap();
             symlink(victim, above).unwrap();
@@ -386,19 +386,19 @@ fn delivery_does_not_follow_a_link_created_later() {
     for (what, replace) in replaced {
         let story = Story::new().script([says("one"), says("two")]);
         write_jobs(&story, &[python_job(&every_minute())]);
-        let (place, victim) = (place(&story), victim(&story));
-        std::fs::create_dir_all(&place).unwrap();
+        let (path, victim) = (path_of(&story), victim(&story));
+        std::fs::create_dir_all(&path).unwrap();
         std::fs::create_dir(&victim).unwrap();
         // A link that exists when the job is added is followed.
-        symlink(&place, story.dir().join("by")).unwrap();
+        symlink(&path, story.dir().join("by")).unwrap();
         let to = story.dir().join("by/out");
         let flags = ["--channel", "file", "--to", to.to_str().unwrap()];
-        let ran = story.run(["cron", "edit", JOB_ID].iter().chain(&flags));
-        ran.stdout_has("Changed").error_text();
+        let result = story.run(["cron", "edit", JOB_ID].iter().chain(&flags));
+        result.stdout_has("Changed").error_text();
         story.run(["cron", "run", JOB_ID]);
-        assert_eq!(std::fs::read_to_string(place.join("out")).unwrap(), "one\n");
-        std::fs::remove_file(place.join("out")).unwrap();
-        replace(&place, &victim);
+        assert_eq!(std::fs::read_to_string(path.join("out")).unwrap(), "one\n");
+        std::fs::remove_file(path.join("out")).unwrap();
+        replace(&path, &victim);
         story
             .run(["cron", "run", JOB_ID])
             .status(74)
@@ -419,23 +419,26 @@ fn keys_in_commands_stay_with_the_job() {
     let command =
         format!("cat >/dev/null; echo {KEY} https://u:{PASSWORD}@h.example/; exit $(cat status)");
     let flags = ["--channel", "command", "--to", &command, "--on-failure", &command];
-    let ran = story.run(["cron", "edit", JOB_ID].iter().chain(&flags));
-    let mut told = ran.text() + &ran.error_text();
-    drop(ran);
+    let result = story.run(["cron", "edit", JOB_ID].iter().chain(&flags));
+    let mut stderr = result.text() + &result.error_text();
+    drop(result);
     assert_eq!(stored_job(&story)["payload"]["to"], Value::Null);
     assert_eq!(stored_job(&story)["payload"]["channel"], "command");
     assert_eq!(stored_job(&story)["payload"]["deliver"], true);
     for status in ["3", "0"] {
         write(&story.home().join("status"), status.as_bytes());
-        let ran = story.run(["cron", "run", JOB_ID]);
-        assert_eq!(ran.code(), i32::from(status == "3"));
-        told += &(ran.text() + &ran.error_text());
+        let result = story.run(["cron", "run", JOB_ID]);
+        assert_eq!(result.code(), i32::from(status == "3"));
+        stderr += &(result.text() + &result.error_text());
     }
     let when = format!("echo {KEY}; kill -9 $$");
-    let ran = story.run(["cron", "edit", JOB_ID, "--when", &when]);
-    drop(ran.stdout_has("Changed").error_text());
-    told += &story.run(["cron", "run", JOB_ID]).status(1).error_text();
-    assert!(told.contains("failed with exit status 3") && told.contains("sk-ant-***"), "{told}");
+    let result = story.run(["cron", "edit", JOB_ID, "--when", &when]);
+    drop(result.stdout_has("Changed").error_text());
+    stderr += &story.run(["cron", "run", JOB_ID]).status(1).error_text();
+    assert!(
+        stderr.contains("failed with exit status 3") && stderr.contains("sk-ant-***"),
+        "{stderr}"
+    );
     for arguments in [
         &["cron", "show", JOB_ID][..],
         &["cron", "show", JOB_ID, "--json"],
@@ -443,38 +446,36 @@ fn keys_in_commands_stay_with_the_job() {
         &["cron", "logs", JOB_ID],
         &["cron", "logs", JOB_ID, "--json"],
     ] {
-        told += &story.run(arguments).text();
+        stderr += &story.run(arguments).text();
     }
     for path in [story.workspace().join("cron/jobs.json"), job_dir(&story).join("runs.jsonl")] {
-        told += &std::fs::read_to_string(path).unwrap();
+        stderr += &std::fs::read_to_string(path).unwrap();
     }
     for secret in [KEY, PASSWORD] {
-        let at = told.find(secret);
-        assert!(at.is_none(), "{:?}", at.map(|at| &told[at.saturating_sub(300)..at]));
+        let at = stderr.find(secret);
+        assert!(at.is_none(), "{:?}", at.map(|at| &stderr[at.saturating_sub(300)..at]));
     }
     // The command itself is unchanged and stays with the job after an edit of another option.
-    let ran = story.run(["cron", "edit", JOB_ID, "--channel", "command", "--timeout", "60"]);
-    drop(ran.stdout_has("Changed").error_text());
-    let terms = std::fs::read_to_string(job_dir(&story).join("job.json")).unwrap();
-    let terms: Value = serde_json::from_str(&terms).unwrap();
-    assert_eq!(terms["sink"]["command"], command);
+    let result = story.run(["cron", "edit", JOB_ID, "--channel", "command", "--timeout", "60"]);
+    drop(result.stdout_has("Changed").error_text());
+    let text = std::fs::read_to_string(job_dir(&story).join("job.json")).unwrap();
+    let options: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(options["sink"]["command"], command);
 }
 
 #[test]
 fn a_failure_is_one_line_and_runs_the_failure_command() {
     let story = Story::new().script([fails(401, "no such key")]);
     write_jobs(&story, &[python_job(&every_minute())]);
-    let told = story.dir().join("told");
-    let command = format!(
-        "{{ cat; echo $NANOBOT_JOB $NANOBOT_STATUS $NANOBOT_CAUSE; }} > {}",
-        told.display()
-    );
+    let log = story.dir().join("told");
+    let command =
+        format!("{{ cat; echo $NANOBOT_JOB $NANOBOT_STATUS $NANOBOT_CAUSE; }} > {}", log.display());
     write_terms(&story, &json!({ "v": 1, "onFailure": command }));
-    let ran = story.run(SCHEDULED).status(77);
-    let error = ran.error_text();
-    drop(ran);
+    let result = story.run(SCHEDULED).status(77);
+    let error = result.error_text();
+    drop(result);
     assert!(error.starts_with("nanobot: job `digest` (0a1b2c3d): "), "{error}");
-    let text = std::fs::read_to_string(&told).unwrap();
+    let text = std::fs::read_to_string(&log).unwrap();
     assert!(text.ends_with(&format!("{JOB_ID} 77 refused\n")), "{text}");
     assert!(text.contains("no such key"), "{text}");
     let state = &stored_job(&story)["state"];
@@ -528,16 +529,16 @@ fn a_job_without_a_channel_stores_its_answer() {
         story.run(["cron", "show", "a"]).text()
     };
     let add = ["add", "-n", "a", "-m", "x", "-e", "1h"];
-    let told = quiet(&[&add[..], &["-q"]].concat());
-    assert!(told.contains("  printed\n"), "{told}");
-    let told = quiet(&["-q", "edit", "a", "--channel", "none"]);
-    assert!(told.contains("saved, not printed"), "{told}");
-    let told = quiet(&["-q", "edit", "a", "--channel", "file", "--to", "log"]);
-    assert!(told.contains("appended to"), "{told}");
-    let told = quiet(&["-q", "edit", "a", "--channel", "none"]);
-    assert!(told.contains("saved, not printed"), "{told}");
-    let told = quiet(&["-q", "edit", "a", "--channel", ""]);
-    assert!(told.contains("  printed\n"), "{told}");
+    let stdout = quiet(&[&add[..], &["-q"]].concat());
+    assert!(stdout.contains("  printed\n"), "{stdout}");
+    let stdout = quiet(&["-q", "edit", "a", "--channel", "none"]);
+    assert!(stdout.contains("saved, not printed"), "{stdout}");
+    let stdout = quiet(&["-q", "edit", "a", "--channel", "file", "--to", "log"]);
+    assert!(stdout.contains("appended to"), "{stdout}");
+    let stdout = quiet(&["-q", "edit", "a", "--channel", "none"]);
+    assert!(stdout.contains("saved, not printed"), "{stdout}");
+    let stdout = quiet(&["-q", "edit", "a", "--channel", ""]);
+    assert!(stdout.contains("  printed\n"), "{stdout}");
     story
         .run(["cron", "edit", "a", "--channel", "none", "--to", "x"])
         .status(2)
@@ -603,13 +604,13 @@ fn an_interrupted_run_is_reported_and_not_repeated() {
         write(&path, state.to_string().as_bytes());
     };
     cut_off(1000);
-    let told = story.dir().join("told");
-    write_terms(&story, &json!({ "v": 1, "onFailure": format!("cat > {}", told.display()) }));
+    let log = story.dir().join("told");
+    write_terms(&story, &json!({ "v": 1, "onFailure": format!("cat > {}", log.display()) }));
     story.run(SCHEDULED).stderr_has(
         "the last run was interrupted: it began at 2026-01-02T03:04:01Z as process 4000000",
     );
     assert_eq!(outcomes(&story), ["unknown"]);
-    assert!(told.exists());
+    assert!(log.exists());
     story.run(SCHEDULED);
     // Where the job allows it, the slot is run again.
     std::fs::remove_file(job_dir(&story).join("runs.jsonl")).unwrap();
@@ -634,8 +635,8 @@ fn one_time_jobs_are_removed_after_their_run() {
     // A failed job is kept and not run again.
     std::fs::remove_dir_all(job_dir(&story)).unwrap();
     write_jobs(&story, &[first]);
-    let ran = story.run(SCHEDULED).status(77);
-    ran.error_text();
+    let result = story.run(SCHEDULED).status(77);
+    result.error_text();
     assert_eq!(stored_job(&story)["enabled"], false);
     story.run(SCHEDULED);
 }
@@ -787,15 +788,15 @@ fn job_state_dropped_by_another_program_during_a_run_is_preserved() {
 fn a_timed_out_run_still_reports_its_failure() {
     let story = Story::new();
     write_jobs(&story, &[python_job(&every_minute())]);
-    let told = story.dir().join("told");
+    let log = story.dir().join("told");
     // Three seconds are more than the end of a run may take.
-    let command = format!("sleep 3; cat > {}", told.display());
+    let command = format!("sleep 3; cat > {}", log.display());
     write_terms(&story, &json!({ "v": 1, "timeout": 1, "when": "sleep 60", "onFailure": command }));
     story
         .run(SCHEDULED)
         .status(124)
         .stderr_has("nanobot: job `digest` (0a1b2c3d): stopped: `--timeout` expired");
-    assert!(told.exists());
+    assert!(log.exists());
 }
 
 #[test]
@@ -903,7 +904,7 @@ fn the_state_of_jobs_is_printed_for_prometheus() {
     story.run(SCHEDULED).stdout("ok\n");
     let text = story.run(["status", "metrics"]).text();
     let has =
-        |text: &str, line: &str| assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        |text: &str, line: &str| assert!(text.lines().any(|other| other == line), "{line}\n{text}");
     let labels = format!("{{job=\"{JOB_ID}\",name=\"di\\\"gest\"}}");
     has(&text, "# TYPE nanobot_job_last_run_status gauge");
     has(&text, &format!("nanobot_job_last_run_status{labels} 0"));
@@ -974,16 +975,16 @@ fn a_run_is_shown_with_its_calls_and_repeated_with_its_input() {
 
     let turn = runs[0]["turn"].as_str().unwrap();
     let show = format!("nanobot session show cron:{id} --turn {turn}");
-    let shown = at("10:01", &["logs", "--run", first]);
+    let output = at("10:01", &["logs", "--run", first]);
     for row in [
         &format!("run          {first}\njob          count ({id})\noutcome      ok\n"),
         &format!("turn         {show}\n"),
         "call         list_dir {\"path\":\".\"}\ncall         read_file {\"path\":\"nosuch\"} ✗\n",
         "output       ~/.nanobot/cron/",
     ] {
-        assert!(shown.text().contains(row), "{row}: {}", shown.text());
+        assert!(output.text().contains(row), "{row}: {}", output.text());
     }
-    drop(shown);
+    drop(output);
     let conversation = story.run(show.split(' ').skip(1)).text();
     assert!(conversation.contains("Two files."), "{conversation}");
     assert_eq!(conversation.matches(" user, ").count(), 1, "{conversation}");
@@ -1011,9 +1012,9 @@ fn a_run_is_shown_with_its_calls_and_repeated_with_its_input() {
     let mut edit = story.command(["cron"].iter().chain(&message));
     edit.env("NANOBOT_TEST_TIME", "2026-01-02T10:04:00Z");
     drop(story.wait(edit.spawn().unwrap()).stdout_has("count").stderr_has("NANOBOT_MEMORY"));
-    let ran = at("10:05", &["rerun", failed, "--json"]);
-    assert_eq!(ran.json()["trigger"], "hand");
-    ran.stderr_has("`count` was changed after that run: it runs as it is now");
+    let result = at("10:05", &["rerun", failed, "--json"]);
+    assert_eq!(result.json()["trigger"], "hand");
+    result.stderr_has("`count` was changed after that run: it runs as it is now");
     let content = story.requests().last().unwrap().last_content();
     assert!(content.contains("count them\n\n<stdin>\nthree new\n"), "{content}");
 

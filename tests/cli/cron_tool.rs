@@ -54,8 +54,8 @@ fn a_reminder_becomes_a_job_that_runs_and_is_removed() {
     assert!(table.contains("9 3 2 1 * "), "{table}");
     assert!(table.contains(&format!("cron run {id} --scheduled")), "{table}");
     let story = story.env("NANOBOT_TEST_TIME", "2026-01-02T03:09:00Z");
-    let ran = story.run(["cron", "run", id, "--scheduled"]);
-    ran.stdout("Stretch!\n");
+    let result = story.run(["cron", "run", id, "--scheduled"]);
+    result.stdout("Stretch!\n");
     assert!(stored_jobs(&story).is_empty());
     assert_eq!(story.crontab().table().unwrap_or_default(), "");
 }
@@ -73,8 +73,8 @@ fn the_model_sets_times_in_the_zone_that_it_is_told() {
             .run(["agent", "-s", session, "-m", "x"])
             .stdout("ok\n")
             .stderr_has("the agent added the job");
-        let told = story.requests()[0].last_content();
-        assert!(told.contains("[Runtime: 2026-01-02 12:04 Friday (JST);"), "{told}");
+        let content = story.requests()[0].last_content();
+        assert!(content.contains("[Runtime: 2026-01-02 12:04 Friday (JST);"), "{content}");
         let result = call_result(&story, 1);
         assert!(result.ends_with(&format!("first run: {first}")), "{arguments}: {result}");
         assert!(call_result(&story, 2).contains(", Asia/Tokyo time"), "{arguments}");
@@ -157,13 +157,13 @@ fn an_edit_by_the_user_does_not_change_the_limits_of_the_job() {
         .stderr_has("the agent added the job");
     let id = stored_jobs(&story)[0]["id"].as_str().unwrap().to_owned();
     let tools = |request: usize| -> usize {
-        let asked = &story.requests()[request];
-        asked.body["tools"].as_array().unwrap().len()
+        let last_request = &story.requests()[request];
+        last_request.body["tools"].as_array().unwrap().len()
     };
     let edited = ["cron", "edit", &id, "--name", "mine", "-m", "y", "--timeout", "5m"];
-    let ran = story.run(edited).stdout_has("Changed");
-    ran.error_text();
-    drop(ran);
+    let result = story.run(edited).stdout_has("Changed");
+    result.error_text();
+    drop(result);
     story.run(["cron", "show", &id]).stdout_has("created by a model");
     story.run(["cron", "run", &id]).stdout("one\n");
     assert_eq!(tools(2), 1);
@@ -261,8 +261,8 @@ fn a_job_may_be_added_after_daily_work() {
             calls("cron", add_arguments(&json!({ "at": "2026-01-02T03:09" }))),
             says("I will."),
         ]);
-    let ran = story.run(["agent", "--strict", "-m", "remind me"]);
-    ran.stdout("I will.\n").stderr_has("the agent added the job");
+    let result = story.run(["agent", "--strict", "-m", "remind me"]);
+    result.stdout("I will.\n").stderr_has("the agent added the job");
     assert_eq!(stored_jobs(&story).len(), 1);
 }
 
@@ -304,7 +304,7 @@ fn the_model_can_remove_its_own_jobs() {
 
 #[test]
 fn invalid_times_are_reported_with_the_correct_form() {
-    for (wrong, words) in [
+    for (wrong, phrase) in [
         (json!({ "cron_expr": "0 0 8 * * *" }), "has six fields"),
         (json!({ "cron_expr": "0 8 * * *", "tz": "Europe/Pariss" }), "Europe/Paris"),
         (json!({ "at": "2020-01-01T00:00" }), "is in the past"),
@@ -312,13 +312,13 @@ fn invalid_times_are_reported_with_the_correct_form() {
     ] {
         let story = Story::new().script([calls("cron", add_arguments(&wrong)), says("oh")]);
         story.run(["agent", "-m", "x"]).stdout("oh\n");
-        assert!(call_result(&story, 1).contains(words), "{wrong}: {}", call_result(&story, 1));
+        assert!(call_result(&story, 1).contains(phrase), "{wrong}: {}", call_result(&story, 1));
         assert!(stored_jobs(&story).is_empty());
         let folder = story.home().join(".nanobot/cron");
-        let left = std::fs::read_dir(folder).map_or(0, |entries| {
+        let count = std::fs::read_dir(folder).map_or(0, |entries| {
             entries.filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().is_dir())).count()
         });
-        assert_eq!(left, 0);
+        assert_eq!(count, 0);
     }
 }
 
@@ -347,9 +347,9 @@ fn the_model_can_add_at_most_twenty_jobs() {
     let jobs: Vec<Value> = (0..20)
         .map(|number| {
             let id = format!("{number:08x}");
-            let terms = json!({ "v": 1, "byModel": true });
+            let options = json!({ "v": 1, "byModel": true });
             let path = story.home().join(".nanobot/cron").join(&id).join("job.json");
-            write(&path, terms.to_string().as_bytes());
+            write(&path, options.to_string().as_bytes());
             let mut job = crate::cron_run::python_job(&crate::cron_run::every_minute());
             job["id"] = json!(id);
             job
@@ -386,11 +386,11 @@ fn no_tool_reads_the_output_of_other_jobs() {
 /// The Python program's instructions tell the model to add jobs by a command. Here that names the tool that does it.
 #[test]
 fn a_cron_command_of_the_agent_names_the_call_of_the_tool() {
-    let check = |words: &[&str], call: &str| {
+    let check = |arguments: &[&str], call: &str| {
         let story = Story::new().env("NANOBOT_INSIDE", "1");
         let hint = format!("call the tool `cron` with {call}");
-        let ran = story.run([&["cron"], words].concat()).status(77).stdout("");
-        drop(ran.stderr_has(&hint).stderr_has("the tool `cron` does it"));
+        let result = story.run([&["cron"], arguments].concat()).status(77).stdout("");
+        drop(result.stderr_has(&hint).stderr_has("the tool `cron` does it"));
     };
     check(
         &["add", "--name", "tea", "-m", "make tea", "--at", "2026-01-03T09:00"],

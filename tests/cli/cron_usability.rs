@@ -33,8 +33,8 @@ fn an_edit_preserves_the_time_zone() {
         (&["-e", "3h", "--tz", "UTC"], "the same without `--tz`"),
         (&["--at", "2099-01-01T08:00", "--tz", "UTC"], "an offset in the time"),
     ] {
-        let ran = run_cron(&story, &[&["edit", &id], flags].concat()).status(2);
-        ran.stderr_has("`--tz` can only be used with `--cron`").stderr_has(hint);
+        let result = run_cron(&story, &[&["edit", &id], flags].concat()).status(2);
+        result.stderr_has("`--tz` can only be used with `--cron`").stderr_has(hint);
     }
     run_cron(&story, &["add", "-m", "x", "--tz", "UTC"])
         .status(2)
@@ -113,20 +113,20 @@ fn a_run_in_progress_differs_from_an_interrupted_one() {
     let started = json!({ "atMs": 1_767_322_800_000_u64, "slotMs": null, "pid": 4_000_000 });
     let state = json!({ "v": 1, "handledMs": null, "started": started }).to_string();
     write(&job_dir(&story, &id).join("state.json"), state.as_bytes());
-    let told = |words: &str| {
-        let when = format!("{words}, Fri 2 Jan 03:00");
+    let check = |phrase: &str| {
+        let when = format!("{phrase}, Fri 2 Jan 03:00");
         run_cron(&story, &["list"]).stdout_has(&when);
         run_cron(&story, &["show", &id]).stdout_has(&format!("last         {when}\n"));
         run_cron(&story, &["logs"])
-            .stdout_has(&format!("Fri 2 Jan 03:00  digest ({id})  {words}\n"));
+            .stdout_has(&format!("Fri 2 Jan 03:00  digest ({id})  {phrase}\n"));
         let line = run_cron(&story, &["show", &id, "--json"]).json_lines().remove(0);
-        assert_eq!(line["running"], words == "running");
+        assert_eq!(line["running"], phrase == "running");
     };
-    told("interrupted");
+    check("interrupted");
     assert!(!job_dir(&story, &id).join("lock").exists());
     let lock = fs::File::create(job_dir(&story, &id).join("lock")).unwrap();
     lock.lock().unwrap();
-    told("running");
+    check("running");
 }
 
 #[test]
@@ -136,16 +136,16 @@ fn jobs_with_a_missing_file_stay_in_the_crontab() {
     let file = story.workspace().join("cron/jobs.json");
     let (text, table) = (fs::read(&file).unwrap(), story.crontab().table());
     fs::remove_file(&file).unwrap();
-    let words =
+    let message =
         format!("the job file is missing; 1 of its jobs still has data and a crontab line: {id}");
-    run_cron(&story, &["list"]).stdout("").stderr(&format!("nanobot: {words}\n"));
+    run_cron(&story, &["list"]).stdout("").stderr(&format!("nanobot: {message}\n"));
     for arguments in [&["sync"][..], &["sync", "--dry-run"], &["add", "-m", "x", "-e", "2h"]] {
-        run_cron(&story, arguments).status(78).stderr_has(&words);
+        run_cron(&story, arguments).status(78).stderr_has(&message);
     }
     story
         .run(["status", "check", "--offline"])
         .status(78)
-        .stdout_has(&format!("no    jobs         {words}\n"));
+        .stdout_has(&format!("no    jobs         {message}\n"));
     assert!(!file.exists());
     assert_eq!(story.crontab().table(), table);
     // The job can be added again or discarded.
@@ -160,8 +160,8 @@ fn jobs_with_a_missing_file_stay_in_the_crontab() {
 #[test]
 fn typos_are_reported_with_the_correct_form() {
     let story = Story::new();
-    let check = |flags: &[&str], words: &str| {
-        run_cron(&story, &[&["add", "-m", "x"], flags].concat()).status(2).stderr_has(words);
+    let check = |flags: &[&str], arguments: &str| {
+        run_cron(&story, &[&["add", "-m", "x"], flags].concat()).status(2).stderr_has(arguments);
     };
     check(&["--at", "2026-02-30T08:00"], "`--at`: `2026-02-30T08:00`: February 2026 has 28 days");
     check(
@@ -186,8 +186,8 @@ fn a_quoted_tilde_expands_to_the_home() {
     let id = add_job(&story, &["-e", "1h", "--read", "~/inbox"]);
     let read = || -> Value {
         let text = fs::read(job_dir(&story, &id).join("job.json")).unwrap();
-        let terms: Value = serde_json::from_slice(&text).unwrap();
-        terms["grants"].clone()
+        let options: Value = serde_json::from_slice(&text).unwrap();
+        options["grants"].clone()
     };
     assert_eq!(read()["read"], json!([inbox]));
     run_cron(&story, &["edit", &id, "--write=~/inbox"])
@@ -262,11 +262,11 @@ fn the_list_is_as_wide_as_the_terminal() {
 fn a_manual_run_without_output_explains_why() {
     let story = Story::new().script([says("NOTHING_TO_REPORT")]);
     let id = add_job(&story, &["-e", "1h"]);
-    let said = run_on_terminal(&story, &format!("cron run {id}"));
-    assert!(said.ends_with("nanobot: nothing to report\n"), "{said:?}");
+    let output = run_on_terminal(&story, &format!("cron run {id}"));
+    assert!(output.ends_with("nanobot: nothing to report\n"), "{output:?}");
     run_cron(&story, &["edit", &id, "--when", "false"]).stdout_has("✓ Changed");
-    let said = run_on_terminal(&story, &format!("cron run {id}"));
-    assert!(said.ends_with("nanobot: the `--when` condition is not met\n"), "{said:?}");
+    let output = run_on_terminal(&story, &format!("cron run {id}"));
+    assert!(output.ends_with("nanobot: the `--when` condition is not met\n"), "{output:?}");
     // Cron has no terminal, and there is nothing to mail.
     run_cron(&story, &["run", &id]);
 }

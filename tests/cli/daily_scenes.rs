@@ -981,11 +981,11 @@ const GIT: &[Scene] = &[
 pub(crate) fn run_as_user(story: &Story, command: &str) -> String {
     let mut shell = story.program("sh");
     shell.args(["-c", command]).env("W", story.workspace()).env("HOME", story.home());
-    let done = shell.output().expect("the shell starts");
-    if done.status.success() {
+    let output = shell.output().expect("the shell starts");
+    if output.status.success() {
         String::new()
     } else {
-        format!("`{command}`: {}", String::from_utf8_lossy(&done.stderr))
+        format!("`{command}`: {}", String::from_utf8_lossy(&output.stderr))
     }
 }
 
@@ -1014,9 +1014,9 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
     let mut turns: Vec<Responder> = scene.calls.iter().map(of_call).collect();
     turns.push(says("done"));
     story.server().script(turns);
-    let ran = story.run([&["agent", "-m", "go", "--json"], scene.flags].concat());
-    let result = ran.json();
-    drop(ran.error_text());
+    let run_result = story.run([&["agent", "-m", "go", "--json"], scene.flags].concat());
+    let result = run_result.json();
+    drop(run_result.error_text());
     if result["denials"].as_array().is_none_or(|denials| !denials.is_empty()) {
         wrong.push(format!("denied: {}", result["denials"]));
     }
@@ -1031,8 +1031,8 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
     wrong.retain(|problem| !problem.is_empty());
     if !wrong.is_empty() {
         let requests = story.requests();
-        let told = requests.iter().skip(1).map(|request| request.last_content());
-        wrong.extend(told);
+        let content = requests.iter().skip(1).map(|request| request.last_content());
+        wrong.extend(content);
     }
     wrong
 }

@@ -67,28 +67,28 @@ impl Session<'_> {
         let mut expected = None;
         for step in steps {
             let checked = self.checks_result(expected.replace((step.tool, step.expected)));
-            script.push(Box::new(move |asked| {
-                checked(asked);
-                calls(step.tool, (step.arguments)(asked))(asked)
+            script.push(Box::new(move |request| {
+                checked(request);
+                calls(step.tool, (step.arguments)(request))(request)
             }));
         }
         let checked = self.checks_result(expected);
-        script.push(Box::new(move |asked| {
-            checked(asked);
-            says("Done.")(asked)
+        script.push(Box::new(move |request| {
+            checked(request);
+            says("Done.")(request)
         }));
         self.story.server().script(script);
         self.turns += 1;
         let mut command = self.story.command(["agent", "--strict", "-m", message]);
         command.args(self.arguments).current_dir(&self.directory);
         let output = command.output().unwrap();
-        let ran = self.story.run_result(output).stdout("Done.\n");
-        let told = ran.error_text();
+        let result = self.story.run_result(output).stdout("Done.\n");
+        let stderr = result.error_text();
         let is_expected = |line: &str| {
             let starts = ["the agent added the job `", "changed what instructs later runs: "];
             starts.iter().any(|start| line.starts_with(&format!("nanobot: {start}")))
         };
-        assert!(told.lines().all(is_expected), "{message}: {told}");
+        assert!(stderr.lines().all(is_expected), "{message}: {stderr}");
         assert_eq!(*self.unexpected.lock().unwrap(), [""; 0], "{message}");
         let lines = self.story.session(self.file);
         let failed = lines.iter().find(|line| line["failed"] == true);
@@ -101,9 +101,9 @@ impl Session<'_> {
         expected: Option<(&'static str, &'static str)>,
     ) -> impl Fn(&Request) + Send + Sync + use<> {
         let unexpected = Arc::clone(&self.unexpected);
-        move |asked| {
+        move |request| {
             let Some((tool, text)) = expected else { return };
-            let result = asked.last_content();
+            let result = request.last_content();
             if !result.contains(text) {
                 let entry = format!("{tool}, expected {text:?}: {result}");
                 unexpected.lock().unwrap().push(entry);
@@ -514,8 +514,8 @@ fn reminders(session: &mut Session<'_>) {
         .turn("And of the review every Monday.", [add("weekly review", "cron_expr", "0 9 * * 1")]);
     session.turn("Water the plants at 18.", [add("plants", "at", "2026-01-02T18:00")]);
     session.turn("What is planned?", [list("weekly review")]);
-    let remove = |asked: &Request| {
-        let listed = asked.last_content();
+    let remove = |request: &Request| {
+        let listed = request.last_content();
         let line = listed.lines().find(|line| line.contains("plants")).unwrap_or_default();
         let id = line.split("id: ").nth(1).unwrap_or_default();
         let id: String = id.chars().take_while(char::is_ascii_alphanumeric).collect();

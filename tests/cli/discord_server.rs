@@ -238,11 +238,11 @@ impl State {
             return self.post(channel, body);
         };
         let now = Instant::now();
-        let left = self.next_message_at.map(|at| at.saturating_duration_since(now));
-        let left = left.unwrap_or_default();
-        if !left.is_zero() {
+        let delay = self.next_message_at.map(|at| at.saturating_duration_since(now));
+        let delay = delay.unwrap_or_default();
+        if !delay.is_zero() {
             self.early_requests += 1;
-            let seconds = left.as_secs_f64();
+            let seconds = delay.as_secs_f64();
             let body = json!({ "message": "You are being rate limited.", "retry_after": seconds, "global": false });
             return Response::json(429, &body).header("x-ratelimit-remaining", "0");
         }
@@ -268,9 +268,9 @@ impl State {
         if body["enforce_nonce"] == true
             && let Some(id) = self.nonces.get(nonce)
         {
-            let mut known = self.messages.iter();
-            let known = known.find(|it| it["id"] == id.as_str());
-            return Response::json(200, known.unwrap());
+            let mut messages = self.messages.iter();
+            let message = messages.find(|it| it["id"] == id.as_str());
+            return Response::json(200, message.unwrap());
         }
         let mut message = body.clone();
         message["channel_id"] = json!(channel);
@@ -325,7 +325,7 @@ fn respond(state: &mut State, request: &Request) -> Response {
         return response;
     }
     let path = path.trim_start_matches("/api/v10/").replace("%40", "@");
-    let words: Vec<&str> = path.split('/').collect();
+    let parts: Vec<&str> = path.split('/').collect();
     let channel = |state: &State, id: &str, kind: u64, parent: Value| {
         json!({ "id": id, "type": kind, "name": "c", "parent_id": parent, "guild_id": SERVER,
             "last_message_id": state.last_id(id) })
@@ -333,7 +333,7 @@ fn respond(state: &mut State, request: &Request) -> Response {
     let exists = |state: &State, id: &str| {
         [TOWN, THREAD].contains(&id) || state.direct.values().any(|direct| direct == id)
     };
-    let body = match words.as_slice() {
+    let body = match parts.as_slice() {
         ["users", "@me"] => {
             json!({ "id": BOT, "username": "bot", "discriminator": "0", "avatar": null, "bot": true })
         }

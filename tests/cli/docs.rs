@@ -35,7 +35,7 @@ fn man_pages_match_the_code() {
     }
     for file in std::fs::read_dir(&folder).unwrap() {
         let name = file.unwrap().file_name().into_string().unwrap();
-        let is_made = pages.iter().any(|(made, _)| *made == name);
+        let is_made = pages.iter().any(|(other, _)| *other == name);
         assert!(is_made, "man/{name} is the page of nothing");
     }
 }
@@ -70,9 +70,9 @@ fn man_pages_fit_a_terminal() {
         let path = folder.path().join(&name);
         std::fs::write(&path, page).unwrap();
         let mut mandoc = Command::new("mandoc");
-        let shown = mandoc.args(["-Tutf8", "-Owidth=80"]).arg(&path).output().unwrap().stdout;
-        let shown = String::from_utf8(shown).unwrap();
-        for line in bold.replace_all(&shown, "").lines() {
+        let stdout = mandoc.args(["-Tutf8", "-Owidth=80"]).arg(&path).output().unwrap().stdout;
+        let text = String::from_utf8(stdout).unwrap();
+        for line in bold.replace_all(&text, "").lines() {
             assert!(line.chars().count() <= 80, "{name}: {line}");
         }
     }
@@ -91,8 +91,8 @@ fn man_pages_pass_mandoc_lint() {
         std::fs::write(&path, page).unwrap();
         lint.arg(path);
     }
-    let said = lint.output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&said.stdout), "");
+    let output = lint.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn topics_are_printed_and_complete() {
 fn files_are_at_the_documented_paths() {
     let story = crate::login::log_in_to_copilot(Story::bare());
     let flags = ["--provider", "ollama", "--model", "m", "--yes"];
-    let ran = story.run(["onboard"].into_iter().chain(flags));
-    ran.error_text();
+    let result = story.run(["onboard"].into_iter().chain(flags));
+    result.error_text();
     for name in ["mcp-SERVER.json", "mcp-SERVER.json.lock", "github-copilot.json.lock"] {
         // The stories of `mcp_login` make the first; locks are removed after use.
         crate::story::write(&story.home().join(".nanobot/auth").join(name), b"");
@@ -145,22 +145,22 @@ fn files_are_at_the_documented_paths() {
     let session = story.workspace().join("sessions/KEY.jsonl");
     crate::story::write(&session, b"{\"role\": \"user\", \"cont");
     let arguments = ["agent", "-m", "x", "-s", "KEY", "--replay", "demo"];
-    let ran = story.run(arguments);
+    let result = story.run(arguments);
     // The demo has no such session; an incomplete line is saved aside before that.
-    ran.code();
-    ran.text();
-    ran.error_text();
+    result.code();
+    result.text();
+    result.error_text();
     // The memory files are shown before anything changes them.
-    let ran = story.run(["memory", "undo"]).status(66);
-    ran.error_text();
-    drop(ran);
+    let result = story.run(["memory", "undo"]).status(66);
+    result.error_text();
+    drop(result);
     let gone = story.workspace().join("sessions/gone.jsonl");
     crate::story::write(&gone, b"{\"_type\": \"metadata\"}\n");
     story.run(["session", "rm", "gone", "-q"]).stdout("");
     let job = ["cron", "add", "-m", "x", "-e", "1h"];
     for arguments in [&job[..], &["cron", "heartbeat", "enable"]] {
-        let ran = story.run(arguments).stdout_has("✓");
-        ran.error_text();
+        let result = story.run(arguments).stdout_has("✓");
+        result.error_text();
     }
     let mut limited = story.command(["cron", "run", "heartbeat"]);
     limited.env("NANOBOT_CRON__MAX_RUNNING", "1");
@@ -245,14 +245,16 @@ fn files_are_at_the_documented_paths() {
     screen.press(Key::Ctrl('d'));
     screen.exit();
     // The system-wide config is root's.
-    for place in DOCUMENTED_PATHS.iter().filter(|place| place.path.starts_with('~')) {
-        let path = place.path.replace('~', story.home().to_str().unwrap());
+    for documented_path in
+        DOCUMENTED_PATHS.iter().filter(|documented_path| documented_path.path.starts_with('~'))
+    {
+        let path = documented_path.path.replace('~', story.home().to_str().unwrap());
         let path = path.replace("PROVIDER", "github-copilot");
         let path = path.replace("undo/N", "undo/1");
         let path = path.replace("cron/ID", "cron/heartbeat");
         let path = path.replace("channels/NAME", "channels/telegram");
         let path = path.replace("media/NAME", "media/telegram");
-        let found = match path.split_once("TIME") {
+        let exists = match path.split_once("TIME") {
             None => std::path::Path::new(&path).exists(),
             Some((start, end)) => {
                 let folder = std::path::Path::new(start).parent();
@@ -266,20 +268,20 @@ fn files_are_at_the_documented_paths() {
             }
         };
         let needs_git = path.contains("REPOSITORY");
-        assert!(found || needs_git && !has_git, "{}", place.path);
+        assert!(exists || needs_git && !has_git, "{}", documented_path.path);
     }
     // A removal leaves what a person may have written, and the worktree.
     story.run(["uninstall", "--yes", "-q"]).stdout("");
-    let left = std::fs::read_dir(story.home().join(".nanobot"));
-    let mut left: Vec<String> = left
+    let entries = std::fs::read_dir(story.home().join(".nanobot"));
+    let mut names: Vec<String> = entries
         .into_iter()
         .flatten()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    left.retain(|name| has_git || name != "worktrees");
-    left.sort();
+    names.retain(|name| has_git || name != "worktrees");
+    names.sort();
     let expect = ["commands", "hooks", "profiles", "prompts", "tools", "workspace", "worktrees"];
-    assert_eq!(left, expect[..expect.len() - usize::from(!has_git)]);
+    assert_eq!(names, expect[..expect.len() - usize::from(!has_git)]);
 }
 
 #[test]
@@ -323,8 +325,8 @@ fn help_and_version() {
         assert!(rest.contains("features: test-hooks"), "{text}");
     }
     let help = story.run(["agent", "--help"]).text();
-    for words in ["--message", "--session", "--replay", "Exit status:", "session is busy"] {
-        assert!(help.contains(words), "{help}");
+    for phrase in ["--message", "--session", "--replay", "Exit status:", "session is busy"] {
+        assert!(help.contains(phrase), "{help}");
     }
     story.run(["agent", "--no-such-flag"]).status(2).stderr_has("--no-such-flag");
     story.run(["nonsense"]).status(2).stderr_has("nonsense");

@@ -79,11 +79,11 @@ fn a_multi_line_paste_is_one_entry() {
     let mut screen = start_repl(&story);
     let text: String = (0..500).map(|line| format!("\tline {line}\t@paste 日本 \\\n")).collect();
     screen.paste(&text).until_prompt("> [pasted 500 lines]").press(Key::Enter);
-    let said = last_content_of(&story, 0);
+    let content = last_content_of(&story, 0);
     // The screen is not redrawn for each line.
     let drawn = screen.raw().len();
     assert!(drawn < 10 * text.len(), "{drawn} for {}", text.len());
-    assert!(said.contains(text.trim()), "{said}");
+    assert!(content.contains(text.trim()), "{content}");
     wait_until_ready(&screen);
     assert_eq!(story.requests().len(), 1);
     screen.press(Key::Ctrl('d'));
@@ -110,8 +110,8 @@ fn history_is_saved_and_searchable() {
     }
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
-    let kept = std::fs::read_to_string(history_file(&story)).unwrap();
-    assert_eq!(kept, "#V2\nfrom python\\nin two lines\napples\npears\n/context\n");
+    let history = std::fs::read_to_string(history_file(&story)).unwrap();
+    assert_eq!(history, "#V2\nfrom python\\nin two lines\napples\npears\n/context\n");
     assert_eq!(std::fs::read_to_string(&theirs).unwrap(), old);
 
     let mut screen = start_repl(&story);
@@ -392,8 +392,8 @@ fn type_ahead_during_a_turn_is_preserved() {
     std::fs::write(gate, "").unwrap();
     story.server().wait_for_requests(22);
     for number in 0..20 {
-        let said = last_content_of(&story, number + 1);
-        assert!(said.contains(&entry(number, "\n")), "{number}: {said}");
+        let content = last_content_of(&story, number + 1);
+        assert!(content.contains(&entry(number, "\n")), "{number}: {content}");
     }
     assert!(last_content_of(&story, 21).contains("a paste\nof two lines"));
     screen.until("> and a begi").type_("n").until("> and a begin").press(Key::Enter);

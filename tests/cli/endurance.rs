@@ -20,9 +20,9 @@ type RequestLog = Arc<Mutex<Vec<(RequestPurpose, usize, bool)>>>;
 /// A model with long answers that reads a file now and then, summarizes without the fact, and consolidates by adding new
 /// facts to the memory.
 fn model(requests: RequestLog) -> Responder {
-    Box::new(move |asked: &Request| {
-        let last = asked.last_content();
-        let (kind, answer) = if asked.raw.contains("\"name\":\"save_memory\"") {
+    Box::new(move |model_request: &Request| {
+        let last = model_request.last_content();
+        let (kind, answer) = if model_request.raw.contains("\"name\":\"save_memory\"") {
             (RequestPurpose::Memory, calls("save_memory", memory_arguments(&last)))
         } else if last.contains("Write this summary now") {
             (RequestPurpose::Summary, says("- they talked about this and that"))
@@ -32,9 +32,9 @@ fn model(requests: RequestLog) -> Responder {
             let text = format!("As you say. {}", "Quite so, my friend. ".repeat(20));
             (RequestPurpose::Answer, says(&text))
         };
-        let request = (kind, asked.raw.len() / 4, asked.raw.contains(FACT));
+        let request = (kind, model_request.raw.len() / 4, model_request.raw.contains(FACT));
         requests.lock().unwrap().push(request);
-        answer(asked)
+        answer(model_request)
     })
 }
 
@@ -65,15 +65,15 @@ fn check_conversation(turn_count: usize) {
     story.server().always(model(Arc::clone(&requests)));
     let mut sent = Vec::new();
     for turn in 1..=turn_count {
-        let said = match turn {
+        let message = match turn {
             3 => format!("{FACT} Remember her."),
             _ if turn % 7 == 0 => format!("Turn {turn}: look it up"),
             _ => format!("Turn {turn}: {}", "and so on ".repeat(turn % 40)),
         };
         let before = requests.lock().unwrap().len();
-        let ran = story.run(["agent", "-m", &said]);
-        assert!(ran.text().starts_with("As you say."), "turn {turn}");
-        drop(ran.error_text());
+        let result = story.run(["agent", "-m", &message]);
+        assert!(result.text().starts_with("As you say."), "turn {turn}");
+        drop(result.error_text());
         // The last request for the answer itself; the later ones are consolidation.
         let of_turn = requests.lock().unwrap()[before..].to_vec();
         let (_, tokens, known) = of_turn

@@ -22,16 +22,16 @@ const OTHER_USER: u32 = 54_321;
 fn run_json(story: &Story, arguments: &[&str]) -> (i32, Value) {
     let mut all = vec!["agent", "--json"];
     all.extend(arguments);
-    let ran = story.run(all);
-    let code = ran.code();
+    let run_result = story.run(all);
+    let code = run_result.code();
     // A usage error is reported first; there is no result then.
-    let result = if ran.text().is_empty() {
+    let result = if run_result.text().is_empty() {
         json!({ "status": { "number": code, "name": "usage" }, "error": { "cause": "usage" } })
     } else {
-        ran.json()
+        run_result.json()
     };
-    let told = ran.error_text();
-    assert_eq!(told.is_empty(), code == 0, "{code}: a failure is told: {told:?}");
+    let stderr = run_result.error_text();
+    assert_eq!(stderr.is_empty(), code == 0, "{code}: a failure is told: {stderr:?}");
     (code, result)
 }
 
@@ -93,19 +93,19 @@ fn every_exit_status_can_be_produced() {
         let child = story.command(["agent", "-m", "x", "--json", "--write"]).spawn().unwrap();
         until_exists(&story.dir().join("on"));
         rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
-        let ran = story.wait(child);
-        assert_eq!(ran.signal(), Some(signal.as_raw()));
+        let result = story.wait(child);
+        assert_eq!(result.signal(), Some(signal.as_raw()));
         assert_eq!(i32::from(exit.code()), 128 + signal.as_raw());
-        assert_eq!(ran.json()["status"]["name"], exit.name());
+        assert_eq!(result.json()["status"]["name"], exit.name());
         caused.insert(exit.code());
     }
     // A machine that cannot simulate such a kernel skips this.
     let story = Story::new();
     let arguments = ["agent", "-m", "x", "--sandbox", "strict", "--json"];
     if let Some(mut command) = crate::sandbox::command_without_landlock(&story, &arguments) {
-        let ran = story.wait(command.spawn().unwrap()).status(126);
-        assert_eq!(ran.json()["error"]["cause"], Exit::NoSandbox.name());
-        drop(ran.error_text());
+        let result = story.wait(command.spawn().unwrap()).status(126);
+        assert_eq!(result.json()["error"]["cause"], Exit::NoSandbox.name());
+        drop(result.error_text());
     }
     caused.insert(Exit::NoSandbox.code());
     let all: BTreeSet<u8> = Exit::ALL.iter().map(|exit| exit.code()).collect();
@@ -175,26 +175,27 @@ fn every_page_has_the_statuses_of_its_command() {
         for page in pages {
             let mut lines = page.examples.iter().map(|(line, _)| *line);
             let own = lines.find_map(|line| {
-                let mut found = invocations(line).into_iter();
-                found.find(|words| words[1..].join(" ").starts_with(page.command))
+                let mut commands = invocations(line).into_iter();
+                commands.find(|command| command[1..].join(" ").starts_with(page.command))
             });
-            let Some(words) = own.filter(|words| !is_run_elsewhere(&words.join(" "))) else {
+            let Some(arguments) = own.filter(|arguments| !is_run_elsewhere(&arguments.join(" ")))
+            else {
                 continue;
             };
-            let mut command = story.command(&words[1..]);
+            let mut command = story.command(&arguments[1..]);
             if fault == Fault::MissingPath {
                 command.arg("--read=/none");
             }
             if fault == Fault::FullOutput {
                 command.stdout(Stdio::from(File::options().write(true).open("/dev/full").unwrap()));
             }
-            let ran = story.wait(command.spawn().unwrap());
-            let (code, stderr) = (ran.code(), ran.error_text());
-            drop(ran.text());
+            let result = story.wait(command.spawn().unwrap());
+            let (code, stderr) = (result.code(), result.error_text());
+            drop(result.text());
             let statuses = page.exit_statuses();
             assert!(
                 statuses.iter().any(|(number, _)| i32::from(*number) == code),
-                "{fault:?}: {words:?} ends with {code}, which its page does not have\n{stderr}"
+                "{fault:?}: {arguments:?} ends with {code}, which its page does not have\n{stderr}"
             );
             causes.insert((fault, code, page.command));
         }
@@ -226,8 +227,8 @@ fn a_command_that_the_sandbox_refused_something_counts_as_denied() {
     let exec = |command: &str| calls("exec", json!({ "command": command }));
     let script = || [exec("touch q"), exec("touch q"), exec("touch q"), says("It failed.")];
     let story = Story::new().script(script());
-    let ran = story.run(["agent", "--json", "-m", "x"]);
-    let result = ran.json();
+    let run_result = story.run(["agent", "--json", "-m", "x"]);
+    let result = run_result.json();
     assert_eq!(result["text"], "It failed.");
     assert_eq!(result["denials"][0]["tool"], "exec", "{result}");
     assert_eq!(result["denials"][0]["grant"], "--write");
@@ -237,7 +238,7 @@ fn a_command_that_the_sandbox_refused_something_counts_as_denied() {
     assert_eq!(result["tools"], counts);
     let usage = story.run(["usage", "--by", "tool", "--json"]).json();
     assert_eq!((&usage["failed_calls"], &usage["denied_calls"]), (&json!(3), &json!(denied)));
-    let reported = ran.error_text();
+    let reported = run_result.error_text();
     assert_eq!(reported.matches("denied: exec: ").count(), 1, "{reported}");
     assert!(reported.contains("`--write`"), "{reported}");
     story.server().script(script());
@@ -259,13 +260,13 @@ fn a_silent_command_that_sought_the_network_is_denied() {
     let check = |command: &str, failed: u32, denied: u32| {
         let exec = calls("exec", json!({ "command": command }));
         let story = Story::new().script([exec, says("Done.")]);
-        let ran = story.run(["agent", "--strict", "--json", "-m", "x"]);
-        let reported = ran.error_text();
-        assert_eq!(ran.code(), if denied > 0 { 5 } else { 0 }, "{command}: {reported}");
-        let said = reported.contains("denied: exec: commands have no network but loopback");
-        assert_eq!(said, denied > 0, "{command}: {reported}");
+        let result = story.run(["agent", "--strict", "--json", "-m", "x"]);
+        let reported = result.error_text();
+        assert_eq!(result.code(), if denied > 0 { 5 } else { 0 }, "{command}: {reported}");
+        let is_reported = reported.contains("denied: exec: commands have no network but loopback");
+        assert_eq!(is_reported, denied > 0, "{command}: {reported}");
         let counts = json!({ "name": "exec", "count": 1, "failed": failed, "denied": denied });
-        assert_eq!(ran.json()["tools"], json!([counts]), "{command}");
+        assert_eq!(result.json()["tools"], json!([counts]), "{command}");
     };
     check(attempt, 1, 1);
     check(lookup, 1, 1);
@@ -310,8 +311,8 @@ fn a_command_that_failed_for_another_reason_is_not_denied() {
     ];
     let script = commands.iter().map(|command| calls("exec", json!({ "command": command })));
     let story = story.script(script.chain([says("Done.")]));
-    let ran = story.run(["agent", "--strict", "--json", "-m", "x"]);
-    let result = ran.json();
+    let run_result = story.run(["agent", "--strict", "--json", "-m", "x"]);
+    let result = run_result.json();
     assert_eq!((&result["text"], &result["denials"]), (&json!("Done."), &json!([])), "{result}");
 }
 
@@ -322,15 +323,15 @@ fn denials_are_reported_with_the_flag_that_grants_them() {
         calls("read_file", json!({ "path": "/etc/shadow" })),
         says("sorry"),
     ]);
-    let ran = story.run(["agent", "-m", "x", "--json"]);
-    let result = ran.json();
+    let run_result = story.run(["agent", "-m", "x", "--json"]);
+    let result = run_result.json();
     assert_eq!(result["status"]["name"], "answered");
     assert_eq!(result["denials"][0]["tool"], "write_file");
     assert_eq!(result["denials"][0]["grant"], "--write");
     assert_eq!(result["denials"][1]["grant"], "--read /etc/shadow");
     assert_eq!(result["tools"][1]["denied"], 1);
-    let told = ran.error_text();
-    assert_eq!(told.lines().count(), 2, "{told}");
+    let stderr = run_result.error_text();
+    assert_eq!(stderr.lines().count(), 2, "{stderr}");
 }
 
 #[test]
@@ -355,9 +356,9 @@ fn a_limit_of_processes_is_named() {
         command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
         command.args(["prlimit", &format!("--nproc={limit}"), NANOBOT]);
         command.args(["tool", "run", "exec", "{\"command\": \"echo hi\"}"]);
-        let ran = story.wait(command.spawn().unwrap());
-        assert_ne!(ran.code(), 0);
-        let error = ran.error_text();
+        let result = story.wait(command.spawn().unwrap());
+        assert_ne!(result.code(), 0);
+        let error = result.error_text();
         assert!(error.contains("`ulimit -u`"), "{limit}: {error}");
         assert!(!error.contains("seccomp"), "{limit}: {error}");
     }

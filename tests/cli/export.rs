@@ -72,9 +72,9 @@ fn story() -> Story {
 }
 
 fn export_arguments<'a>(format: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let mut words = vec!["cron", "export", "--format", format];
-    words.extend(more);
-    words
+    let mut arguments = vec!["cron", "export", "--format", format];
+    arguments.extend(more);
+    arguments
 }
 
 /// The files of a directory, by name.
@@ -91,24 +91,24 @@ fn read_files(directory: &Path) -> Vec<(String, String)> {
 fn units_are_accepted_by_systemd() {
     let story = story();
     let directory = story.dir().join("units");
-    let ran = story.run(export_arguments("systemd", &["-o", "units"]));
-    let said = ran.text();
+    let result = story.run(export_arguments("systemd", &["-o", "units"]));
+    let stdout = result.text();
     assert!(
-        said.starts_with(
+        stdout.starts_with(
             "wrote units/nanobot-a1b2c3d4.service\nwrote units/nanobot-a1b2c3d4.timer\n"
         ),
-        "{said}"
+        "{stdout}"
     );
-    assert!(said.ends_with("then: systemctl --user daemon-reload && systemctl --user enable --now nanobot-a1b2c3d4.timer nanobot-odd.timer nanobot-Every_90.timer nanobot-once.timer nanobot-wild.timer nanobot-heartbeat.timer\n"), "{said}");
+    assert!(stdout.ends_with("then: systemctl --user daemon-reload && systemctl --user enable --now nanobot-a1b2c3d4.timer nanobot-odd.timer nanobot-Every_90.timer nanobot-once.timer nanobot-wild.timer nanobot-heartbeat.timer\n"), "{stdout}");
     let files = read_files(&directory);
-    assert_eq!(files.len(), 12, "{said}");
+    assert_eq!(files.len(), 12, "{stdout}");
     for (name, text) in &files {
         assert!(text.starts_with(FILE_HEADER), "{text}");
         assert!(!text.contains("OnCalendar=*:*") && !text.contains("100% of"), "a message: {text}");
         let mode = std::fs::metadata(directory.join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o644);
     }
-    let text = |name: &str| &files.iter().find(|(known, _)| known == name).unwrap().1;
+    let text = |name: &str| &files.iter().find(|(other, _)| other == name).unwrap().1;
     expect_test::expect![[r#"
         # Made by `nanobot cron export`: changes here are lost when it is made again.
         [Unit]
@@ -162,8 +162,8 @@ fn the_unit_of_a_job_starts_those_after_it() {
     let second = crate::cron::add_job(&story, &["-n", "second", "--after", "first"]);
     let third =
         crate::cron::add_job(&story, &["-n", "third", "--after", "second", "--catch-up", "none"]);
-    let ran = story.run(export_arguments("systemd", &["-o", "units"]));
-    assert!(ran.text().ends_with(&format!(" nanobot-{first}.timer nanobot-{second}.timer\n")));
+    let result = story.run(export_arguments("systemd", &["-o", "units"]));
+    assert!(result.text().ends_with(&format!(" nanobot-{first}.timer nanobot-{second}.timer\n")));
     let directory = story.dir().join("units");
     let read = |name: String| std::fs::read_to_string(directory.join(name)).unwrap();
     let service = read(format!("nanobot-{first}.service"));
@@ -292,8 +292,8 @@ fn verify_units(directory: &Path) {
         .args(units.iter().map(|(name, _)| directory.join(name)))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.is_empty(), "{stderr}");
 }
 
 #[test]
@@ -315,17 +315,17 @@ fn unusual_paths_are_quoted_correctly() {
     assert!(service.contains("\nExecStart=:/"), "a `$` is none of systemd's: {service}");
     verify_units(&directory);
     // A pod has no such directory and needs none.
-    let ran = story.run(export_arguments("kubernetes", &["-w", workspace, "digest"]));
-    assert!(!ran.text().contains("w %h"));
+    let result = story.run(export_arguments("kubernetes", &["-w", workspace, "digest"]));
+    assert!(!result.text().contains("w %h"));
 }
 
 #[test]
 fn manifests_match_the_kubernetes_schema() {
     let story = story();
-    let ran =
+    let result =
         story.run(export_arguments("kubernetes", &["--image", "registry.example/nanobot:1.2"]));
     let mut names = BTreeSet::new();
-    for manifest in parse_yaml_documents(&ran.text()) {
+    for manifest in parse_yaml_documents(&result.text()) {
         validate_manifest(&manifest).unwrap_or_else(|wrong| panic!("{wrong} in {manifest}"));
         let name = manifest["metadata"]["name"].as_str().unwrap().to_owned();
         let is_plain =
@@ -350,7 +350,7 @@ fn manifests_match_the_kubernetes_schema() {
         let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
         assert!(mounts.iter().all(|mount| volumes.contains(mount["name"].as_str().unwrap())));
     }
-    let told: Vec<String> = parse_yaml_documents(&ran.text())
+    let deadlines: Vec<String> = parse_yaml_documents(&result.text())
         .iter()
         .filter(|manifest| manifest["kind"] == "CronJob")
         .map(|manifest| {
@@ -373,8 +373,8 @@ fn manifests_match_the_kubernetes_schema() {
         nanobot-once: 8 19 25 12 * Etc/UTC within 2592000 for null
         nanobot-wild: */30 * * * * Australia/Lord_Howe within 600 for 3720
         nanobot-heartbeat: 20,50 * * * * Etc/UTC within 600 for 3720"#]]
-    .assert_eq(&told.join("\n"));
-    let text = ran.text();
+    .assert_eq(&deadlines.join("\n"));
+    let text = result.text();
     assert!(
         text.contains(
             "# The job is granted '/srv/my $notes %h', which the container has only if you mount it.\n"
@@ -412,9 +412,9 @@ fn kubernetes_schema() -> Value {
 
 #[test]
 fn the_schema_rejects_invalid_manifests() {
-    let ran = story();
-    let ran = ran.run(export_arguments("kubernetes", &["digest"]));
-    let manifest = parse_yaml_documents(&ran.text()).pop().unwrap();
+    let result = story();
+    let result = result.run(export_arguments("kubernetes", &["digest"]));
+    let manifest = parse_yaml_documents(&result.text()).pop().unwrap();
     validate_manifest(&manifest).unwrap();
     for (pointer, value) in [
         ("/spec/schedul", json!("* * * * *")),
@@ -424,8 +424,8 @@ fn the_schema_rejects_invalid_manifests() {
         ("/metadata/annotations/x", json!(1)),
     ] {
         let mut bad = manifest.clone();
-        let (place, key) = pointer.rsplit_once('/').unwrap();
-        bad.pointer_mut(place).unwrap()[key] = value;
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        bad.pointer_mut(parent).unwrap()[key] = value;
         assert!(validate_manifest(&bad).is_err(), "{pointer}");
     }
 }
@@ -440,8 +440,8 @@ fn a_kubernetes_export_requires_a_time_zone() {
         .stderr_has(
             "set one with `nanobot cron edit odd --cron '*/20 8-17 L,15W JAN-11 7' --tz Europe/Berlin`",
         );
-    let ran = story.run(export_arguments("systemd", &["odd"]));
-    let text = ran.text();
+    let result = story.run(export_arguments("systemd", &["odd"]));
+    let text = result.text();
     let expect = ", in the system's time zone, Europe/Berlin at the time of export
 OnCalendar=*-01..11~01 08..17:00..40/20:00
 OnCalendar=Mon..Fri *-01..11-13..17 08..17:00..40/20:00
@@ -467,20 +467,20 @@ fn an_exported_crontab_has_the_lines_that_sync_writes() {
 #[test]
 fn files_of_others_are_not_overwritten() {
     let story = story();
-    let place = story.dir().join("out");
-    write(&place.join("nanobot-once.timer"), b"[Timer]\nOnCalendar=hourly\n");
-    let ran = story.run(export_arguments("systemd", &["-o", "out"]));
-    let ran = ran.status(1);
+    let output_dir = story.dir().join("out");
+    write(&output_dir.join("nanobot-once.timer"), b"[Timer]\nOnCalendar=hourly\n");
+    let result = story.run(export_arguments("systemd", &["-o", "out"]));
+    let result = result.status(1);
     assert_eq!(
-        ran.error_text(),
+        result.error_text(),
         "nanobot: not overwriting `out/nanobot-once.timer`: it was not created by this program\n"
     );
-    assert!(!ran.text().contains("nanobot-once.timer"), "{}", ran.text());
+    assert!(!result.text().contains("nanobot-once.timer"), "{}", result.text());
     assert_eq!(
-        std::fs::read(place.join("nanobot-once.timer")).unwrap(),
+        std::fs::read(output_dir.join("nanobot-once.timer")).unwrap(),
         b"[Timer]\nOnCalendar=hourly\n"
     );
-    std::fs::remove_file(place.join("nanobot-once.timer")).unwrap();
+    std::fs::remove_file(output_dir.join("nanobot-once.timer")).unwrap();
     // Exported again, with one job less.
     story.run(["cron", "disable", "once"]).stdout("✓ Job 'once' disabled\n");
     story
@@ -506,8 +506,8 @@ fn unexportable_jobs_are_reported() {
         .to_string(),
     );
     for format in ["systemd", "kubernetes", "crontab"] {
-        let ran = story.run(export_arguments(format, &[])).status(1);
-        let (out, err) = (ran.text(), ran.error_text());
+        let result = story.run(export_arguments(format, &[])).status(1);
+        let (out, err) = (result.text(), result.error_text());
         assert!(out.contains("good") && !out.contains("nowhere") && !out.contains("past"), "{out}");
         for (name, why) in [
             ("bad", "six fields"),
@@ -591,19 +591,19 @@ fn systemd_times(line: &str, base: Timestamp, count: usize) -> (Vec<Timestamp>, 
         .arg(line)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     // A bug in systemd near clock changes.
-    let failed = said.contains("Resource deadlock avoided");
-    assert!(output.status.success() || failed, "{line}: {said}");
+    let failed = stderr.contains("Resource deadlock avoided");
+    assert!(output.status.success() || failed, "{line}: {stderr}");
     let mut times = Vec::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let Some((label, time)) = line.trim_start().split_once(": ") else {
             continue;
         };
         // `Fri 2026-11-27 09:00:00 UTC`
-        let words: Vec<&str> = time.split(' ').collect();
+        let parts: Vec<&str> = time.split(' ').collect();
         if let ([_, date, clock, "UTC"], true) =
-            (&words[..], label == "Next elapse" || label.starts_with("Iter. #"))
+            (&parts[..], label == "Next elapse" || label.starts_with("Iter. #"))
         {
             times.push(format!("{date}T{clock}Z").parse().unwrap());
         }
@@ -719,8 +719,8 @@ fn systemd_timers_elapse_at_the_slots() {
         "Pacific/Chatham",
     ];
     // `NANOBOT_FUZZ=5000` tries that many.
-    let asked = std::env::var("NANOBOT_FUZZ").ok();
-    let count = asked.and_then(|count| count.parse().ok()).unwrap_or(24);
+    let requested = std::env::var("NANOBOT_FUZZ").ok();
+    let count = requested.and_then(|count| count.parse().ok()).unwrap_or(24);
     let mut tried = 0;
     while tried < count {
         let (text, name) = (dice.random_expression(), dice.pick(&zones));

@@ -58,8 +58,8 @@ impl FakeCrontab {
 /// The output and exit status of a shell command in the story.
 fn run_shell(story: &Story, command: &str) -> (String, i32) {
     let child = story.program("/bin/sh").args(["-c", command]).spawn();
-    let ran = story.wait(child.unwrap());
-    (ran.text() + &ran.error_text(), ran.code())
+    let result = story.wait(child.unwrap());
+    (result.text() + &result.error_text(), result.code())
 }
 
 #[test]

@@ -14,10 +14,11 @@ fn other_model() -> Value {
 
 #[test]
 fn errors_of_one_model_use_the_fallback() {
-    for (status, words) in [(404, "no such model"), (401, "bad key"), (402, "insufficient credit")]
+    for (status, message) in
+        [(404, "no such model"), (401, "bad key"), (402, "insufficient credit")]
     {
         let story =
-            with_fallback(Story::new(), other_model()).script([fails(status, words), says("x")]);
+            with_fallback(Story::new(), other_model()).script([fails(status, message), says("x")]);
         story
             .run(["agent", "-m", "hi"])
             .stdout("x\n")
@@ -29,8 +30,8 @@ fn errors_of_one_model_use_the_fallback() {
     // Server errors are retried for a while first.
     let story = with_fallback(Story::new(), other_model());
     story.server().always(fails(503, "down"));
-    let ran = story.run(["agent", "-m", "hi"]).status(69);
-    assert!(ran.error_text().contains("falling back from `scripted` to `other`"));
+    let result = story.run(["agent", "-m", "hi"]).status(69);
+    assert!(result.error_text().contains("falling back from `scripted` to `other`"));
     assert_eq!(story.requests().len(), 8);
 }
 
@@ -72,12 +73,14 @@ fn a_model_that_stays_empty_uses_the_fallback() {
         says("x"),
         says("y"),
     ]);
-    let ran = story.run(["agent", "-m", "hi", "--json"]);
-    assert!(ran.error_text().contains("an empty reply; falling back from `scripted` to `other`"));
-    let result = ran.json();
+    let run_result = story.run(["agent", "-m", "hi", "--json"]);
+    assert!(
+        run_result.error_text().contains("an empty reply; falling back from `scripted` to `other`")
+    );
+    let result = run_result.json();
     // All requests are paid for.
     assert_eq!((&result["text"], &result["usage"]["output"]), (&json!("x"), &json!(28)));
-    drop(ran);
+    drop(run_result);
     story.run(["agent", "-m", "hi"]).stdout("y\n");
 }
 
@@ -130,8 +133,8 @@ fn long_results_are_shortened_if_the_request_is_too_long() {
     assert!(requests[2].last_content().contains("characters omitted"));
     // The session stores it completely.
     let lines = story.session("cli_direct.jsonl");
-    let kept = lines.iter().find(|line| line["role"] == "tool").unwrap();
-    assert!(kept["content"].as_str().unwrap().len() > 14_000);
+    let stored_line = lines.iter().find(|line| line["role"] == "tool").unwrap();
+    assert!(stored_line["content"].as_str().unwrap().len() > 14_000);
     // Only once: a request that is still too long fails.
     let story = Story::new().script([fails(400, "maximum context length exceeded")]);
     story.run(["agent", "-m", "hi"]).status(65).stderr_has("context length");
@@ -237,8 +240,8 @@ fn a_rate_limit_is_shared_with_other_runs() {
 
 #[test]
 fn a_rate_limit_worded_as_quota_is_waited_for() {
-    let words = "You exceeded your current quota, please check your plan and billing details. Please retry in 5.5s.";
-    let story = Story::new().script([fails(429, words), says("x")]);
+    let message = "You exceeded your current quota, please check your plan and billing details. Please retry in 5.5s.";
+    let story = Story::new().script([fails(429, message), says("x")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
     // Without a time it is a quota error.
     let story = Story::new().script([fails(429, "You exceeded your current quota.")]);
@@ -268,9 +271,9 @@ fn an_address_is_shown_without_its_password() {
         .set("providers.custom.apiBase", json!(base))
         .set("providers.custom.extraQuery", json!({ "key": "hidden-key" }))
         .script([fails(400, "no")]);
-    let ran = story.run(["agent", "-m", "hi"]).status(1);
-    let told = ran.error_text();
-    assert!(told.contains("***@127.0.0.1") && !told.contains("hidden"), "{told}");
+    let result = story.run(["agent", "-m", "hi"]).status(1);
+    let stderr = result.error_text();
+    assert!(stderr.contains("***@127.0.0.1") && !stderr.contains("hidden"), "{stderr}");
     let curl = story.run(["agent", "-m", "hi", "--dry-run=curl"]).text();
     assert!(!curl.contains("hidden-"), "{curl}");
 }

@@ -19,12 +19,12 @@ fn listing_model() -> Responder {
 /// True if `strace` is available to inject faults. `.ci/run` installs it.
 pub(crate) fn can_inject() -> bool {
     let story = Story::bare();
-    let found = story.program("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
-    let found = found.is_ok_and(|status| status.success());
-    if !found {
+    let strace_status = story.program("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
+    let is_installed = strace_status.is_ok_and(|status| status.success());
+    if !is_installed {
         skip("`strace` is not installed, or may not trace");
     }
-    found
+    is_installed
 }
 
 /// True with `NANOBOT_FAULTS=all`.
@@ -80,12 +80,12 @@ pub(crate) fn run_with_fault<'a>(
         command.args(["-P", path.to_str().unwrap()]);
     }
     let child = story.start(command.arg(NANOBOT).args(arguments));
-    let ran = story.wait(child);
+    let result = story.wait(child);
     let traced = std::fs::read_to_string(&trace);
-    let traced = traced.unwrap_or_else(|error| panic!("{error}: {}", ran.error_text()));
+    let traced = traced.unwrap_or_else(|error| panic!("{error}: {}", result.error_text()));
     let injected = traced.contains("INJECTED") || was_killed_at(&traced, n);
     std::fs::remove_file(trace).unwrap();
-    (ran, injected)
+    (result, injected)
 }
 
 /// True if a process or a thread was killed at its `n`-th call. Others are killed by the program, such as a helper that it no longer
@@ -143,9 +143,9 @@ fn check_faults_in_turn(kind: &str, error: &str, is_new_session: bool) {
             paths.push(story.workspace().join(format!("sessions/{name}.lock")));
         }
         let before = session_lines(&story, "cli_direct.jsonl");
-        let asked = story.requests().len();
+        let request_count = story.requests().len();
         let arguments = ["agent", "-m", "second", "-s", key, "--output-format", "stream-json"];
-        let (ran, injected) = run_with_fault(&story, &arguments, &paths, (kind, error, n));
+        let (run_result, injected) = run_with_fault(&story, &arguments, &paths, (kind, error, n));
         if !injected {
             let least = match kind {
                 "write" => 5,
@@ -153,36 +153,36 @@ fn check_faults_in_turn(kind: &str, error: &str, is_new_session: bool) {
                 _ => 1,
             };
             assert!(n > least, "{kind}: only the calls before {n} were made to fail");
-            ran.text();
+            run_result.text();
             return;
         }
-        let about = format!("{kind} {n} {error} {key}: {}", ran.error_text());
-        let told = ran.json_lines();
-        let result = told.last().cloned().unwrap_or_default();
-        assert_eq!(ran.code(), 74, "{about}");
-        assert!(!ran.error_text().is_empty(), "{about}");
-        assert_eq!(result["error"]["cause"], "io", "{about}");
+        let case = format!("{kind} {n} {error} {key}: {}", run_result.error_text());
+        let lines = run_result.json_lines();
+        let result = lines.last().cloned().unwrap_or_default();
+        assert_eq!(run_result.code(), 74, "{case}");
+        assert!(!run_result.error_text().is_empty(), "{case}");
+        assert_eq!(result["error"]["cause"], "io", "{case}");
         // The second request of the turn is for its answer; after it the answer has been printed.
-        let paid = story.requests().len() == asked + 2;
-        assert_eq!(result["text"] == "The answer.", paid, "{about}: {result}");
-        drop(ran);
+        let paid = story.requests().len() == request_count + 2;
+        assert_eq!(result["text"] == "The answer.", paid, "{case}: {result}");
+        drop(run_result);
         // Everything that was reported as stored exists, and so does all earlier content.
         let after = session_lines(&story, "cli_direct.jsonl");
-        assert_eq!(after[..before.len().min(after.len())], before, "{about}");
+        assert_eq!(after[..before.len().min(after.len())], before, "{case}");
         let after = session_lines(&story, name);
         let ids: BTreeSet<&str> = after
             .iter()
             .flat_map(|line| [&line["id"], &line["tool_call_id"]])
             .filter_map(Value::as_str)
             .collect();
-        let mut acknowledged = told.iter().filter(|line| {
+        let mut acknowledged = lines.iter().filter(|line| {
             matches!(line["type"].as_str(), Some("user" | "tool_result"))
                 || (line["type"] == "assistant" && line["last"] == false)
         });
-        assert!(acknowledged.all(|line| ids.contains(line["id"].as_str().unwrap())), "{about}");
+        assert!(acknowledged.all(|line| ids.contains(line["id"].as_str().unwrap())), "{case}");
         // The next run works.
-        let ran = story.run(["agent", "-m", "third", "-s", key]).stdout("The answer.\n");
-        ran.error_text();
+        let run_result = story.run(["agent", "-m", "third", "-s", key]).stdout("The answer.\n");
+        run_result.error_text();
     }
 }
 
@@ -235,29 +235,29 @@ fn a_config_change_survives_a_failure_of_any_call() {
                 "open" => opens_before_main(&story, &arguments),
                 _ => 0,
             };
-            let (ran, injected) =
+            let (result, injected) =
                 run_with_fault(&story, &arguments, &paths, (kind, error, first + n));
-            ran.text();
+            result.text();
             if !injected {
                 assert!(n > 1, "{kind}: nothing was made to fail");
                 break;
             }
-            let about = format!("{kind} {n} {error}: {}", ran.error_text());
+            let case = format!("{kind} {n} {error}: {}", result.error_text());
             let after = std::fs::read(&path).unwrap();
             // The failed call may be a write to standard output or error about a change that was made.
             let whole = after == before
                 || after
                     == String::from_utf8_lossy(&before).replace("scripted", "other").as_bytes();
-            assert!(whole, "{about}");
+            assert!(whole, "{case}");
             // The note in the lock file, about who holds it, may fail without harm.
-            let is_done = ran.code() == 0 && after != before;
-            assert!(is_done || ran.code() == 74, "{about}");
-            drop(ran);
-            let left: Vec<_> = std::fs::read_dir(path.parent().unwrap())
+            let is_done = result.code() == 0 && after != before;
+            assert!(is_done || result.code() == 74, "{case}");
+            drop(result);
+            let names: Vec<_> = std::fs::read_dir(path.parent().unwrap())
                 .unwrap()
                 .map(|entry| entry.unwrap().file_name())
                 .collect();
-            assert_eq!(left, ["config.json"], "{about}");
+            assert_eq!(names, ["config.json"], "{case}");
             story.run(arguments);
         }
     }
@@ -312,35 +312,35 @@ fn check_faults_in_consolidation(kind: &str, error: &str) {
             last.unwrap()["last_consolidated"].as_u64().unwrap()
         };
         let whole = format!("{entry}\n\n");
-        let (ran, injected) =
+        let (result, injected) =
             run_with_fault(&story, &["memory", "consolidate"], &[], (kind, error, n));
-        let about = format!("{kind} {n} {error}: {} {}", ran.code(), ran.error_text());
-        ran.text();
-        drop(ran);
+        let case = format!("{kind} {n} {error}: {} {}", result.code(), result.error_text());
+        result.text();
+        drop(result);
         let now = (text("memory/MEMORY.md"), text("memory/HISTORY.md"), moved());
-        assert!(["old", "new"].contains(&now.0.as_str()), "{about}: {now:?}");
-        assert!(now.1.is_empty() || now.1 == whole, "{about}: {now:?}");
+        assert!(["old", "new"].contains(&now.0.as_str()), "{case}: {now:?}");
+        assert!(now.1.is_empty() || now.1 == whole, "{case}: {now:?}");
         if now.2 != 0 {
-            assert_eq!(now, ("new".into(), whole.clone(), 70), "{about}");
+            assert_eq!(now, ("new".into(), whole.clone(), 70), "{case}");
         }
         if !injected {
-            assert_eq!(now.2, 70, "{about}");
+            assert_eq!(now.2, 70, "{case}");
             assert!(n > 4, "{kind}: only the calls before {n} were made to fail");
             return;
         }
-        let ran = story.run(["memory", "consolidate"]);
-        let about = format!("{about}, then {}", ran.error_text());
-        ran.text();
-        drop(ran);
+        let result = story.run(["memory", "consolidate"]);
+        let case = format!("{case}, then {}", result.error_text());
+        result.text();
+        drop(result);
         let now = (text("memory/MEMORY.md"), text("memory/HISTORY.md"), moved());
-        assert_eq!(now, ("new".into(), whole, 70), "{about}");
+        assert_eq!(now, ("new".into(), whole, 70), "{case}");
         assert!(!story.workspace().join("memory/.pending.json").exists());
-        let left = std::fs::read_dir(story.workspace().join("memory")).unwrap();
-        let mut left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        assert!(!left.any(|name| name.starts_with(".tmp")), "{about}");
+        let entries = std::fs::read_dir(story.workspace().join("memory")).unwrap();
+        let mut names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert!(!names.any(|name| name.starts_with(".tmp")), "{case}");
         // Undo restores the previous content.
         story.run(["memory", "undo"]).error_text();
-        assert_eq!(text("memory/MEMORY.md"), "old", "{about}");
+        assert_eq!(text("memory/MEMORY.md"), "old", "{case}");
     }
 }
 
@@ -374,10 +374,10 @@ fn session_commands_never_lose_a_session() {
     if !can_inject() {
         return;
     }
-    let said = |story: &Story, key: &str| -> bool {
-        let shown = story.command(["session", "show", key, "--json"]).output();
-        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
-        shown.contains("first") && shown.contains("The answer.")
+    let is_stored = |story: &Story, key: &str| -> bool {
+        let output = story.command(["session", "show", key, "--json"]).output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        text.contains("first") && text.contains("The answer.")
     };
     for (kind, error) in [("write", "ENOSPC"), ("fsync", "EIO"), ("rename", "EIO")] {
         for arguments in ["fork cli:direct other", "rename cli:direct other", "rm cli:direct"] {
@@ -385,19 +385,19 @@ fn session_commands_never_lose_a_session() {
                 ["session"].into_iter().chain(arguments.split(' ')).collect();
             for n in fault_numbers() {
                 let (story, _) = story_after_turn();
-                let (ran, injected) = run_with_fault(&story, &arguments, &[], (kind, error, n));
-                let (code, _) = (ran.code(), ran.error_text());
+                let (result, injected) = run_with_fault(&story, &arguments, &[], (kind, error, n));
+                let (code, _) = (result.code(), result.error_text());
                 assert!(injected || code == 0, "{kind} {arguments:?} {n}: {code}");
                 // Failures without a message are of optional steps, such as the note in a lock file.
-                let other = said(&story, "other");
-                let kept = said(&story, "cli:direct");
+                let other = is_stored(&story, "other");
+                let was_stored = is_stored(&story, "cli:direct");
                 match arguments[1] {
-                    "fork" => assert!(kept && (other || code != 0), "{kind} {n}"),
-                    "rename" => assert!(kept || other, "{kind} {n}"),
-                    _ if kept => assert!(code != 0, "{kind} {n}"),
+                    "fork" => assert!(was_stored && (other || code != 0), "{kind} {n}"),
+                    "rename" => assert!(was_stored || other, "{kind} {n}"),
+                    _ if was_stored => assert!(code != 0, "{kind} {n}"),
                     _ => {
                         story.run(["session", "restore", "cli:direct", "-q"]);
-                        assert!(said(&story, "cli:direct"), "{kind} {n}");
+                        assert!(is_stored(&story, "cli:direct"), "{kind} {n}");
                     }
                 }
                 if !injected {

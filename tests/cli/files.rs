@@ -279,10 +279,10 @@ fn no_path_form_escapes_the_scope() {
             let secrets = [outside, story.home().join(".ssh"), story.home().join(".bash_history")];
             let before: Vec<_> = secrets.iter().map(|path| snapshot_tree(path)).collect();
             let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
-            let ran = story
+            let run_result = story
                 .run(["agent", "-m", "x", "--write", "--ephemeral", "--model", "gpt-5"])
                 .stdout("done\n");
-            drop(ran.error_text());
+            drop(run_result.error_text());
             let after: Vec<_> = secrets.iter().map(|path| snapshot_tree(path)).collect();
             assert_eq!(before, after, "{name}");
             assert_eq!(config, std::fs::read(story.home().join(".nanobot/config.json")).unwrap());
@@ -291,8 +291,8 @@ fn no_path_form_escapes_the_scope() {
             tried += results.len();
             for (form, result) in forms.iter().zip(&results) {
                 // The tree has the names of the links and nothing behind them.
-                let told = [CANARY, CANARY_NAME, "root:x:0", "key-of-the-story", "HOME="];
-                if told.iter().any(|word| result.contains(word)) {
+                let secrets = [CANARY, CANARY_NAME, "root:x:0", "key-of-the-story", "HOME="];
+                if secrets.iter().any(|word| result.contains(word)) {
                     escapes.push(format!("{name} {form:?}: {result}"));
                 }
             }
@@ -339,22 +339,22 @@ fn secrets_in_a_granted_directory_are_denied_unless_granted_by_name() {
     let home = home.to_str().unwrap();
     let story = story.script([calls(), says("done"), calls(), says("done")]);
     let write_home = format!("--write={home}");
-    let ran = story.run(["agent", "-m", "x", &write_home, "--ephemeral"]).stdout("done\n");
-    assert!(ran.error_text().contains("--read $HOME/.ssh"));
+    let run_result = story.run(["agent", "-m", "x", &write_home, "--ephemeral"]).stdout("done\n");
+    assert!(run_result.error_text().contains("--read $HOME/.ssh"));
     for result in tool_results(&story) {
-        let found =
+        let has_leaked =
             result.contains(CANARY) || result.contains(CANARY_NAME) || result.contains("id_rsa  ");
-        assert!(!found, "{result}");
+        assert!(!has_leaked, "{result}");
     }
     assert!(!story.home().join(".ssh/new").exists());
     let read_ssh = format!("{home}/.ssh");
     let arguments = ["agent", "-m", "x", &write_home, "--read", &read_ssh, "--ephemeral"];
-    let ran = story.run(arguments).stdout("done\n");
-    assert!(ran.error_text().contains("denied: "));
-    let found = tool_results(&story);
-    assert!(found[0].contains(CANARY), "{}", found[0]);
-    assert!(found[1].contains(CANARY_NAME), "{}", found[1]);
-    assert!(found[4].contains("is read-only"), "{}", found[4]);
+    let run_result = story.run(arguments).stdout("done\n");
+    assert!(run_result.error_text().contains("denied: "));
+    let results = tool_results(&story);
+    assert!(results[0].contains(CANARY), "{}", results[0]);
+    assert!(results[1].contains(CANARY_NAME), "{}", results[1]);
+    assert!(results[4].contains("is read-only"), "{}", results[4]);
 }
 
 #[test]
@@ -376,14 +376,15 @@ fn a_single_file_can_be_granted() {
         ]),
         says("done"),
     ]);
-    let ran = story.run(["agent", "-m", "x", "--read", secret, &format!("--write={linked}")]);
-    assert!(ran.error_text().contains("denied: "));
-    ran.stdout("done\n");
-    let found = tool_results(&story);
-    assert!(found[0].contains(CANARY) && found[1].contains(CANARY), "{found:?}");
-    assert!(found[2].starts_with("replaced"), "{}", found[2]);
+    let run_result =
+        story.run(["agent", "-m", "x", "--read", secret, &format!("--write={linked}")]);
+    assert!(run_result.error_text().contains("denied: "));
+    run_result.stdout("done\n");
+    let results = tool_results(&story);
+    assert!(results[0].contains(CANARY) && results[1].contains(CANARY), "{results:?}");
+    assert!(results[2].starts_with("replaced"), "{}", results[2]);
     assert_eq!(std::fs::read(linked).unwrap(), b"new");
-    for result in &found[3..] {
+    for result in &results[3..] {
         assert!(
             !result.contains(CANARY) && !result.contains(CANARY_NAME) || result.contains("--read"),
             "{result}"
@@ -446,16 +447,16 @@ fn special_files_neither_hang_nor_fail() {
     list.push(("glob", json!({ "pattern": "*" })));
     let count = list.len();
     let story = story.script([calls_all(list), says("done")]);
-    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    assert!(ran.error_text().contains("denied: "), "the devices are elsewhere");
+    let run_result = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    assert!(run_result.error_text().contains("denied: "), "the devices are elsewhere");
     for (name, before, after) in fixtures {
         let now = std::fs::read(dir.join(name)).unwrap();
         assert_eq!(now, after.unwrap_or(before), "{name}");
     }
-    let found = tool_results(&story);
-    assert_eq!(found.len(), count);
-    let odd_ones = &found[fixtures.len()..fixtures.len() + 3 * odd.len()];
-    for result in &found[fixtures.len() + 3 * odd.len()..][..devices.len()] {
+    let results = tool_results(&story);
+    assert_eq!(results.len(), count);
+    let odd_ones = &results[fixtures.len()..fixtures.len() + 3 * odd.len()];
+    for result in &results[fixtures.len() + 3 * odd.len()..][..devices.len()] {
         assert!(result.contains("outside the paths"), "{result}");
     }
     for result in odd_ones {
@@ -463,7 +464,7 @@ fn special_files_neither_hang_nor_fail() {
     }
     assert!(odd_ones[0].contains("is not a regular file"), "{}", odd_ones[0]);
     assert!(odd_ones[2].contains("cannot be written: not a regular file"), "{}", odd_ones[2]);
-    assert!(found[count - 5].contains("read-only (mode 444)"), "{}", found[count - 5]);
+    assert!(results[count - 5].contains("read-only (mode 444)"), "{}", results[count - 5]);
     assert_eq!(std::fs::read(dir.join("locked")).unwrap(), b"old");
     assert_eq!(std::fs::metadata(dir.join("huge")).unwrap().len(), 2 << 30);
     drop(socket);
@@ -497,23 +498,23 @@ fn the_whole_of_a_long_output_can_be_searched_during_the_run() {
         says("done"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("done\n").stderr_has("denied: write_file: ");
-    let found = tool_results(&story);
+    let outputs = tool_results(&story);
     assert!(
-        found[0].starts_with("1\n2\n") && found[0].trim_end().ends_with("\n40000"),
+        outputs[0].starts_with("1\n2\n") && outputs[0].trim_end().ends_with("\n40000"),
         "{}",
-        found[0]
+        outputs[0]
     );
     assert!(
-        found[1].contains("25001: 25000\n25002: 25001") && !found[1].contains(&key),
+        outputs[1].contains("25001: 25000\n25002: 25001") && !outputs[1].contains(&key),
         "{}",
-        found[1]
+        outputs[1]
     );
-    assert!(found[2].contains("15000") && found[2].contains("15001"), "{}", found[2]);
-    assert!(found[3].contains("is outside the paths of this run"), "{}", found[3]);
+    assert!(outputs[2].contains("15000") && outputs[2].contains("15001"), "{}", outputs[2]);
+    assert!(outputs[3].contains("is outside the paths of this run"), "{}", outputs[3]);
     // A command cannot reach the files, and the next long output has a file of its own.
-    assert!(found[4].contains("No such file"), "{}", found[4]);
-    assert_ne!(kept_path(&found[0]), kept_path(&found[4]));
-    assert!(!Path::new(&kept_path(&found[0])).parent().unwrap().exists());
+    assert!(outputs[4].contains("No such file"), "{}", outputs[4]);
+    assert_ne!(kept_path(&outputs[0]), kept_path(&outputs[4]));
+    assert!(!Path::new(&kept_path(&outputs[0])).parent().unwrap().exists());
 }
 
 #[test]
@@ -531,11 +532,11 @@ fn a_file_changed_by_a_command_is_read_again() {
         says("done"),
     ]);
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    let found = tool_results(&story);
-    assert!(found[1].starts_with("edited"), "{}", found[1]);
-    assert!(found[3].contains("was changed by a command or another process"), "{}", found[3]);
-    assert!(found[3].contains("read it again with read_file"), "{}", found[3]);
-    assert!(found[5].starts_with("edited"), "{}", found[5]);
+    let results = tool_results(&story);
+    assert!(results[1].starts_with("edited"), "{}", results[1]);
+    assert!(results[3].contains("was changed by a command or another process"), "{}", results[3]);
+    assert!(results[3].contains("read it again with read_file"), "{}", results[3]);
+    assert!(results[5].starts_with("edited"), "{}", results[5]);
     assert_eq!(std::fs::read_to_string(story.dir().join("a")).unwrap(), "1 2\nthree\n");
 }
 
@@ -680,11 +681,11 @@ fn check_races(time: Duration) {
                         if let Ok(output) = run_alone(tool.as_ref(), &arguments) {
                             done += 1;
                             let text = plain_text(&output.parts);
-                            let told = text.contains(CANARY) || text.contains(CANARY_NAME);
-                            if told {
+                            let has_leaked = text.contains(CANARY) || text.contains(CANARY_NAME);
+                            if has_leaked {
                                 stop.store(true, Ordering::Relaxed);
                             }
-                            assert!(!told, "{name} {path}: {text}");
+                            assert!(!has_leaked, "{name} {path}: {text}");
                         }
                     }
                 }
@@ -759,8 +760,11 @@ fn documents_are_read_as_text() {
     // Attached, they are text as well.
     story.server().script([says("ok")]);
     story.run(["agent", "-m", "x", "-a", "letter.docx"]).stdout("ok\n");
-    let sent = story.requests()[0].last_content();
-    assert!(sent.contains("<file name=\"letter.docx\">\nDear all,\n1 < 2\n</file>"), "{sent}");
+    let content = story.requests()[0].last_content();
+    assert!(
+        content.contains("<file name=\"letter.docx\">\nDear all,\n1 < 2\n</file>"),
+        "{content}"
+    );
 }
 
 #[test]
@@ -798,8 +802,8 @@ fn hidden_entries_of_a_home_stay_closed_unless_they_are_named() {
         ]
     };
     story.server().script(script());
-    let ran = story.run(["agent", "-m", "x", "--read", home.to_str().unwrap()]);
-    ran.stdout("done\n").stderr_has("--read");
+    let result = story.run(["agent", "-m", "x", "--read", home.to_str().unwrap()]);
+    result.stdout("done\n").stderr_has("--read");
     let last = story.requests().last().unwrap().clone();
     assert!(!last.raw.contains("pelican\\n") && last.raw.contains("the plan"), "{}", last.raw);
     assert_eq!(last.raw.matches("no matches found").count(), 1, "{}", last.raw);
@@ -838,8 +842,8 @@ fn project_files_that_tools_read_are_written_on_request_but_not_after_content_fr
     story.server().script(fetches());
     story.server().script(edits());
     story.server().script([says("done")]);
-    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    assert_eq!(ran.error_text().matches("--allow startup").count(), 3);
-    drop(ran);
+    let result = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    assert_eq!(result.error_text().matches("--allow startup").count(), 3);
+    drop(result);
     assert!(names.iter().all(|name| !story.dir().join(name).exists()));
 }

@@ -13,7 +13,7 @@ fn system_prompt(story: &Story) -> String {
 
 #[test]
 fn a_bare_run_sends_the_same_from_any_home() {
-    let sent = |is_furnished: bool, arguments: &[&str]| {
+    let body_of = |is_furnished: bool, arguments: &[&str]| {
         let mut story = Story::new();
         if is_furnished {
             story = story
@@ -36,8 +36,8 @@ fn a_bare_run_sends_the_same_from_any_home() {
             story.run(["agent", "-m", "an earlier message"]).stdout("Earlier.\n").error_text();
         }
         story.server().script([says("Hi.")]);
-        let ran = story.run(["agent", "--bare"].iter().chain(arguments));
-        ran.stdout("Hi.\n").stderr("");
+        let result = story.run(["agent", "--bare"].iter().chain(arguments));
+        result.stdout("Hi.\n").stderr("");
         let raw = story.requests().last().unwrap().raw.clone();
         for private in
             ["/tmp", "2026-01", "tea", "Ada", "Latin", "poetic", "Hooked", "Linux", "earlier"]
@@ -46,7 +46,8 @@ fn a_bare_run_sends_the_same_from_any_home() {
         }
         raw
     };
-    let check = |arguments: &[&str]| assert_eq!(sent(false, arguments), sent(true, arguments));
+    let check =
+        |arguments: &[&str]| assert_eq!(body_of(false, arguments), body_of(true, arguments));
     check(&["-m", "hello"]);
     check(&["--system", "Answer in one word.", "--tools", "read_file,grep", "hello"]);
     // With all tools, a server of the config would be started.

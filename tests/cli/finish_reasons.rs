@@ -41,10 +41,13 @@ fn a_reply_that_the_server_broke_is_requested_again() {
             story.run(arguments()).stdout("Whole.\n");
             let story = Story::in_format(format, "scripted");
             story.server().always(half("abort"));
-            let ran = story.run(arguments()).status(69);
-            let told = ran.error_text();
-            assert!(told.contains("incomplete response: its finish reason is `abort`"), "{told}");
-            drop(ran);
+            let result = story.run(arguments()).status(69);
+            let stderr = result.error_text();
+            assert!(
+                stderr.contains("incomplete response: its finish reason is `abort`"),
+                "{stderr}"
+            );
+            drop(result);
             assert_eq!(story.requests().len(), 4);
             // A complete call within it is not carried out.
             let story = Story::in_format(format, "scripted");
@@ -72,8 +75,8 @@ fn a_reply_that_keeps_breaking_uses_the_fallback() {
 #[test]
 fn a_broken_reply_that_was_shown_is_not_requested_again() {
     let story = Story::new().script([half("error")]);
-    let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]).status(69);
-    drop(ran.stderr_has("its finish reason is `error`").text());
+    let result = story.run(["agent", "-m", "x", "--output-format", "stream-json"]).status(69);
+    drop(result.stderr_has("its finish reason is `error`").text());
     let lines = story.session("cli_direct.jsonl");
     assert_eq!(lines[2]["content"], "Half of\n\n[interrupted]");
 }
@@ -93,13 +96,14 @@ fn an_error_in_a_choice_is_the_error_of_the_request() {
 fn an_unknown_finish_reason_is_reported() {
     for format in ALL_FORMATS {
         let story = Story::in_format(format, "scripted").script([half("odd")]);
-        let ran = story.run(["agent", "-m", "x"]).status(1).stdout("Half of\n");
-        ran.stderr_has("the answer may be incomplete: it has the unknown finish reason `odd`");
+        let run_result = story.run(["agent", "-m", "x"]).status(1).stdout("Half of\n");
+        run_result
+            .stderr_has("the answer may be incomplete: it has the unknown finish reason `odd`");
         let story = Story::in_format(format, "scripted").script([half("odd")]);
-        let ran = story.run(["agent", "-m", "x", "--json"]).status(1);
-        let result = ran.json();
+        let run_result = story.run(["agent", "-m", "x", "--json"]).status(1);
+        let result = run_result.json();
         assert_eq!((&result["partial"], &result["text"]), (&json!(true), &json!("Half of")));
-        drop(ran.stderr_has("odd"));
+        drop(run_result.stderr_has("odd"));
         // The calls are complete, and the model goes on after them.
         let story =
             Story::in_format(format, "scripted").script([half_with_call("odd"), says("Done.")]);
@@ -137,9 +141,9 @@ fn a_job_with_half_an_answer_has_failed() {
     for (finish, count, status) in [("error", 4, 69), ("odd", 1, 1)] {
         let story = Story::new().script((0..count).map(|_| half(finish)));
         write_jobs(&story, &[python_job(&every_minute())]);
-        let ran = story.run(["cron", "run", JOB_ID, "--scheduled"]).status(status);
-        drop((ran.text(), ran.error_text()));
-        drop(ran);
+        let result = story.run(["cron", "run", JOB_ID, "--scheduled"]).status(status);
+        drop((result.text(), result.error_text()));
+        drop(result);
         assert_eq!(outcomes(&story), ["failed"]);
         assert_eq!(stored_job(&story)["state"]["lastStatus"], "error");
     }

@@ -31,16 +31,16 @@ pub(crate) fn text(path: &Path) -> String {
 
 /// All files below the home, with their contents.
 pub(crate) fn contents(story: &Story) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     let mut folders = vec![story.home().join(".nanobot")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() { folders.push(path) } else { found.push((path.clone(), text(&path))) }
+            if path.is_dir() { folders.push(path) } else { files.push((path.clone(), text(&path))) }
         }
     }
-    found.sort();
-    found
+    files.sort();
+    files
 }
 
 /// The files that have `name`, in any case, as it is or escaped.
@@ -178,9 +178,9 @@ fn a_text_is_found_everywhere_and_removed() {
         (&["memory", "log"], "consolidation"),
         (&["usage"], ""),
     ] {
-        let ran = story.run(command).stdout_has(has);
-        ran.code();
-        ran.error_text();
+        let result = story.run(command).stdout_has(has);
+        result.code();
+        result.error_text();
     }
     assert_eq!(std::fs::read_to_string(story.dir().join("a.md")).unwrap(), "nobody");
     // The conversations go on.
@@ -188,8 +188,8 @@ fn a_text_is_found_everywhere_and_removed() {
     story.run(["agent", "-s", "work", "-m", "hello"]).stdout("Hello.\n");
     story.run(["agent", "-s", "cli:python", "-m", "hello"]).stdout("Hi.\n");
     let requests = story.requests();
-    let sent = requests.last().unwrap().messages();
-    assert!(sent.iter().any(|message| message["content"] == "A gardener."), "{sent:?}");
+    let messages = requests.last().unwrap().messages();
+    assert!(messages.iter().any(|message| message["content"] == "A gardener."), "{messages:?}");
 }
 
 #[test]
@@ -216,11 +216,11 @@ fn what_cannot_be_removed_is_named() {
         std::fs::set_permissions(&notes, mode).unwrap();
     };
     set_mode(0o400);
-    let ran = story.run(["forget", "Ada Lovelace", "--yes"]).status(75);
-    let ran =
-        ran.stderr_has("some of it was not removed").stderr_has("providers and chat services");
-    let list = ran.text();
-    drop(ran);
+    let result = story.run(["forget", "Ada Lovelace", "--yes"]).status(75);
+    let result =
+        result.stderr_has("some of it was not removed").stderr_has("providers and chat services");
+    let list = result.text();
+    drop(result);
     for line in [
         "kept ~/.nanobot/config.json: once: ",
         "kept ~/.nanobot/workspace/skills/tea/SKILL.md: once: ",
@@ -233,8 +233,8 @@ fn what_cannot_be_removed_is_named() {
     ] {
         assert!(list.contains(line), "{line}\n{list}");
     }
-    let held = list.lines().find(|line| line.contains("sessions/work.jsonl")).unwrap();
-    assert!(held.starts_with("kept ") && held.contains("in use"), "{held}");
+    let locked_line = list.lines().find(|line| line.contains("sessions/work.jsonl")).unwrap();
+    assert!(locked_line.starts_with("kept ") && locked_line.contains("in use"), "{locked_line}");
     assert!(text(&story.workspace().join("sessions/work.jsonl")).contains("Ada Lovelace"));
     // Once they are free, the rest is removed.
     drop(locks);
@@ -245,8 +245,8 @@ fn what_cannot_be_removed_is_named() {
         .error_text();
     set_mode(0o600);
     story.run(["forget", "Ada Lovelace", "--yes", "-q"]).stdout("");
-    let mut left = files_with(&story, "Ada Lovelace");
-    left.retain(|path| !path.ends_with("sessions/chat_ada lovelace.jsonl"));
+    let mut remaining_files = files_with(&story, "Ada Lovelace");
+    remaining_files.retain(|path| !path.ends_with("sessions/chat_ada lovelace.jsonl"));
     let names = [
         "config.json",
         "jobs.json",
@@ -257,11 +257,11 @@ fn what_cannot_be_removed_is_named() {
         "SKILL.md",
     ];
     let is_named = |path: &PathBuf| names.iter().any(|name| path.ends_with(name));
-    assert!(left.iter().all(is_named), "{left:?}");
+    assert!(remaining_files.iter().all(is_named), "{remaining_files:?}");
     story.run(["forget", "--session", "chat:ada lovelace", "--yes", "-q"]).stdout("");
     story.run(["session", "list"]).stdout_has("work");
-    let left = files_with(&story, "chat:ada lovelace");
-    assert_eq!(left, Vec::<PathBuf>::new());
+    let remaining_files = files_with(&story, "chat:ada lovelace");
+    assert_eq!(remaining_files, Vec::<PathBuf>::new());
     story.run(["usage"]).stdout_has("TOTAL");
     // Command lines that mean too much, or nothing.
     story.run(["forget", "Ada"]).status(2).stderr_has("so short");
@@ -282,8 +282,8 @@ fn words_of_the_formats_stay() {
     let (origin, sessions) = (explain(), story.run(["session", "list", "--json"]).json());
     assert!(origin.contains("origin      project"), "{origin}");
     for word in ["user", "project", "assistant", "turn", "agent", "read_file"] {
-        let ran = story.command(["forget", word, "--yes"]).output().unwrap();
-        assert!(matches!(ran.status.code(), Some(0 | 1)), "{ran:?}");
+        let result = story.command(["forget", word, "--yes"]).output().unwrap();
+        assert!(matches!(result.status.code(), Some(0 | 1)), "{result:?}");
     }
     assert_eq!(explain(), origin);
     let after = story.run(["session", "list", "--json"]).json();
@@ -338,11 +338,11 @@ fn a_sender_is_removed_with_the_sessions_of_their_own() {
         .stdout("");
     assert!(contents(&story) == before, "files have changed");
     drop(lock);
-    let ran = story.run(["forget", "--sender", "telegram:7", "--yes"]);
-    let ran = ran.stdout_has("removed ~/.nanobot/workspace/sessions/telegram_7.jsonl");
-    let ran = ran.stdout_has("removed ~/.nanobot/pairing.json").stdout_has("1-a.txt\n");
-    ran.error_text();
-    drop(ran);
+    let result = story.run(["forget", "--sender", "telegram:7", "--yes"]);
+    let result = result.stdout_has("removed ~/.nanobot/workspace/sessions/telegram_7.jsonl");
+    let result = result.stdout_has("removed ~/.nanobot/pairing.json").stdout_has("1-a.txt\n");
+    result.error_text();
+    drop(result);
     assert_eq!(files_with(&story, "PIN is 4711"), Vec::<PathBuf>::new());
     assert_eq!(files_with(&story, "telegram:7\""), Vec::<PathBuf>::new());
     assert!(!attachment.exists());
@@ -351,12 +351,12 @@ fn a_sender_is_removed_with_the_sessions_of_their_own() {
     let pairing: Value = serde_json::from_slice(&pairing).unwrap();
     assert_eq!(pairing["approved"]["telegram"], json!(["8"]));
     // What was received stays received, and both go on.
-    let asked = story.requests().len();
+    let request_count = story.requests().len();
     story.run(["channel", "poll"]).code();
-    assert_eq!(story.requests().len(), asked);
+    assert_eq!(story.requests().len(), request_count);
     telegram.message(7, "hello");
     story.run(["channel", "poll"]).code();
-    assert_eq!(story.requests().len(), asked + 1);
+    assert_eq!(story.requests().len(), request_count + 1);
     story.run(["usage", "--by", "session"]).stdout_has("telegram:8");
     story.run(["forget", "--sender", "telegram:99"]).status(1).stderr_has("not found");
 }
@@ -377,19 +377,19 @@ fn a_removal_that_is_killed_is_finished_by_the_next() {
             std::fs::write(path, original).unwrap();
         }
         let arguments = ["forget", NAME, "--yes", "-q"];
-        let (ran, is_killed) =
+        let (result, is_killed) =
             run_with_fault(&story, &arguments, &paths, ("write", "SIGKILL", number));
-        ran.signal();
-        ran.error_text();
-        drop(ran);
+        result.signal();
+        result.error_text();
+        drop(result);
         for (path, original) in paths.iter().zip(&originals) {
             assert_eq!(std::fs::metadata(path).unwrap().len(), original.len() as u64);
         }
         assert_eq!(story.session("cli_python.jsonl").len(), 5);
-        let ran = story.run(arguments);
-        ran.code();
-        ran.error_text();
-        drop(ran);
+        let result = story.run(arguments);
+        result.code();
+        result.error_text();
+        drop(result);
         assert_eq!(files_with(&story, NAME), Vec::<PathBuf>::new());
         is_killed
     });

@@ -192,10 +192,10 @@ fn a_removal_of_a_session_that_is_killed_leaves_no_attachment() {
         attachments.iter().for_each(|path| write(path, b"x"));
         let arguments = ["forget", "--session", "telegram:7", "--yes", "-q"];
         let fault = ("unlink,unlinkat", "SIGKILL", number);
-        let (ran, is_killed) = run_with_fault(&story, &arguments, &paths, fault);
-        ran.signal();
-        ran.error_text();
-        drop(ran);
+        let (result, is_killed) = run_with_fault(&story, &arguments, &paths, fault);
+        result.signal();
+        result.error_text();
+        drop(result);
         let ForgetRun { text, .. } = forget(&story, &arguments[1..]);
         assert!(is_killed && paths.iter().all(|path| !path.exists()), "{number}: {text}");
     }

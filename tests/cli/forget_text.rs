@@ -61,8 +61,8 @@ fn a_line_of_json_hides_no_other_line() {
     let list = forget_name(&story);
     for name in names {
         assert!(list.contains(&format!("overwritten ~/.nanobot/{name}: 2 times\n")), "{list}");
-        let kept = text(&home_file(&story, name));
-        assert_eq!(kept, content.replace(NAME, "************"), "{name}");
+        let text_of_file = text(&home_file(&story, name));
+        assert_eq!(text_of_file, content.replace(NAME, "************"), "{name}");
     }
 }
 
@@ -164,9 +164,9 @@ fn links_to_directories_of_ours_are_followed() {
     }
     assert!(!list.contains("loop"), "{list}");
     std::fs::remove_file(own).unwrap();
-    let left = contents(&story).into_iter().filter(|(_, text)| text.contains(NAME));
-    let left: Vec<PathBuf> = left.map(|(path, _)| path).collect();
-    assert!(left.iter().all(|path| path.ends_with("projects/a.md")), "{left:?}");
+    let files = contents(&story).into_iter().filter(|(_, text)| text.contains(NAME));
+    let paths: Vec<PathBuf> = files.map(|(path, _)| path).collect();
+    assert!(paths.iter().all(|path| path.ends_with("projects/a.md")), "{paths:?}");
 }
 
 #[test]
@@ -197,11 +197,11 @@ fn what_cannot_be_read_is_named_and_the_rest_is_removed() {
     let story = Story::new().workspace_file("USER.md", format!("{NAME}\n"));
     // Its beginning cannot be read by any process.
     symlink("/proc/self/mem", story.workspace().join("unreadable")).unwrap();
-    let kept = "~/.nanobot/workspace/unreadable: not searched: ";
+    let message = "~/.nanobot/workspace/unreadable: not searched: ";
     let ForgetRun { status, text: list } = forget(&story, &[NAME, "--dry-run"]);
-    assert!(status == 74 && list.contains(&format!("would keep {kept}")), "{list}");
+    assert!(status == 74 && list.contains(&format!("would keep {message}")), "{list}");
     let ForgetRun { status, text: list } = forget(&story, &[NAME, "--yes"]);
-    assert!(status == 74 && list.contains(&format!("kept {kept}")), "{list}");
+    assert!(status == 74 && list.contains(&format!("kept {message}")), "{list}");
     assert!(list.contains("some of it was not searched"), "{list}");
     assert_eq!(text(&story.workspace().join("USER.md")), "************\n");
     let ForgetRun { status, text: list } = forget(&story, &[NAME, "--yes"]);

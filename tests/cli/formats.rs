@@ -173,8 +173,8 @@ fn anthropic_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
         let mut head = block.clone();
         let deltas: Vec<Value> = if block["type"] == "text" {
             head["text"] = "".into();
-            let words = text(message).split_inclusive(' ');
-            words.map(|word| json!({ "type": "text_delta", "text": word })).collect()
+            let parts = text(message).split_inclusive(' ');
+            parts.map(|word| json!({ "type": "text_delta", "text": word })).collect()
         } else {
             head["input"] = json!({});
             let pieces = split_in_half(arguments.next().unwrap_or_default());

@@ -67,8 +67,8 @@ impl GraphServer {
 
     /// The texts that were sent; empty for other messages.
     pub(crate) fn texts(&self) -> Vec<String> {
-        let sent = self.sent().into_iter();
-        sent.map(|it| it["text"]["body"].as_str().unwrap_or_default().to_owned()).collect()
+        let messages = self.sent().into_iter();
+        messages.map(|it| it["text"]["body"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// The files that were uploaded, with their media types.

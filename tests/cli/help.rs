@@ -50,8 +50,9 @@ fn every_command_documents_its_exit_statuses_and_has_an_example() {
         assert!(help.contains("Exit status:"), "{path}\n{help}");
         for (line, does) in row.examples {
             assert!(help.contains(does), "{path}\n{help}");
-            let is_of_it =
-                invocations(line).iter().any(|words| words.join(" ").contains(path.as_str()));
+            let is_of_it = invocations(line)
+                .iter()
+                .any(|invocation| invocation.join(" ").contains(path.as_str()));
             assert!(is_of_it, "{path}: `{line}` is no example of it");
         }
     }
@@ -74,12 +75,13 @@ fn every_example_is_a_command_line() {
     assert!(lines.len() > own + 20, "{}", lines.len());
     let mut count = 0;
     for line in lines {
-        for words in invocations(&line) {
+        for invocation in invocations(&line) {
             count += 1;
-            if let Err(error) = nanobot::command::tree::command_tree().try_get_matches_from(&words)
+            if let Err(error) =
+                nanobot::command::tree::command_tree().try_get_matches_from(&invocation)
             {
                 let is_asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
-                assert!(is_asked.contains(&error.kind()), "{line}\n{words:?}\n{error}");
+                assert!(is_asked.contains(&error.kind()), "{line}\n{invocation:?}\n{error}");
             }
         }
     }
@@ -98,9 +100,10 @@ fn commands_within_the_text_of_topics_exist() {
         let spans = text.split('`').skip(1).step_by(2);
         for span in spans.filter(|span| !span.contains('…') && !span.contains("help TOPIC")) {
             let span = span.split_whitespace().collect::<Vec<&str>>().join(" ");
-            for words in invocations(&span) {
+            for invocation in invocations(&span) {
                 count += 1;
-                let parsed = nanobot::command::tree::command_tree().try_get_matches_from(&words);
+                let parsed =
+                    nanobot::command::tree::command_tree().try_get_matches_from(&invocation);
                 let error = parsed.err().filter(|error| is_unknown.contains(&error.kind()));
                 assert!(error.is_none(), "{}: {span}\n{}", topic.name, error.unwrap());
             }
@@ -111,12 +114,12 @@ fn commands_within_the_text_of_topics_exist() {
 
 /// The arguments of each `nanobot` invocation in a shell command line.
 pub(crate) fn invocations(line: &str) -> Vec<Vec<String>> {
-    let (mut found, mut words) = (Vec::new(), Vec::<String>::new());
+    let (mut invocations, mut words) = (Vec::new(), Vec::<String>::new());
     let (mut word, mut quote, mut is_word) = (String::new(), None, false);
     let mut end = |words: &mut Vec<String>| {
         let all = std::mem::take(words);
         let at = all.iter().position(|word| word == "nanobot");
-        found.extend(at.map(|at| all[at..].to_vec()));
+        invocations.extend(at.map(|at| all[at..].to_vec()));
     };
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -152,14 +155,15 @@ pub(crate) fn invocations(line: &str) -> Vec<Vec<String>> {
         words.push(word);
     }
     end(&mut words);
-    found
+    invocations
 }
 
 #[test]
 fn a_command_line_is_split_into_its_programs() {
     let check = |line: &str, expect: &[&str]| {
-        let found: Vec<String> = invocations(line).iter().map(|words| words.join("|")).collect();
-        assert_eq!(found, expect, "{line}");
+        let joined: Vec<String> =
+            invocations(line).iter().map(|invocation| invocation.join("|")).collect();
+        assert_eq!(joined, expect, "{line}");
     };
     check("nanobot agent -m 'a b' | git commit -F -", &["nanobot|agent|-m|a b"]);
     check("x | nanobot a > f && nanobot b", &["nanobot|a", "nanobot|b"]);
@@ -172,19 +176,19 @@ fn a_command_line_is_split_into_its_programs() {
 #[test]
 fn a_run_without_a_command_lists_the_commands() {
     let story = Story::bare();
-    let told = story.run(Vec::<&str>::new()).status(2).error_text();
-    assert!(told.contains(" agent ") && told.contains(" repl "), "{told}");
+    let stderr = story.run(Vec::<&str>::new()).status(2).error_text();
+    assert!(stderr.contains(" agent ") && stderr.contains(" repl "), "{stderr}");
     // The help fits a screen, and the cause follows it.
-    assert!(told.trim_end().lines().count() <= 25, "{told}");
+    assert!(stderr.trim_end().lines().count() <= 25, "{stderr}");
     let missing =
         "nanobot: a command is missing; `nanobot agent` answers the text on standard input";
-    assert!(told.trim_end().ends_with(missing), "{told}");
-    let told = story.run(["cron"]).status(2).error_text();
-    assert!(told.contains("\n  add ") && told.contains("nanobot cron --help"), "{told}");
-    let shown = story.run(["cron", "add", "-h"]).text();
-    assert!(shown.contains("--every") && !shown.contains("--after-crash"), "{shown}");
-    let shown = story.run(["cron", "add", "--help"]).text();
-    assert!(shown.contains("--after-crash") && shown.contains("Examples:"), "{shown}");
+    assert!(stderr.trim_end().ends_with(missing), "{stderr}");
+    let stderr = story.run(["cron"]).status(2).error_text();
+    assert!(stderr.contains("\n  add ") && stderr.contains("nanobot cron --help"), "{stderr}");
+    let stdout = story.run(["cron", "add", "-h"]).text();
+    assert!(stdout.contains("--every") && !stdout.contains("--after-crash"), "{stdout}");
+    let stdout = story.run(["cron", "add", "--help"]).text();
+    assert!(stdout.contains("--after-crash") && stdout.contains("Examples:"), "{stdout}");
     assert!(!story.home().join(".nanobot").exists());
 }
 
@@ -194,19 +198,19 @@ fn a_typo_is_reported_with_a_suggestion() {
     std::fs::create_dir_all(story.home().join(".nanobot/profiles")).unwrap();
     std::fs::write(story.home().join(".nanobot/profiles/careful.md"), "Be careful.\n").unwrap();
     let added = ["cron", "add", "-n", "digest", "-e", "1h", "-m", "x"];
-    let ran = story.run(added).stdout_has("✓");
-    ran.error_text();
-    drop(ran);
+    let result = story.run(added).stdout_has("✓");
+    result.error_text();
+    drop(result);
     let listed = json!([{ "role": "user", "content": "x" }]);
     let log = story.workspace().join("sessions/telegram_42.jsonl");
     let meta = json!({ "_type": "metadata", "key": "telegram:42" });
     crate::story::write(&log, format!("{meta}\n{}\n", listed[0]).as_bytes());
-    let check = |arguments: &[&str], words: &str| {
-        let ran = story.run(arguments);
-        let told = ran.error_text();
-        ran.text();
-        assert_ne!(ran.code(), 0, "{arguments:?}");
-        assert!(told.contains(words), "{arguments:?}: {told}");
+    let check = |arguments: &[&str], message: &str| {
+        let result = story.run(arguments);
+        let stderr = result.error_text();
+        result.text();
+        assert_ne!(result.code(), 0, "{arguments:?}");
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
     };
     check(&["agnet", "-m", "x"], "`agent`");
     check(&["sesion", "list"], "`session`");
@@ -216,8 +220,8 @@ fn a_typo_is_reported_with_a_suggestion() {
     check(&["help", "formats"], topics);
     check(&["help", "agnet"], "; did you mean `agent`?");
     check(&["help", "privcy"], "; did you mean `privacy`?");
-    let told = story.run(["agnet", "-m", "x"]).status(2).error_text();
-    assert!(!told.contains("'a'"), "{told}");
+    let stderr = story.run(["agnet", "-m", "x"]).status(2).error_text();
+    assert!(!stderr.contains("'a'"), "{stderr}");
     check(&["session", "lsit"], "`list`");
     check(&["-s", "work"], "try: nanobot repl -s work");
     check(&["--write", "--model", "a b"], "try: nanobot repl --write --model 'a b'");
@@ -244,9 +248,9 @@ fn a_typo_is_reported_with_a_suggestion() {
 #[test]
 fn commands_of_the_python_program_get_a_suggestion() {
     let story = Story::bare();
-    let check = |arguments: &[&str], words: &str| {
-        let told = story.run(arguments).status(2).error_text();
-        assert!(told.contains(&format!("try: {words}")), "{arguments:?}: {told}");
+    let check = |arguments: &[&str], phrase: &str| {
+        let stderr = story.run(arguments).status(2).error_text();
+        assert!(stderr.contains(&format!("try: {phrase}")), "{arguments:?}: {stderr}");
     };
     check(&["--install-completion"], "nanobot completions bash");
     check(&["--show-completion"], "nanobot completions bash");
@@ -264,10 +268,10 @@ fn commands_of_the_python_program_get_a_suggestion() {
     check(&["session", "delete", "work"], "`rm`");
     check(&["session", "repair"], "nanobot session repair --all");
     check(&["cron", "disable"], "nanobot cron disable --all");
-    let told = story.run(["channels"]).status(2).error_text();
-    assert!(!told.contains("similar"), "{told}");
-    let told = story.run(["agent", "--yolo"]).status(2).error_text();
-    assert!(!told.contains("similar"), "{told}");
+    let stderr = story.run(["channels"]).status(2).error_text();
+    assert!(!stderr.contains("similar"), "{stderr}");
+    let stderr = story.run(["agent", "--yolo"]).status(2).error_text();
+    assert!(!stderr.contains("similar"), "{stderr}");
     check(&["sessions", "restore-workspace"], "nanobot session");
 }
 
@@ -343,8 +347,8 @@ fn errors_of_the_command_line_have_the_usual_form() {
     let expect =
         "nanobot: `-xpython`: the language of `-x` stands after a `=`\n  try: `-x=python`\n";
     check(&["agent", "-xpython"], expect);
-    let ran = story.run(["agent", "--bare", "-xpython", "-m", "sum"]).status(2);
-    ran.stderr_has("try: `-x=python`");
+    let result = story.run(["agent", "--bare", "-xpython", "-m", "sum"]).status(2);
+    result.stderr_has("try: `-x=python`");
     check(
         &["agent", "-c", "-m", "x"],
         "nanobot: a value is required for '--config <FILE>' but none was supplied\n  \
@@ -496,10 +500,10 @@ fn help_is_a_subcommand_and_a_message_needs_its_flag() {
     let help = story.run(["help", "agent"]).status(0).text();
     assert_eq!(help, story.run(["agent", "--help"]).text());
     let check = |arguments: &[&str], tip: Option<&str>| {
-        let told = story.run(arguments).status(2).error_text();
-        let line = told.lines().find(|line| line.contains("agent -m"));
+        let stderr = story.run(arguments).status(2).error_text();
+        let line = stderr.lines().find(|line| line.contains("agent -m"));
         let tip = tip.map(|tip| format!("  try: {tip}"));
-        assert_eq!(line, tip.as_deref(), "{arguments:?}: {told}");
+        assert_eq!(line, tip.as_deref(), "{arguments:?}: {stderr}");
     };
     check(&["hello"], Some("`nanobot --help`; as a message: nanobot agent -m 'hello'"));
     check(&["hello", "there, it's me"], Some(r"nanobot agent -m 'hello there, it'\''s me'"));
@@ -514,13 +518,13 @@ fn help_is_a_subcommand_and_a_message_needs_its_flag() {
 #[test]
 fn help_after_a_noun_lists_its_verbs() {
     let story = Story::bare();
-    for (words, same) in [
+    for (arguments, same) in [
         (["cron", "help"].as_slice(), ["cron", "--help"].as_slice()),
         (&["session", "help", "fork"], &["session", "fork", "--help"]),
         (&["mcp", "help"], &["mcp", "--help"]),
     ] {
         let expect = story.run(same.iter().copied()).text();
         assert!(expect.contains("Usage: nanobot"), "{expect}");
-        story.run(words.iter().copied()).stdout(&expect);
+        story.run(arguments.iter().copied()).stdout(&expect);
     }
 }

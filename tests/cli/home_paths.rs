@@ -97,12 +97,12 @@ fn flags_of_a_turn_expand_the_home() {
         "--schema=~/s.json",
         "--ephemeral",
     ];
-    let ran = story.run(flags);
-    ran.stdout("{\"a\":\"done\"}\n").stderr_has("there is no workspace `$HOME/ws` yet");
+    let result = story.run(flags);
+    result.stdout("{\"a\":\"done\"}\n").stderr_has("there is no workspace `$HOME/ws` yet");
     let requests = story.requests();
     assert!(requests[0].body.to_string().contains("attached"));
-    let told = requests[1].body.to_string();
-    assert!(told.contains("to read") && told.contains("x.txt"), "{told}");
+    let body = requests[1].body.to_string();
+    assert!(body.contains("to read") && body.contains("x.txt"), "{body}");
     assert_eq!(std::fs::read_to_string(home.join("out/b")).unwrap(), "written");
     assert!(home.join("r.jsonl").is_file() && home.join("ws").is_dir());
     assert_no_tilde(&story);

@@ -123,8 +123,8 @@ fn changed_arguments_pass_the_schema_and_the_policy_again() {
     assert!(stored.contains("a.md"), "{stored}");
 
     let story = change(r#"{"path": "/etc/shadow"}"#);
-    let ran = story.run(["agent", "-m", "x"]).stdout("Done.\n");
-    ran.stderr_has("denied: read_file");
+    let run_result = story.run(["agent", "-m", "x"]).stdout("Done.\n");
+    run_result.stderr_has("denied: read_file");
     assert!(last_result(&story).contains("Tool call denied: "));
 
     let story = change(r#"{"file": "b.md"}"#);
@@ -169,8 +169,8 @@ fn a_hook_that_fails_is_reported_and_stops_only_if_it_is_strict() {
             json!({ "pre_tool": [{ "command": hook, "name": "h", "strict": strict, "timeout": 0.5 }] })
         })
         .script([calls("list_dir", json!({})), says("Done.")]);
-        let ran = story.run(["agent", "-m", "x"]).stdout("Done.\n");
-        ran.stderr_has(expect);
+        let run_result = story.run(["agent", "-m", "x"]).stdout("Done.\n");
+        run_result.stderr_has(expect);
         let result = last_result(&story);
         assert_eq!(result.contains("Tool call denied: "), strict, "{script}: {result}");
     };
@@ -213,8 +213,8 @@ fn a_denied_call_that_was_made_passes_the_hooks_after_it() {
     let story = with_hook(&script, |hook| json!({ "post_tool": [{ "command": hook }] }));
     let command = "echo canary-9; echo evil > .bashrc";
     story.server().script([calls("exec", json!({ "command": command })), says("Done.")]);
-    let ran = story.run(["agent", "--write", "-m", "x"]);
-    ran.stdout("Done.\n").stderr_has("denied: exec");
+    let run_result = story.run(["agent", "--write", "-m", "x"]);
+    run_result.stdout("Done.\n").stderr_has("denied: exec");
     let inputs = stored_inputs(&story);
     let text = inputs[0]["tool_output_text"].as_str().unwrap();
     assert!(inputs[0]["tool_status"] == "failure" && text.contains("canary-9"), "{text}");
@@ -268,8 +268,8 @@ fn a_hook_forbids_or_instructs_a_compaction() {
 
     let story = conversation("echo 'not now' >&2; exit 2");
     story.run(["agent", "-m", "x"]).stdout_has("word");
-    let ran = story.run(["agent", "-m", "/compact"]);
-    ran.status(1).stderr_has("hook `h`: not now");
+    let result = story.run(["agent", "-m", "/compact"]);
+    result.status(1).stderr_has("hook `h`: not now");
     assert_eq!(story.requests().len(), 1);
     story.server().script([]);
     story.run(["agent", "-m", "y", "--new"]).stdout("The summary.\n");
@@ -439,8 +439,8 @@ fn no_hook_runs_what_the_run_wrote_outside_of_the_sandbox() {
                 says("Done."),
             ]);
             let situation = Situation { user, has_namespaces: true };
-            let ran = run_in(situation, &story, &["agent", "--write", "-m", "x"]);
-            ran.stdout("Done.\n").stderr_has("it ran");
+            let result = run_in(situation, &story, &["agent", "--write", "-m", "x"]);
+            result.stdout("Done.\n").stderr_has("it ran");
             assert!(story.requests()[3].last_content().contains("ok"), "{command}");
             assert!(!home.join("ran").exists(), "{user:?} {place}: {command}");
             // Without the protection it would have run.
@@ -463,11 +463,11 @@ fn what_the_run_wrote_is_hidden_from_hooks_by_every_path() {
     let hooks = json!({ "post_turn": [{ "command": "for file in bound/x part/y disk/z; do sh ~/$file.sh; done; touch ~/hooked" }] });
     let story = with_hooks(Story::new(), hooks);
     let (home, dir) = (story.home(), story.dir());
-    for place in ["bound", "part", "disk"].map(|name| home.join(name)) {
-        std::fs::create_dir(place).unwrap();
+    for path in ["bound", "part", "disk"].map(|name| home.join(name)) {
+        std::fs::create_dir(path).unwrap();
     }
-    for place in [dir.join("in"), dir.join("disk")] {
-        std::fs::create_dir(place).unwrap();
+    for path in [dir.join("in"), dir.join("disk")] {
+        std::fs::create_dir(path).unwrap();
     }
     let file = |path: &str| json!({ "path": path, "content": "touch ~/ran" });
     story.server().script([
@@ -524,8 +524,8 @@ fn programs_of_hooks_are_seen_though_the_home_is_writable() {
     story
         .run(["agent", "-C", story.home().to_str().unwrap(), "--write", "-m", "x"])
         .stdout("Done.\n");
-    let seen = std::fs::read_to_string(story.home().join(".nanobot/hooks/hook.out")).unwrap();
-    assert_eq!(seen, "\n");
+    let output = std::fs::read_to_string(story.home().join(".nanobot/hooks/hook.out")).unwrap();
+    assert_eq!(output, "\n");
 }
 
 #[test]
@@ -589,11 +589,11 @@ fn where_nothing_can_be_hidden_a_hook_outside_of_the_sandbox_is_refused() {
             let story = with_hooks(Story::new(), hooks.clone());
             story.server().script((status == 0).then(|| says("Yes.")));
             let situation = Situation { user, has_namespaces: false };
-            let ran = run_in(situation, &story, &[&["agent", "-m", "x"], flags].concat());
-            let ran = ran.status(status);
+            let result = run_in(situation, &story, &[&["agent", "-m", "x"], flags].concat());
+            let result = result.status(status);
             match status {
-                0 => drop(ran.stdout("Yes.\n")),
-                _ => drop(ran.stderr_has(
+                0 => drop(result.stdout("Yes.\n")),
+                _ => drop(result.stderr_has(
                     "hook `h` runs outside of the sandbox, and this system cannot hide from it what the run may change",
                 )),
             }

@@ -58,8 +58,8 @@ fn a_session_is_one_harmless_page() {
     assert_eq!(open, [""; 0]);
     let arguments = ["session", "export", "a<b", "--format", "html", "-o", "page.html"];
     story.run(arguments).stdout("");
-    let written = std::fs::read_to_string(story.dir().join("page.html")).unwrap();
-    assert_eq!(written.replace(story.dir().to_str().unwrap(), "$DIR"), page);
+    let written_page = std::fs::read_to_string(story.dir().join("page.html")).unwrap();
+    assert_eq!(written_page.replace(story.dir().to_str().unwrap(), "$DIR"), page);
 }
 
 #[test]

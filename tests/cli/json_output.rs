@@ -25,8 +25,8 @@ fn the_config_as_json() {
     assert!(all.contains(&model[0]), "{all:?}");
     let secret = lines_of(&story, &["config", "get", "providers.custom.apiKey", "--json"]);
     assert_eq!(secret[0]["value"], "***");
-    let found = lines_of(&story, &["config", "check", "--json"]);
-    assert_eq!(found[0]["severity"], "warning");
+    let lines = lines_of(&story, &["config", "check", "--json"]);
+    assert_eq!(lines[0]["severity"], "warning");
     story.run(["config", "set", "agents.defaults.maxTokens", "77"]);
     story.run(["config", "unset", "agents.defaults.maxTokens"]).stdout("");
     story.run(["config", "unset", "agents.defaults.maxTokens"]).status(66).stderr_has("is not set");
@@ -60,22 +60,22 @@ fn a_broken_edit_of_the_config_does_not_replace_it() {
         let code = screen.code();
         (code, screen.text_with_scrollback())
     };
-    let (code, shown) = edit("sed -i s/{/[/", &["k"]);
-    assert_eq!(code, 78, "{shown}");
-    let kept = shown.split("the edited text is in").nth(1).unwrap();
-    let kept: String = kept.split_whitespace().collect();
-    let kept = std::path::Path::new(&kept);
-    assert!(std::fs::read_to_string(kept).unwrap().starts_with('['));
-    std::fs::remove_file(kept).unwrap();
-    let (code, shown) = edit("sed -i s/{/[/", &["d"]);
-    assert_eq!(code, 0, "{shown}");
-    assert!(shown.contains("nanobot: ~/.nanobot/config.json is unchanged"), "{shown}");
+    let (code, screen_text) = edit("sed -i s/{/[/", &["k"]);
+    assert_eq!(code, 78, "{screen_text}");
+    let kept_path = screen_text.split("the edited text is in").nth(1).unwrap();
+    let kept_path: String = kept_path.split_whitespace().collect();
+    let kept_path = std::path::Path::new(&kept_path);
+    assert!(std::fs::read_to_string(kept_path).unwrap().starts_with('['));
+    std::fs::remove_file(kept_path).unwrap();
+    let (code, screen_text) = edit("sed -i s/{/[/", &["d"]);
+    assert_eq!(code, 0, "{screen_text}");
+    assert!(screen_text.contains("nanobot: ~/.nanobot/config.json is unchanged"), "{screen_text}");
     // A value of a wrong type would stop every run, too.
-    let (code, shown) = edit("sed -i 's/\"custom\":{/\"custom\":[],\"x\":{/'", &["d"]);
-    assert_eq!(code, 0, "{shown}");
-    let (code, shown) = edit("no-such-editor", &[]);
-    assert_eq!(code, 1, "{shown}");
-    assert!(shown.contains("there is no program `no-such-editor`"), "{shown}");
+    let (code, screen_text) = edit("sed -i 's/\"custom\":{/\"custom\":[],\"x\":{/'", &["d"]);
+    assert_eq!(code, 0, "{screen_text}");
+    let (code, screen_text) = edit("no-such-editor", &[]);
+    assert_eq!(code, 1, "{screen_text}");
+    assert!(screen_text.contains("there is no program `no-such-editor`"), "{screen_text}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
 }
 
@@ -126,8 +126,8 @@ fn sessions_and_memory_as_json() {
 fn a_provider_as_json() {
     let story = Story::new();
     for name in ["githubCopilot", "github_copilot", "github-copilot"] {
-        let shown = lines_of(&story, &["model", "provider", "show", name, "--json"]);
-        assert_eq!(shown[0]["name"], "githubCopilot");
+        let lines = lines_of(&story, &["model", "provider", "show", name, "--json"]);
+        assert_eq!(lines[0]["name"], "githubCopilot");
     }
     let text = story.run(["model", "provider", "show", "anthropic"]).text();
     assert!(text.contains("ANTHROPIC_API_KEY") && text.contains("model"), "{text}");
@@ -141,10 +141,10 @@ fn a_run_of_a_job_as_json() {
     assert_eq!(lines_of(&story, &added)[0]["change"], "added");
     let edited = lines_of(&story, &["-q", "cron", "edit", "tea", "--every", "3h", "--json"]);
     assert_eq!(edited[0]["change"], "changed");
-    let ran = lines_of(&story, &["-q", "cron", "run", "tea", "--json"]);
-    assert_eq!(ran.len(), 1);
-    assert_eq!((&ran[0]["name"], &ran[0]["status"]), (&json!("tea"), &json!(0)));
-    assert_eq!(ran, lines_of(&story, &["cron", "logs", "tea", "--json"]));
+    let result = lines_of(&story, &["-q", "cron", "run", "tea", "--json"]);
+    assert_eq!(result.len(), 1);
+    assert_eq!((&result[0]["name"], &result[0]["status"]), (&json!("tea"), &json!(0)));
+    assert_eq!(result, lines_of(&story, &["cron", "logs", "tea", "--json"]));
     let enabled = lines_of(&story, &["-q", "heartbeat", "enable", "--json"]);
     assert_eq!(enabled[0]["id"], "heartbeat");
     let checked = lines_of(&story, &["-q", "heartbeat", "--json"]);

@@ -60,9 +60,9 @@ impl SeenJson {
         assert_eq!(name.split(' ').next(), arguments.first().copied(), "{name}");
         let mut command = story.command(arguments);
         command.env("NANOBOT_TEST_TIME", format!("2026-01-02T{time}Z"));
-        let ran = story.wait(command.spawn().unwrap());
-        let status = ran.code();
-        let (text, error) = (ran.text(), ran.error_text());
+        let result = story.wait(command.spawn().unwrap());
+        let status = result.code();
+        let (text, error) = (result.text(), result.error_text());
         let values: Vec<Value> = match row.form {
             JsonForm::Lines => {
                 text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -76,8 +76,8 @@ impl SeenJson {
         }
         let root = schema();
         for value in &values {
-            let found = violations(&root["$defs"][definition_name(name)], value, &root, name);
-            self.violations.extend(found);
+            let messages = violations(&root["$defs"][definition_name(name)], value, &root, name);
+            self.violations.extend(messages);
             for object in value.as_array().unwrap_or(&vec![value.clone()]) {
                 self.record_shape(row, object);
             }
@@ -243,7 +243,7 @@ fn jobs(seen: &mut SeenJson) {
     add_job(&story, &["--config", "c.json", "-n", "own", "--every", "5h"]);
     let news = ["-n", "news", "--cron", "0 8 * * *", "--tz", "Europe/Berlin", "--channel", "file"];
     let news = add_job(&story, &[&news[..], &["--to", "answers"]].concat());
-    let terms = [
+    let flags = [
         ["--retry", "2"],
         ["--retry-on", "1"],
         ["--model", "scripted"],
@@ -257,8 +257,8 @@ fn jobs(seen: &mut SeenJson) {
         ["--until", "true"],
         ["--max-rounds", "3"],
     ];
-    let terms =
-        add_job(&story, &[&["-n", "terms", "--every", "1d"], terms.as_flattened()].concat());
+    let job_id =
+        add_job(&story, &[&["-n", "terms", "--every", "1d"], flags.as_flattened()].concat());
     add_job(&story, &["-n", "report", "--after", "news"]);
     add_job(&story, &["-n", "soon", "--in", "1h"]);
     let bad = add_job(&story, &["-n", "bad", "--cron", "0 * * * *"]);
@@ -279,10 +279,10 @@ fn jobs(seen: &mut SeenJson) {
     story.server().script(work);
     let scheduled = |time: &str, id: &str| {
         let time = format!("2026-01-02T{time}Z");
-        let ran =
+        let result =
             run_cron_with_env(&story, &[("NANOBOT_TEST_TIME", &time)], &["run", id, "--scheduled"]);
-        ran.code();
-        (ran.text(), ran.error_text())
+        result.code();
+        (result.text(), result.error_text())
     };
     scheduled("07:00:00", &news);
     story.server().script([says("Well."), fails(401, "no")]);
@@ -294,7 +294,7 @@ fn jobs(seen: &mut SeenJson) {
     let started = json!({ "atMs": NOW_MS, "slotMs": null, "pid": 1 });
     write_state(&bad, &json!({ "v": 1, "handledMs": NOW_MS, "started": started }));
     let retry = json!({ "slotMs": NOW_MS, "atMs": NOW_MS + 60_000, "number": 1 });
-    write_state(&terms, &json!({ "v": 1, "handledMs": NOW_MS, "started": null, "retry": retry }));
+    write_state(&job_id, &json!({ "v": 1, "handledMs": NOW_MS, "started": null, "retry": retry }));
     for time in ["06:30:00", "12:00:00"] {
         seen.run_at(&story, time, "cron list --json", &["cron", "list", "--all", "--json"]);
         seen.run_at(&story, time, "cron check --json", &["cron", "check", "--json"]);
@@ -507,11 +507,11 @@ fn every_command_with_json_is_described() {
 
 #[test]
 fn the_schema_is_printed_and_has_no_loose_ends() {
-    let printed = Story::bare().run(["config", "schema", "--commands"]).json();
-    assert_eq!(printed, schema());
-    let definitions = printed["$defs"].as_object().unwrap();
+    let json = Story::bare().run(["config", "schema", "--commands"]).json();
+    assert_eq!(json, schema());
+    let definitions = json["$defs"].as_object().unwrap();
     assert_eq!(definitions.len(), 1 + COMMANDS.len() + OBJECTS.len(), "each has a name of its own");
-    let text = printed.to_string();
+    let text = json.to_string();
     for (name, _) in definitions {
         let is_used = text.contains(&format!("\"#/$defs/{name}\""));
         assert!(is_used || COMMANDS.iter().any(|row| definition_name(row.name) == *name), "{name}");
@@ -528,26 +528,30 @@ fn a_home_without_data_is_valid_json_too() {
             .iter()
             .filter(|row| row.name.split(' ').all(|word| !word.contains(char::is_uppercase)))
         {
-            let words = row.name.replace("tool|server|skill", "tool");
+            let command_line = row.name.replace("tool|server|skill", "tool");
             // Nothing is sent or started.
             if ["policy check", "cron heartbeat", "agent "]
                 .iter()
-                .any(|name| words.starts_with(name))
+                .any(|name| command_line.starts_with(name))
             {
                 continue;
             }
-            let ran = story.run(words.split(' '));
-            let (status, text) = (ran.code(), ran.text());
-            drop(ran.error_text());
+            let result = story.run(command_line.split(' '));
+            let (status, text) = (result.code(), result.text());
+            drop(result.error_text());
             let values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
             let root = schema();
             for value in values {
-                let value = value.unwrap_or_else(|error| panic!("{words}: {error}: {text}"));
-                let wrong =
-                    violations(&root["$defs"][definition_name(row.name)], &value, &root, &words);
+                let value = value.unwrap_or_else(|error| panic!("{command_line}: {error}: {text}"));
+                let wrong = violations(
+                    &root["$defs"][definition_name(row.name)],
+                    &value,
+                    &root,
+                    &command_line,
+                );
                 assert!(wrong.is_empty(), "{wrong:#?}\n{value:#}");
             }
-            assert!([0, 1, 2, 66, 69, 78].contains(&status), "{words}: {status}");
+            assert!([0, 1, 2, 66, 69, 78].contains(&status), "{command_line}: {status}");
         }
     }
 }
@@ -562,10 +566,10 @@ fn a_path_that_is_not_utf8_is_printed_in_json() {
     let run = |arguments: &[&str]| {
         let mut command = story.command(arguments);
         command.arg("--workspace").arg(&workspace);
-        let ran = story.wait(command.spawn().unwrap());
-        assert!([0, 1].contains(&ran.code()), "{arguments:?}: {}", ran.error_text());
-        ran.error_text();
-        ran.text()
+        let result = story.wait(command.spawn().unwrap());
+        assert!([0, 1].contains(&result.code()), "{arguments:?}: {}", result.error_text());
+        result.error_text();
+        result.text()
     };
     run(&["agent", "-m", "hello"]);
     for arguments in ["memory show", "status", "skill list", "skill show tea", "session list"] {

@@ -42,9 +42,9 @@ fn a_key_comes_from_a_file_or_a_command() {
 
 #[test]
 fn a_file_or_command_without_a_key_is_reported() {
-    let check = |key: &str, value: &str, words: &str| {
+    let check = |key: &str, value: &str, message: &str| {
         let story = story_without_key().set(&format!("providers.custom.{key}"), json!(value));
-        story.run(["agent", "-m", "hi"]).status(78).stderr_has(words);
+        story.run(["agent", "-m", "hi"]).status(78).stderr_has(message);
         assert!(story.requests().is_empty());
     };
     check("apiKeyFile", "/nowhere/at/all", "read the key from `/nowhere/at/all`");
@@ -77,7 +77,7 @@ fn a_key_comes_from_the_service_manager() {
 
 #[test]
 fn a_rejected_key_is_reported_with_its_source() {
-    let check = |key: &str, value: Value, place: &str| {
+    let check = |key: &str, value: Value, origin: &str| {
         let story = story_without_key();
         write(&story.home().join("key"), b"key-in-a-file");
         let story = story
@@ -87,9 +87,9 @@ fn a_rejected_key_is_reported_with_its_source() {
                 401,
                 "wrong key: key-in-a-file key-in-a-variable key-as-text key-of-a-command",
             )]);
-        let ran = story.run(["agent", "-m", "hi"]).status(77);
-        let told = ran.error_text();
-        assert!(told.contains(&format!("the key is from {place}")), "{told}");
+        let result = story.run(["agent", "-m", "hi"]).status(77);
+        let stderr = result.error_text();
+        assert!(stderr.contains(&format!("the key is from {origin}")), "{stderr}");
     };
     check("apiKey", json!("key-as-text"), "`providers.custom.apiKey`");
     check("apiKey", json!("${MY_KEY}"), "`providers.custom.apiKey`");
@@ -145,7 +145,7 @@ fn story_with_canaries(source: &str) -> Story {
 }
 
 /// Every file beneath `folder`, except those into which the secrets were written.
-fn read_files(folder: &Path, found: &mut Vec<(String, String)>) {
+fn read_files(folder: &Path, files: &mut Vec<(String, String)>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         let name = path.display().to_string();
@@ -153,9 +153,9 @@ fn read_files(folder: &Path, found: &mut Vec<(String, String)>) {
             .iter()
             .any(|end| name.ends_with(end));
         match path.is_dir() {
-            true => read_files(&path, found),
+            true => read_files(&path, files),
             false if is_source => {}
-            false => found
+            false => files
                 .push((name, String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned())),
         }
     }
@@ -169,9 +169,11 @@ fn a_secret_is_sent_only_in_its_own_header() {
     type Scenario<'a> = (&'a str, Vec<crate::server::Responder>, Vec<&'a str>);
     let mut scenarios = 0;
     for source in ["text", "variable", "file", "command", "login"] {
-        let known = CANARIES.into_iter().filter(|(way, _)| way.is_empty() || *way == source);
-        let known: Vec<&str> = known.map(|(_, canary)| canary).collect();
-        let all = known.join(" ");
+        let canaries = CANARIES
+            .into_iter()
+            .filter(|(key_source, _)| key_source.is_empty() || *key_source == source);
+        let canaries: Vec<&str> = canaries.map(|(_, canary)| canary).collect();
+        let all = canaries.join(" ");
         let leak_all = || fails(500, &all);
         let in_stream =
             format!("data: {{\"error\": {{\"message\": \"{all}\", \"code\": 400}}}}\n\n");
@@ -237,24 +239,24 @@ fn a_secret_is_sent_only_in_its_own_header() {
             let story = story.env("NANOBOT_LOG", log_file.to_str().unwrap());
             let mut command = story.command(["agent", "-m", "hi"]);
             let output = command.args(arguments).output().unwrap();
-            let mut seen = vec![
+            let mut stderr = vec![
                 ("stdout".to_owned(), String::from_utf8_lossy(&output.stdout).into_owned()),
                 ("stderr".to_owned(), String::from_utf8_lossy(&output.stderr).into_owned()),
             ];
-            read_files(story.home().parent().unwrap(), &mut seen);
+            read_files(story.home().parent().unwrap(), &mut stderr);
             for request in story.requests() {
-                seen.push(("a request's body".into(), request.raw.clone()));
-                seen.push(("a request's path".into(), request.path.clone()));
+                stderr.push(("a request's body".into(), request.raw.clone()));
+                stderr.push(("a request's path".into(), request.path.clone()));
                 for (header, value) in &request.headers {
                     let own = matches!(header.as_str(), "authorization" | "x-team");
                     if !own {
-                        seen.push((format!("a request's {header}"), value.clone()));
+                        stderr.push((format!("a request's {header}"), value.clone()));
                     }
                 }
             }
             assert_eq!(asks, !story.requests().is_empty(), "{log}: {output:?}");
-            for (place, text) in seen {
-                for canary in &known {
+            for (place, text) in stderr {
+                for canary in &canaries {
                     assert!(!text.contains(canary), "{log}: {canary} in {place}:\n{text}");
                 }
             }

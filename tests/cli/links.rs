@@ -35,7 +35,7 @@ fn root() -> &'static Path {
 fn local_targets(text: &str) -> Vec<&str> {
     let target = regex::Regex::new(r"\]\(([^()\s]*(?:\(\d\))?[^()\s]*)\)").unwrap();
     let all = target.captures_iter(text);
-    let all = all.map(|found| found.get(1).unwrap().as_str());
+    let all = all.map(|captures| captures.get(1).unwrap().as_str());
     all.filter(|target| !target.contains("://")).collect()
 }
 
@@ -43,9 +43,9 @@ fn local_targets(text: &str) -> Vec<&str> {
 fn anchors(text: &str) -> Vec<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     let anchor = |line: &str| {
-        let words = line.trim_start_matches('#').trim().to_lowercase();
+        let heading = line.trim_start_matches('#').trim().to_lowercase();
         let is_kept = |letter: &char| letter.is_alphanumeric() || " -_".contains(*letter);
-        words.chars().filter(is_kept).collect::<String>().replace(' ', "-")
+        heading.chars().filter(is_kept).collect::<String>().replace(' ', "-")
     };
     headings.map(anchor).collect()
 }
@@ -63,7 +63,7 @@ fn links_lead_to_files_and_headings() {
             assert!(file.exists(), "{}: {target}", page.display());
             if !anchor.is_empty() {
                 let anchors = anchors(&std::fs::read_to_string(file).unwrap());
-                let is_there = anchors.iter().any(|found| found == anchor);
+                let is_there = anchors.iter().any(|other| other == anchor);
                 assert!(is_there, "{}: {target}: {anchors:?}", page.display());
             }
             count += 1;
@@ -85,10 +85,10 @@ fn named_man_pages_exist() {
     let name = regex::Regex::new(r"\bnanobot(?:-[a-z]+)*\(([157])\)").unwrap();
     let mut count = 0;
     for (page, text) in pages() {
-        for found in name.find_iter(&text) {
-            let file = found.as_str().replace('(', ".").replace(')', "");
+        for name_match in name.find_iter(&text) {
+            let file = name_match.as_str().replace('(', ".").replace(')', "");
             let is_there = root().join("man").join(&file).exists();
-            assert!(is_there, "{}: {}", page.display(), found.as_str());
+            assert!(is_there, "{}: {}", page.display(), name_match.as_str());
             count += 1;
         }
     }
@@ -112,14 +112,14 @@ fn files_that_the_pages_for_developers_name_exist() {
         folders.iter().flat_map(|folder| paths_below(root().join(folder))).collect();
     for page in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
         let text = std::fs::read_to_string(root().join(page)).unwrap();
-        let named = path.captures_iter(&text).map(|found| found.get(1).unwrap().as_str());
+        let named = path.captures_iter(&text).map(|captures| captures.get(1).unwrap().as_str());
         let mut count = 0;
         for name in named {
             let path = match name.split_once("NAME") {
                 Some((before, _)) => before.rsplit_once('/').unwrap().0,
                 None => name,
             };
-            let is_end = all.iter().any(|known| known.ends_with(path));
+            let is_end = all.iter().any(|other| other.ends_with(path));
             assert!(root().join(path).exists() || is_end, "{page}: {name}");
             count += 1;
         }

@@ -64,8 +64,8 @@ fn a_budget_of_the_system_is_compared_with_what_a_variable_holds() {
         let get = ["config", "get", "budget.daily"];
         let mut command = story.command(get);
         command.env("BIG", "100").env("SMALL", "1");
-        let ran = story.wait(story.start(&mut command));
-        assert_eq!(ran.text().trim().trim_end_matches(".0"), expect, "{written}");
+        let result = story.wait(story.start(&mut command));
+        assert_eq!(result.text().trim().trim_end_matches(".0"), expect, "{written}");
     }
     // A limit that cannot be read is never replaced by a larger one.
     for written in ["${UNSET}", "much"] {
@@ -177,8 +177,8 @@ fn a_person_cannot_approve_what_is_locked() {
         .script([write("w"), says("refused")]);
     let mut screen = story.screen(24, 100).args(["repl"]);
     screen.until_prompt("> ").type_("hi").press(Key::Enter).until("refused").until_prompt("> ");
-    let shown = screen.text();
-    assert!(!shown.contains("[y]es"), "{shown}");
+    let screen_text = screen.text();
+    assert!(!screen_text.contains("[y]es"), "{screen_text}");
     screen.press(Key::Ctrl('d'));
     assert!(!story.dir().join("w").exists());
     let result: Value = story.requests()[1].body.clone();

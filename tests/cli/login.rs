@@ -67,10 +67,10 @@ fn jwt(claims: &Value) -> String {
 
 /// OpenAI's response with tokens.
 fn openai_tokens() -> Value {
-    let account =
+    let claims =
         json!({ "https://api.openai.com/auth": { "chatgpt_account_id": "acc-of-the-story" } });
     json!({
-        "id_token": jwt(&account),
+        "id_token": jwt(&claims),
         "access_token": jwt(&json!({ "exp": IN_AN_HOUR_UNIX_SECS, "x": "token-of-the-story" })),
         "refresh_token": "renewal-of-the-story",
     })
@@ -106,8 +106,8 @@ pub(crate) fn log_in_to_copilot(story: Story) -> Story {
         responds_json(200, &json!({ "access_token": "gho-of-the-story" })),
         responds_json(200, &copilot_token(&base)),
     ]);
-    let ran = story.run(["model", "provider", "login", "github-copilot"]);
-    ran.stdout("logged in to GitHub Copilot\n").stderr_has(USER_CODE);
+    let result = story.run(["model", "provider", "login", "github-copilot"]);
+    result.stdout("logged in to GitHub Copilot\n").stderr_has(USER_CODE);
     story
 }
 
@@ -142,12 +142,12 @@ fn login_to_codex_stores_tokens() {
         ),
         responds_json(200, &openai_tokens()),
     ]);
-    let ran = story.run(["model", "provider", "login", "openai_codex"]);
+    let result = story.run(["model", "provider", "login", "openai_codex"]);
     let expect = format!(
         "open {}/codex/device and enter {USER_CODE}\nwaiting for the login, 15 min at most\n",
         base_url(&story)
     );
-    ran.stdout("logged in to OpenAI Codex\n").stderr(&expect);
+    result.stdout("logged in to OpenAI Codex\n").stderr(&expect);
 
     let requests = story.requests();
     let poll = "/api/accounts/deviceauth/token";
@@ -168,11 +168,11 @@ fn login_to_codex_stores_tokens() {
         )
     );
 
-    let kept = stored_login(&story, "openai-codex");
-    assert_eq!(kept["expires"], IN_AN_HOUR);
-    assert_eq!(kept["renewal"], "renewal-of-the-story");
+    let login = stored_login(&story, "openai-codex");
+    assert_eq!(login["expires"], IN_AN_HOUR);
+    assert_eq!(login["renewal"], "renewal-of-the-story");
     let access = get_story_access(&story, "openaiCodex").unwrap();
-    assert_eq!(access.token.expose(), kept["token"]);
+    assert_eq!(access.token.expose(), login["token"]);
     assert_eq!(access.base_url, None);
     let header = |name: &str| access.headers.iter().find(|(key, _)| key == name);
     assert_eq!(header("chatgpt-account-id").unwrap().1, "acc-of-the-story");
@@ -192,11 +192,11 @@ fn login_to_copilot_stores_tokens() {
         responds_json(200, &json!({ "access_token": "gho-of-the-story" })),
         responds_json(200, &copilot_token(&base)),
     ]);
-    let ran = story.run(["--quiet", "model", "provider", "login", "githubCopilot"]);
+    let result = story.run(["--quiet", "model", "provider", "login", "githubCopilot"]);
     let expect = format!(
         "open {base}/login/device and enter {USER_CODE}\nwaiting for the login, 1 min at most\n"
     );
-    ran.stdout("logged in to GitHub Copilot\n").stderr(&expect);
+    result.stdout("logged in to GitHub Copilot\n").stderr(&expect);
 
     let requests = story.requests();
     let poll = "/login/oauth/access_token";
@@ -234,8 +234,8 @@ fn login_files_are_private_and_hidden_from_the_agent() {
     let home = story.home();
     let story = story.script([calls("read_file", json!({ "path": path })), says("no")]);
     let arguments = ["agent", "-m", "x", "--read", home.to_str().unwrap()];
-    let ran = story.run(arguments).stdout("no\n");
-    ran.stderr_has("not accessible to tools");
+    let run_result = story.run(arguments).stdout("no\n");
+    run_result.stderr_has("not accessible to tools");
     let result = story.requests().last().unwrap().last_content();
     assert!(!result.contains("of-the-story"), "{result}");
 }
@@ -251,13 +251,13 @@ fn login_command(file: &str) -> String {
 
 #[test]
 fn a_failed_login_leaves_no_files() {
-    let check = |turns: Vec<Responder>, name: &str, status: i32, words: &str| {
+    let check = |turns: Vec<Responder>, name: &str, status: i32, message: &str| {
         let story = story(turns);
-        let ran = story.run(["model", "provider", "login", name]).status(status);
-        let told = ran.error_text();
-        assert!(told.contains(words), "{told}");
-        assert!(told.contains(&format!("try: {}", login_command(name))), "{told}");
-        assert!(!told.contains("of-the-story"), "{told}");
+        let result = story.run(["model", "provider", "login", name]).status(status);
+        let stderr = result.error_text();
+        assert!(stderr.contains(message), "{stderr}");
+        assert!(stderr.contains(&format!("try: {}", login_command(name))), "{stderr}");
+        assert!(!stderr.contains("of-the-story"), "{stderr}");
         assert!(!auth_dir(&story).join(format!("{name}.json")).exists());
     };
     let copilot = |turn: Responder| vec![starts_github_login("http://127.0.0.1:1"), turn];
@@ -299,8 +299,8 @@ fn an_account_without_copilot_gets_the_message_of_github() {
         responds_json(200, &json!({ "access_token": "gho-of-the-story" })),
         responds_json(403, &words),
     ]);
-    let ran = story.run(["model", "provider", "login", "github-copilot"]);
-    ran.status(77).stderr_has(
+    let result = story.run(["model", "provider", "login", "github-copilot"]);
+    result.status(77).stderr_has(
         "GitHub Copilot rejected the request to issue a token: *** has no subscription",
     );
 }
@@ -312,9 +312,9 @@ fn ctrl_c_ends_a_login() {
     let child = story.command(["model", "provider", "login", "openai-codex"]).spawn().unwrap();
     story.server().wait_for_requests(2);
     rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let ran = story.wait(child);
-    assert_eq!(ran.signal(), Some(Signal::INT.as_raw()));
-    ran.stderr_has(USER_CODE);
+    let result = story.wait(child);
+    assert_eq!(result.signal(), Some(Signal::INT.as_raw()));
+    result.stderr_has(USER_CODE);
     assert!(!auth_dir(&story).join("openai-codex.json").exists());
 }
 
@@ -330,14 +330,14 @@ fn status_shows_logins_and_logout_removes_them() {
     assert!(line("githubCopilot").contains(&format!("login, token until {IN_AN_HOUR}")));
     let lines = story.run(["model", "provider", "list", "--json"]).json_lines();
     let logins = lines.iter().filter(|line| line["kind"] == "login");
-    let told: Vec<Value> = logins
+    let rows: Vec<Value> = logins
         .map(|line| json!([line["name"], line["usable"], line["key"], line["token_until"]]))
         .collect();
     let expect = [
         json!(["openaiCodex", false, null, null]),
         json!(["githubCopilot", true, "login", IN_AN_HOUR]),
     ];
-    assert_eq!(told, expect);
+    assert_eq!(rows, expect);
     let log_out = || story.run(["model", "provider", "logout", "github_copilot"]);
     log_out().stdout("logged out of GitHub Copilot\n");
     log_out().stdout("not logged in to GitHub Copilot\n");
@@ -358,11 +358,11 @@ fn unusable_login_files_are_reported() {
     let path = auth_dir(&story).join("openai-codex.json");
     write(&path, br#"{ "token": "token-of-the-story", "expires": 7 }"#);
     // It does not hide the other login.
-    let ran = story.run(["model", "provider", "list"]);
-    let told = ran.error_text();
-    assert!(told.contains("try: nanobot model provider login openaiCodex"), "{told}");
-    assert!(!told.contains("token-of-the-story"), "{told}");
-    assert!(ran.text().contains("openrouter"));
+    let result = story.run(["model", "provider", "list"]);
+    let stderr = result.error_text();
+    assert!(stderr.contains("try: nanobot model provider login openaiCodex"), "{stderr}");
+    assert!(!stderr.contains("token-of-the-story"), "{stderr}");
+    assert!(result.text().contains("openrouter"));
     let lines = story.run(["model", "provider", "list", "--json"]).json_lines();
     let line = lines.iter().find(|line| line["name"] == "openaiCodex");
     let line = line.unwrap();
@@ -371,8 +371,8 @@ fn unusable_login_files_are_reported() {
     // Tokens are sent to the vendors and, in tests, to this machine.
     for base in ["http://example.org", "https://127.0.0.1", "nonsense"] {
         let story = Story::bare().env("NANOBOT_TEST_LOGIN_BASE", base);
-        let ran = story.run(["model", "provider", "login", "openai-codex"]);
-        ran.status(78).stderr_has("NANOBOT_TEST_LOGIN_BASE");
+        let result = story.run(["model", "provider", "login", "openai-codex"]);
+        result.status(78).stderr_has("NANOBOT_TEST_LOGIN_BASE");
     }
 }
 
@@ -434,7 +434,8 @@ fn concurrent_renewals_send_one_request() {
     )]);
     write_login(&story, "openai-codex", TIME);
     let lock = auth_dir(&story).join("openai-codex.json.lock");
-    let held = FileLock::acquire(&lock, "the test", None, Duration::ZERO, &mut |_| {}).unwrap();
+    let lock_guard =
+        FileLock::acquire(&lock, "the test", None, Duration::ZERO, &mut |_| {}).unwrap();
     let start = || {
         let program = std::env::current_exe().unwrap();
         let one = ["--exact", "login::a_process_that_asks_for_access", "--ignored"];
@@ -456,7 +457,7 @@ fn concurrent_renewals_send_one_request() {
     };
     let children: Vec<Child> = (0..3).map(|_| start_reader()).collect();
     assert!(story.requests().is_empty());
-    drop(held);
+    drop(lock_guard);
     for child in children {
         assert!(child.wait_with_output().unwrap().status.success());
     }

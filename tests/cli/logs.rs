@@ -12,13 +12,13 @@ fn the_log_variable_selects_topics_and_levels() {
             .file("a", "one\n")
             .script([calls("read_file", json!({ "path": "a" })), says("ok")]);
         let story = story.env("NANOBOT_LOG", value);
-        let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
-        let text = ran.error_text();
-        for words in has {
-            assert!(text.contains(words), "{value}: no {words:?} in {text}");
+        let result = story.run(["agent", "-m", "x"]).stdout("ok\n");
+        let text = result.error_text();
+        for phrase in has {
+            assert!(text.contains(phrase), "{value}: no {phrase:?} in {text}");
         }
-        for words in has_not {
-            assert!(!text.contains(words), "{value}: {words:?} in {text}");
+        for phrase in has_not {
+            assert!(!text.contains(phrase), "{value}: {phrase:?} in {text}");
         }
         assert!(!text.contains("key-of-the-story"), "{text}");
     };
@@ -46,10 +46,10 @@ fn the_log_variable_selects_topics_and_levels() {
     }
     // On any command; a flag overrides the variable.
     let story = Story::new().env("NANOBOT_LOG", "info");
-    let ran = story.run(["config", "get", "agents.defaults.model"]);
-    ran.stdout("scripted\n").stderr_has("config: config `");
-    let ran = story.run(["-q", "config", "get", "agents.defaults.model"]);
-    ran.stdout("scripted\n");
+    let result = story.run(["config", "get", "agents.defaults.model"]);
+    result.stdout("scripted\n").stderr_has("config: config `");
+    let result = story.run(["-q", "config", "get", "agents.defaults.model"]);
+    result.stdout("scripted\n");
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn logs_contain_no_key() {
             sends(Response::json(500, &json!({ "error": "key-of-the-story" }))),
             Box::new(echo),
         ]);
-        let ran = story.run(["agent", "-m", "x", "--sandbox", "off"]).status(1);
-        let text = ran.error_text();
+        let result = story.run(["agent", "-m", "x", "--sandbox", "off"]).status(1);
+        let text = result.error_text();
         assert!(text.contains("http: status 400"), "{text}");
         assert!(!text.contains("key-of-the-story"), "{text}");
         assert!(!text.contains("of-the-st"), "{text}");
@@ -79,13 +79,13 @@ fn logs_contain_no_key() {
 #[test]
 fn an_invalid_log_filter_is_reported() {
     let story = Story::new();
-    for (value, words) in [
+    for (value, message) in [
         ("loud", "unknown topic `loud`"),
         ("http=loud", "unknown level `loud`"),
         ("events.jsonl", "a path that contains `/`"),
     ] {
         let story = Story::new().env("NANOBOT_LOG", value);
-        story.run(["agent", "-m", "x"]).status(78).stderr_has(words);
+        story.run(["agent", "-m", "x"]).status(78).stderr_has(message);
     }
     let story = story.script([says("ok")]).env("NANOBOT_LOG", "./events.jsonl");
     story.run(["agent", "-m", "x"]).stdout("ok\n");
@@ -113,9 +113,9 @@ fn a_panic_leaves_a_report_without_messages_and_keys() {
         write(&defects.join(name), b"old");
     }
     write(&defects.join("notes.md"), b"mine");
-    let ran = story.run(["agent", "-m", "my secret diary", "--json"]).status(70);
-    assert_eq!(ran.json()["error"]["cause"], "defect");
-    let text = ran.error_text();
+    let result = story.run(["agent", "-m", "my secret diary", "--json"]).status(70);
+    assert_eq!(result.json()["error"]["cause"], "defect");
+    let text = result.error_text();
     let begin = format!(
         "nanobot: internal error in nanobot {}, at src/ops/agent_turn.rs:",
         env!("CARGO_PKG_VERSION")
@@ -140,17 +140,17 @@ fn a_panic_leaves_a_report_without_messages_and_keys() {
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let report = std::fs::read_to_string(&path).unwrap();
-    for words in [
+    for phrase in [
         "command: nanobot agent --message … --json\n",
         "location: src/ops/agent_turn.rs:",
         "message: requested by NANOBOT_TEST_DEFECT\n",
         "system: linux ",
         "nanobot::run",
     ] {
-        assert!(report.contains(words), "no {words:?} in {report}");
+        assert!(report.contains(phrase), "no {phrase:?} in {report}");
     }
-    for words in ["diary", "key-of-the-story"] {
-        assert!(!report.contains(words), "{words:?} in {report}");
+    for phrase in ["diary", "key-of-the-story"] {
+        assert!(!report.contains(phrase), "{phrase:?} in {report}");
     }
 }
 
@@ -158,13 +158,13 @@ fn a_panic_leaves_a_report_without_messages_and_keys() {
 fn an_unwritable_panic_report_is_reported_in_one_line() {
     let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
     write(&story.home().join(".nanobot/defects"), b"in the way");
-    let ran = story.run(["agent", "-m", "x"]).status(70);
-    let text = ran.error_text();
-    for words in [
+    let result = story.run(["agent", "-m", "x"]).status(70);
+    let text = result.error_text();
+    for phrase in [
         "requested by NANOBOT_TEST_DEFECT",
         "cannot write a report",
         "try: report this line, with the steps",
     ] {
-        assert!(text.contains(words), "no {words:?} in {text}");
+        assert!(text.contains(phrase), "no {phrase:?} in {text}");
     }
 }

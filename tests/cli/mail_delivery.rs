@@ -129,10 +129,10 @@ fn text_and_files_are_one_mail() {
     ];
     let id = story.run(send).text();
     assert_eq!(story.run(send).text(), id);
-    let sent = server.sent();
-    assert_eq!(sent.len(), 1);
-    assert_eq!(sent[0].to, "bob@example.com");
-    let mail = MessageParser::new().parse(&sent[0].raw).unwrap();
+    let messages = server.sent();
+    assert_eq!(messages.len(), 1);
+    assert_eq!(messages[0].to, "bob@example.com");
+    let mail = MessageParser::new().parse(&messages[0].raw).unwrap();
     assert_eq!(mail.subject(), Some("Numbers"));
     assert_eq!(mail.message_id(), Some(id.trim()));
     assert_eq!(mail.header_raw("Auto-Submitted").map(str::trim), Some("auto-generated"));
@@ -141,8 +141,8 @@ fn text_and_files_are_one_mail() {
     assert_eq!(files, [("report.pdf", &b"%PDF-1"[..]), ("b.txt", &b"more"[..])]);
     // Files without a text.
     story.run(["channel", "send", "email", "bob@example.com", "-a", "b.txt"]).text();
-    let sent = server.sent();
-    let mail = MessageParser::new().parse(&sent[1].raw).unwrap();
+    let messages = server.sent();
+    let mail = MessageParser::new().parse(&messages[1].raw).unwrap();
     assert_eq!(mail.subject(), Some("b.txt"));
     let copies = std::fs::read_dir(story.home().join(".nanobot/media/email")).unwrap();
     assert_eq!(copies.count(), 0);
@@ -164,9 +164,9 @@ fn the_message_tool_writes_mail() {
         .run(["agent", "-m", "tell her"])
         .stdout("Sent.\n")
         .stderr_has("email:eve@evil.example is not a chat of the user");
-    let sent = server.sent();
-    assert_eq!(sent.len(), 1);
-    assert_eq!(MessageParser::new().parse(&sent[0].raw).unwrap().attachment_count(), 1);
+    let messages = server.sent();
+    assert_eq!(messages.len(), 1);
+    assert_eq!(MessageParser::new().parse(&messages[0].raw).unwrap().attachment_count(), 1);
 }
 
 #[test]
@@ -218,9 +218,9 @@ fn new_mail_is_answered_while_a_poll_waits() {
         server.receive("y", "two?");
         server.wait_for("END OF DATA", 2);
         send_signal(&child, Signal::TERM);
-        let ran = story.wait(child);
-        assert_eq!(ran.signal(), Some(15));
-        ran.error_text();
+        let result = story.wait(child);
+        assert_eq!(result.signal(), Some(15));
+        result.error_text();
         assert_eq!(server.sent().len(), 2);
     }
 }
@@ -329,8 +329,8 @@ fn one_sender_gets_twenty_answers_in_an_hour() {
     for number in 0..22 {
         server.receive(&format!("mail {number}"), "hi");
     }
-    let ran = story.run(["channel", "poll"]);
-    ran.stderr_has("a message of ann@example.org was not answered: too many turns in an hour");
+    let result = story.run(["channel", "poll"]);
+    result.stderr_has("a message of ann@example.org was not answered: too many turns in an hour");
     assert_eq!(server.sent().len(), 20);
 }
 
@@ -373,12 +373,12 @@ fn configs_of_both_python_releases_are_used() {
     story.run(["channel", "poll"]);
     server.receive("x", "hi");
     story.run(["channel", "poll"]);
-    let sent = server.sent();
+    let messages = server.sent();
     assert!(
-        sent[0].raw.contains("From: Bot <bot@example.net>\r\n")
-            || sent[0].raw.contains("From: \"Bot\" <bot@example.net>\r\n"),
+        messages[0].raw.contains("From: Bot <bot@example.net>\r\n")
+            || messages[0].raw.contains("From: \"Bot\" <bot@example.net>\r\n"),
         "{}",
-        sent[0].raw
+        messages[0].raw
     );
 }
 
@@ -391,10 +391,10 @@ fn the_message_tool_stays_in_the_thread() {
         story.workspace_file("a.txt", "x").script([calls("message", message), says("Sent.")]);
     server.receive("Report", "send it");
     story.run(["channel", "poll"]);
-    let sent = server.sent();
+    let messages = server.sent();
     // The final text does not follow.
-    assert_eq!(sent.len(), 1);
-    let mail = MessageParser::new().parse(&sent[0].raw).unwrap();
+    assert_eq!(messages.len(), 1);
+    let mail = MessageParser::new().parse(&messages[0].raw).unwrap();
     assert_eq!(mail.subject(), Some("Re: Report"));
     assert_eq!(mail.in_reply_to().as_text(), Some("m1@example.org"));
     assert_eq!(mail.attachment_count(), 1);
@@ -411,10 +411,10 @@ fn logins_and_addresses_follow_the_extensions_of_the_server() {
     send("bob@example.com").status(78).stderr_has("does not offer password logins");
     server.set_extensions("250-SMTPUTF8\r\n250-8BITMIME\r\n250 AUTH PLAIN");
     send("jürgen@example.com").text();
-    let sent = server.sent();
+    let messages = server.sent();
     // The mail that waited goes first.
-    assert_eq!(sent[1].to, "bob@example.com");
-    assert_eq!(sent[2].to, "jürgen@example.com");
+    assert_eq!(messages[1].to, "bob@example.com");
+    assert_eq!(messages[2].to, "jürgen@example.com");
     let commands = server.commands();
     assert!(
         commands.iter().any(|it| it.starts_with("MAIL") && it.ends_with(" SMTPUTF8")),

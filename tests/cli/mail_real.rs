@@ -5,6 +5,7 @@ use crate::channel::send_signal;
 use crate::fault_injection::run_with_fault;
 use crate::server::{Request, Responder, says};
 use crate::story::Story;
+use crate::wait::until;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mail_parser::MessageParser;
@@ -14,7 +15,6 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::time::Duration;
 
 const BOT: &str = "bot@example.net";
 /// Number of users whose mail is answered.
@@ -31,9 +31,9 @@ struct RealMail {
 impl RealMail {
     fn from_env() -> Self {
         let value = std::env::var("NANOBOT_REAL_MAIL").expect("tests/real/mail sets it");
-        let words: Vec<&str> = value.split(' ').collect();
-        let port = |index: usize| words[index].parse().unwrap();
-        Self { folder: words[0].into(), imaps: port(1), smtp: port(2), submission: port(3) }
+        let parts: Vec<&str> = value.split(' ').collect();
+        let port = |index: usize| parts[index].parse().unwrap();
+        Self { folder: parts[0].into(), imaps: port(1), smtp: port(2), submission: port(3) }
     }
 
     fn keys(&self) -> Value {
@@ -85,13 +85,7 @@ impl RealMail {
 
     /// Waits until a user has so many mails.
     fn wait_for(&self, user: &str, count: usize) {
-        for _ in 0..600 {
-            if self.mails(user).len() >= count {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        panic!("{user} has {} mails, not {count}", self.mails(user).len());
+        until(&format!("{user} has fewer than {count} mails"), || self.mails(user).len() >= count);
     }
 }
 
@@ -143,10 +137,10 @@ fn real_dovecot_and_postfix() {
         real.deliver(&format!("user{number}@example.org"), &header, &body);
         real.wait_for(BOT, number + 5);
         let fault = (kind, "SIGKILL", 1 + number * 5 % 14);
-        let (ran, is_killed) = run_with_fault(&story, &["channel", "poll"], &[], fault);
-        ran.code();
-        ran.text();
-        ran.error_text();
+        let (result, is_killed) = run_with_fault(&story, &["channel", "poll"], &[], fault);
+        result.code();
+        result.text();
+        result.error_text();
         kills += usize::from(is_killed);
         if number % 2 == 1 {
             story.run(["channel", "poll"]);
@@ -171,11 +165,8 @@ fn real_dovecot_and_postfix() {
             })
             .collect();
         assert_eq!(answers.len(), 1, "{answers:?}");
-        let (_, answered, text) = answers.into_iter().next().unwrap();
-        assert_eq!(
-            (answered, text),
-            (format!("m{number}@example.org"), format!("It is {number}."))
-        );
+        let (_, answer, text) = answers.into_iter().next().unwrap();
+        assert_eq!((answer, text), (format!("m{number}@example.org"), format!("It is {number}.")));
         repeated += mails.len() - 1;
     }
     assert!(repeated <= kills, "{repeated} answers came twice");
@@ -213,10 +204,10 @@ fn real_dovecot_and_postfix() {
         real.wait_for("user20@example.org", number);
     }
     send_signal(&child, Signal::TERM);
-    let ran = story.wait(child);
-    assert_eq!(ran.signal(), Some(15));
-    ran.error_text();
-    drop(ran);
+    let result = story.wait(child);
+    assert_eq!(result.signal(), Some(15));
+    result.error_text();
+    drop(result);
 
     // A wrong password, and a certificate without a known issuer.
     let story = story.set("channels.email.imapPassword", json!("wrong-password"));

@@ -162,8 +162,8 @@ impl MailServer {
     pub(crate) fn wait_for(&self, command: &str, count: usize) {
         let state = self.shared.0.lock().unwrap();
         let is_missing = |state: &mut State| {
-            let found = state.commands.iter().filter(|it| it.starts_with(command));
-            found.count() < count
+            let commands = state.commands.iter().filter(|it| it.starts_with(command));
+            commands.count() < count
         };
         let waited = self.shared.1.wait_timeout_while(state, DEADLINE, is_missing);
         let (state, timeout) = waited.unwrap();
@@ -232,15 +232,15 @@ fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
             }
             None => {}
         }
-        let words: Vec<&str> = command.split(' ').collect();
-        let end = match words[0] {
+        let arguments: Vec<&str> = command.split(' ').collect();
+        let end = match arguments[0] {
             "CAPABILITY" => {
                 let capabilities = shared.0.lock().unwrap().capabilities.clone();
                 say(&format!("* CAPABILITY {capabilities}"))?;
                 "OK done"
             }
             "AUTHENTICATE" => {
-                let response = match words.get(2) {
+                let response = match arguments.get(2) {
                     Some(response) => (*response).to_owned(),
                     None => {
                         say("+ ")?;
@@ -255,7 +255,7 @@ fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
             }
             "LOGIN" if command == format!("LOGIN \"{BOT}\" \"{PASSWORD}\"") => "OK welcome",
             "LOGIN" => "NO wrong password",
-            "SELECT" if words[1] == "\"INBOX\"" => {
+            "SELECT" if arguments[1] == "\"INBOX\"" => {
                 let state = shared.0.lock().unwrap();
                 let (validity, next) = (state.uid_validity, state.next_uid);
                 drop(state);
@@ -267,7 +267,7 @@ fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
             }
             "SELECT" => "NO no such mailbox",
             "UID" => {
-                for response in uid_command(shared, &words[1..]) {
+                for response in uid_command(shared, &arguments[1..]) {
                     say(&response)?;
                 }
                 "OK done"
@@ -311,7 +311,7 @@ fn idle(
 }
 
 /// The responses to a command with UIDs.
-fn uid_command(shared: &Shared, words: &[&str]) -> Vec<String> {
+fn uid_command(shared: &Shared, arguments: &[&str]) -> Vec<String> {
     let mut state = shared.0.lock().unwrap();
     let last = state.mails.last().map_or(0, |mail| mail.uid);
     let is_in = |set: &str, uid: u32| {
@@ -321,8 +321,8 @@ fn uid_command(shared: &Shared, words: &[&str]) -> Vec<String> {
             _ => range.parse() == Ok(uid),
         })
     };
-    let rest = words[1..].join(" ");
-    match words[0] {
+    let rest = arguments[1..].join(" ");
+    match arguments[0] {
         "SEARCH" => {
             let set = rest.strip_prefix("UID ").unwrap_or("1:*");
             let uids = state.mails.iter().map(|mail| mail.uid);
@@ -332,7 +332,7 @@ fn uid_command(shared: &Shared, words: &[&str]) -> Vec<String> {
         }
         "FETCH" => {
             let mails = state.mails.iter().enumerate();
-            let mails = mails.filter(|(_, mail)| is_in(words[1], mail.uid));
+            let mails = mails.filter(|(_, mail)| is_in(arguments[1], mail.uid));
             mails
                 .map(|(index, mail)| match state.garbled.get(&mail.uid) {
                     Some((item, attributes)) if rest.contains(item) => {
@@ -345,12 +345,12 @@ fn uid_command(shared: &Shared, words: &[&str]) -> Vec<String> {
         "STORE" => {
             let flags = rest.split_once('(').unwrap().1.trim_end_matches(')');
             let flags: Vec<String> = flags.split(' ').map(str::to_owned).collect();
-            let mails = state.mails.iter_mut().filter(|mail| is_in(words[1], mail.uid));
+            let mails = state.mails.iter_mut().filter(|mail| is_in(arguments[1], mail.uid));
             mails.for_each(|mail| mail.flags.extend(flags.iter().cloned()));
             Vec::new()
         }
         "MOVE" | "EXPUNGE" => {
-            state.mails.retain(|mail| !is_in(words[1], mail.uid));
+            state.mails.retain(|mail| !is_in(arguments[1], mail.uid));
             Vec::new()
         }
         other => panic!("UID {other}"),

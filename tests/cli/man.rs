@@ -49,8 +49,8 @@ fn topic_page(topic: &HelpTopic) -> (String, String) {
         if let Some(title) = block.strip_prefix("## ") {
             roff.section(&title.trim().to_uppercase());
         } else if block.starts_with("    ") {
-            let shown: Vec<String> = lines.map(|line| line[4..].to_owned()).collect();
-            roff.verbatim(&shown);
+            let shown_lines: Vec<String> = lines.map(|line| line[4..].to_owned()).collect();
+            roff.verbatim(&shown_lines);
         } else if block.starts_with("- ") {
             for item in format!("\n{block}").split("\n- ").skip(1) {
                 roff.0.push_str(".IP \\(bu 2\n");
@@ -78,20 +78,20 @@ fn without_marks(text: &str) -> String {
 
 fn add_command_pages(
     command: &Command,
-    words: &mut Vec<String>,
+    command_words: &mut Vec<String>,
     pages: &mut Vec<(String, String)>,
 ) {
-    let name = page_name(words);
-    pages.push((format!("{name}.1"), command_page(command, words)));
+    let name = page_name(command_words);
+    pages.push((format!("{name}.1"), command_page(command, command_words)));
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-        words.push(sub.get_name().to_owned());
-        add_command_pages(sub, words, pages);
-        words.pop();
+        command_words.push(sub.get_name().to_owned());
+        add_command_pages(sub, command_words, pages);
+        command_words.pop();
     }
 }
 
-fn page_name(words: &[String]) -> String {
-    let all = std::iter::once("nanobot").chain(words.iter().map(String::as_str));
+fn page_name(command_words: &[String]) -> String {
+    let all = std::iter::once("nanobot").chain(command_words.iter().map(String::as_str));
     all.collect::<Vec<_>>().join("-")
 }
 
@@ -226,12 +226,12 @@ fn italic(text: &str) -> String {
     format!("\\fI{}\\fR", escape(text))
 }
 
-fn command_page(command: &Command, words: &[String]) -> String {
-    let path = words.join(" ");
+fn command_page(command: &Command, command_words: &[String]) -> String {
+    let path = command_words.join(" ");
     let page =
         page(&path).unwrap_or_else(|| panic!("`{path}` has no row in src/cli/page_table.rs"));
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let mut roff = Roff::begin(&page_name(words), 1, &lowercase_first(&about));
+    let mut roff = Roff::begin(&page_name(command_words), 1, &lowercase_first(&about));
     roff.section("SYNOPSIS");
     roff.line(&synopsis(command));
     roff.section("DESCRIPTION");
@@ -241,7 +241,7 @@ fn command_page(command: &Command, words: &[String]) -> String {
     if !aliases.is_empty() {
         roff.paragraphs(&format!("It is also called `{}`.", aliases.join("`, `")));
     }
-    commands(&mut roff, command, words);
+    commands(&mut roff, command, command_words);
     options(&mut roff, command);
     roff.section("EXIT STATUS");
     match page.exit_statuses().as_slice() {
@@ -261,11 +261,11 @@ fn command_page(command: &Command, words: &[String]) -> String {
             roff.verbatim(&break_command_line(line));
         }
     }
-    if words.is_empty() {
+    if command_words.is_empty() {
         grammar(&mut roff);
     }
     roff.section("SEE ALSO");
-    roff.line(&see_also(command, words));
+    roff.line(&see_also(command, command_words));
     roff.0
 }
 
@@ -317,14 +317,14 @@ fn synopsis(command: &Command) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn commands(roff: &mut Roff, command: &Command, words: &[String]) {
+fn commands(roff: &mut Roff, command: &Command, command_words: &[String]) {
     let below: Vec<&Command> = command.get_subcommands().filter(|sub| !sub.is_hide_set()).collect();
     if below.is_empty() {
         return;
     }
     roff.section("COMMANDS");
     for sub in below {
-        let page = format!("{}-{}", page_name(words), sub.get_name());
+        let page = format!("{}-{}", page_name(command_words), sub.get_name());
         let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
         roff.tagged(&format!("{}(1)", bold(&page)), &about);
     }
@@ -395,7 +395,7 @@ fn sentences(help: &str) -> String {
 
 fn environment(roff: &mut Roff, page: &HelpPage) {
     roff.section("ENVIRONMENT");
-    let mut found = Vec::new();
+    let mut variables = Vec::new();
     // The page of the program has all of them.
     let all: Vec<&str> = VARIABLES
         .iter()
@@ -406,8 +406,8 @@ fn environment(roff: &mut Roff, page: &HelpPage) {
         let is = |name: &str| name.split(", ").any(|one| one == *wanted);
         let variable = VARIABLES.iter().find(|variable| is(variable.name));
         let variable = variable.unwrap_or_else(|| panic!("there is no variable `{wanted}`"));
-        if !found.contains(&variable.name) {
-            found.push(variable.name);
+        if !variables.contains(&variable.name) {
+            variables.push(variable.name);
             roff.tagged(&bold(variable.name), variable.meaning);
         }
     }
@@ -420,7 +420,7 @@ fn files(roff: &mut Roff, page: &HelpPage) {
     roff.section("FILES");
     for wanted in page.files {
         assert!(
-            DOCUMENTED_PATHS.iter().any(|place| place.path.contains(wanted)),
+            DOCUMENTED_PATHS.iter().any(|documented_path| documented_path.path.contains(wanted)),
             "there is no file `{wanted}`"
         );
     }
@@ -430,29 +430,31 @@ fn files(roff: &mut Roff, page: &HelpPage) {
         page.files.iter().any(|wanted| path.contains(wanted))
             || has_config && path.ends_with("/nanobot.json")
     };
-    for place in DOCUMENTED_PATHS.iter().filter(|place| matters(place.path)) {
-        roff.tagged(&italic(place.path), place.meaning);
+    for documented_path in
+        DOCUMENTED_PATHS.iter().filter(|documented_path| matters(documented_path.path))
+    {
+        roff.tagged(&italic(documented_path.path), documented_path.meaning);
     }
 }
 
-fn see_also(command: &Command, words: &[String]) -> String {
+fn see_also(command: &Command, command_words: &[String]) -> String {
     let mut pages = Vec::new();
-    if let Some((_, parents)) = words.split_last() {
+    if let Some((_, parents)) = command_words.split_last() {
         pages.push((page_name(parents), 1));
     }
     let below = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-    pages.extend(below.map(|sub| (format!("{}-{}", page_name(words), sub.get_name()), 1)));
+    pages.extend(below.map(|sub| (format!("{}-{}", page_name(command_words), sub.get_name()), 1)));
     pages.push(("nanobot-config".into(), 5));
-    if ["", "agent"].contains(&words.join(" ").as_str()) {
+    if ["", "agent"].contains(&command_words.join(" ").as_str()) {
         pages.push(("nanobot-events".into(), 5));
         pages.push(("nanobot-files".into(), 5));
         pages.push(("nanobot-json".into(), 5));
     }
-    if words.is_empty() {
+    if command_words.is_empty() {
         let topics = TOPICS.iter();
         pages.extend(topics.map(|topic| (format!("nanobot-{}", topic.name), 7)));
     }
-    if words.first().is_some_and(|word| word == "cron") {
+    if command_words.first().is_some_and(|word| word == "cron") {
         pages.push(("crontab".into(), 5));
     }
     let pages = pages.iter().map(|(name, section)| format!("{}({section})", bold(name)));
@@ -532,7 +534,7 @@ fn config_page() -> String {
         );
         roff.tagged(&bold(&with_placeholder(key.path)), &text);
     }
-    for (stage, title, words) in [
+    for (stage, title, summary) in [
         (KeySupport::Later, "KEYS FOR LATER", "Understood, and not used by this release:"),
         (
             KeySupport::Ignored,
@@ -541,7 +543,7 @@ fn config_page() -> String {
         ),
     ] {
         roff.section(title);
-        roff.paragraphs(words);
+        roff.paragraphs(summary);
         for key in KEYS.iter().filter(|key| key.support == stage) {
             roff.tagged(
                 &bold(&with_placeholder(key.path)),
@@ -550,8 +552,11 @@ fn config_page() -> String {
         }
     }
     roff.section("FILES");
-    let place = DOCUMENTED_PATHS.iter().find(|place| place.path.ends_with("config.json")).unwrap();
-    roff.tagged(&italic(place.path), place.meaning);
+    let documented_path = DOCUMENTED_PATHS
+        .iter()
+        .find(|documented_path| documented_path.path.ends_with("config.json"))
+        .unwrap();
+    roff.tagged(&italic(documented_path.path), documented_path.meaning);
     roff.section("EXAMPLES");
     let example = "{\n  // Keys stay out of the file: a variable has it.\n  \"agents\": { \"defaults\": { \"model\": \"claude-sonnet-5\" } },\n  \"providers\": { \"anthropic\": { \"apiKey\": \"${MY_KEY}\" } },\n  \"budget\": { \"daily\": 2.50 }\n}";
     let lines: Vec<String> = example.lines().map(str::to_owned).collect();
@@ -586,8 +591,8 @@ fn files_page() -> String {
          directory that is shared with a group (`chmod g+ws`) new files follow the umask.",
     );
     roff.section("FILES");
-    for place in DOCUMENTED_PATHS {
-        roff.tagged(&italic(place.path), place.meaning);
+    for documented_path in DOCUMENTED_PATHS {
+        roff.tagged(&italic(documented_path.path), documented_path.meaning);
     }
     roff.section("STATE FILES");
     for file in STATE_FILES {
@@ -738,7 +743,7 @@ fn json_type(kind: &JsonType) -> String {
         JsonType::Bool => "true or false".into(),
         JsonType::Any => "any value".into(),
         JsonType::Object | JsonType::Fields(_) => "object".into(),
-        JsonType::OneOf(words) => format!("one of `{}`", words.replace(' ', "`, `")),
+        JsonType::OneOf(names) => format!("one of `{}`", names.replace(' ', "`, `")),
         JsonType::Shape(name) => format!("object `{name}`"),
         JsonType::List(item) => format!("list, each {}", json_type(item)),
         JsonType::OrNull(kind) => format!("{} or null", json_type(kind)),
@@ -760,10 +765,10 @@ fn fields(roff: &mut Roff, schema: &Value, above: &str, object: &Value) {
             Some(to) => schema.pointer(to.trim_start_matches('#')).unwrap(),
             None => field,
         };
-        let words = field["description"].as_str().unwrap_or_default();
-        let text = match words {
+        let description = field["description"].as_str().unwrap_or_default();
+        let text = match description {
             "" => format!("{}.", uppercase_first(&type_description(field))),
-            words => format!("{}: {words}.", uppercase_first(&type_description(field))),
+            description => format!("{}: {description}.", uppercase_first(&type_description(field))),
         };
         roff.tagged(&bold(&path), &text);
         fields(roff, schema, &format!("{path}."), field);
@@ -787,9 +792,9 @@ fn type_description(field: &Value) -> String {
     if let Some(value) = field.get("const") {
         return format!("always {value}");
     }
-    if let Some(words) = field["enum"].as_array() {
-        let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-        return format!("one of `{}`", words.join("`, `"));
+    if let Some(values) = field["enum"].as_array() {
+        let values: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+        return format!("one of `{}`", values.join("`, `"));
     }
     match &field["type"] {
         Value::String(name) => one(name).into(),

@@ -164,11 +164,11 @@ impl Homeserver {
             if count == 0 {
                 continue;
             }
-            let shown = if has_joined { newest.len() } else { count }.min(TIMELINE_EVENTS);
-            let shown = &newest[newest.len() - shown..];
-            let events: Vec<&Value> = shown.iter().map(|at| &self.events[*at].1).collect();
-            joined[room] = json!({ "timeline": { "events": events, "limited": shown[0] > since && count > TIMELINE_EVENTS,
-                "prev_batch": format!("t{}", shown[0]) } });
+            let event_count = if has_joined { newest.len() } else { count }.min(TIMELINE_EVENTS);
+            let newest_events = &newest[newest.len() - event_count..];
+            let events: Vec<&Value> = newest_events.iter().map(|at| &self.events[*at].1).collect();
+            joined[room] = json!({ "timeline": { "events": events, "limited": newest_events[0] > since && count > TIMELINE_EVENTS,
+                "prev_batch": format!("t{}", newest_events[0]) } });
         }
         let invited: serde_json::Map<String, Value> = self
             .invitations
@@ -185,9 +185,9 @@ impl Homeserver {
     /// Events of a room before `from`, the newest first.
     fn history(&self, room: &str, from: usize, to: usize, limit: usize) -> Value {
         let older = (to..from).rev().filter(|at| self.events[*at].0 == room);
-        let places: Vec<usize> = older.take(limit).collect();
-        let chunk: Vec<&Value> = places.iter().map(|at| &self.events[*at].1).collect();
-        match places.last() {
+        let indexes: Vec<usize> = older.take(limit).collect();
+        let chunk: Vec<&Value> = indexes.iter().map(|at| &self.events[*at].1).collect();
+        match indexes.last() {
             Some(last) if chunk.len() == limit => {
                 json!({ "chunk": chunk, "end": format!("t{last}") })
             }
@@ -221,9 +221,9 @@ fn respond((server, arrived): &(Mutex<Homeserver>, Condvar), request: &Request) 
     };
     let position = |name: &str| query(name).and_then(|text| text[1..].parse::<usize>().ok());
     let path = path.replace("%21", "!").replace("%3A", ":").replace("%40", "@");
-    let words: Vec<&str> = path.trim_start_matches("/_matrix/").split('/').collect();
+    let parts: Vec<&str> = path.trim_start_matches("/_matrix/").split('/').collect();
     let mut server = server.lock().unwrap();
-    let body = match words.as_slice() {
+    let body = match parts.as_slice() {
         [_, _, "account", "whoami"] => json!({ "user_id": BOT, "device_id": "D" }),
         [_, _, "sync"] => {
             let since = position("since");

@@ -194,8 +194,8 @@ impl State {
         let pending = body["pending_post_id"].as_str().unwrap_or_default();
         if let Some(id) = self.pending.get(pending) {
             let posts = self.posts.iter();
-            let mut known = posts.filter(|post| post["id"] == id.as_str());
-            return Response::json(201, known.next_back().unwrap());
+            let mut stored_post = posts.filter(|post| post["id"] == id.as_str());
+            return Response::json(201, stored_post.next_back().unwrap());
         }
         if !self.channels.contains_key(channel) {
             return error(403, "You do not have the appropriate permissions.");
@@ -270,8 +270,8 @@ fn respond(state: &mut State, request: &Request) -> Response {
         let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
     };
-    let words: Vec<&str> = path.trim_start_matches("/api/v4/").split('/').collect();
-    let body = match words.as_slice() {
+    let parts: Vec<&str> = path.trim_start_matches("/api/v4/").split('/').collect();
+    let body = match parts.as_slice() {
         ["users", "me"] => json!({ "id": BOT, "username": "bot" }),
         ["users", "me", "channels"] => {
             let channels = state.channels.iter().map(|(id, (kind, team))| {

@@ -48,13 +48,13 @@ fn list_shows_cached_tools_and_starts_no_server() {
     assert!(text.contains("disabled") && text.contains("carrier-pigeon"), "{text}");
     // The list shows cached tools.
     let text = story.run(["mcp", "show", "one"]).text();
-    for words in [
+    for phrase in [
         "mcp_one_look  (read-only, it claims)\n    See red.\n    arguments: word?",
         "mcp_one_set  (may make changes)",
         "notes://today",
         "greet  Say hello",
     ] {
-        assert!(text.contains(words), "{words}\n{text}");
+        assert!(text.contains(phrase), "{phrase}\n{text}");
     }
     assert!(!text.contains('\u{1b}') && !text.contains('\u{200b}'), "{text:?}");
     let tool = story.run(["mcp", "show", "one", "mcp_one_look", "--json"]).json();
@@ -79,8 +79,8 @@ fn test_exits_with_the_worst_status() {
         ("dead", json!({ "dies": "no more tea" }), json!({})),
         ("odd", server_plan(), json!({ "auth": "basic" })),
     ]);
-    let ran = story.run(["mcp", "check", "--json"]).status(78);
-    let lines = ran.json_lines();
+    let result = story.run(["mcp", "check", "--json"]).status(78);
+    let lines = result.json_lines();
     let of = |name: &str| lines.iter().find(|line| line["name"] == name).unwrap();
     assert_eq!(of("good")["ok"], true);
     assert_eq!(of("good")["tools"], json!(["look", "set"]));
@@ -174,8 +174,8 @@ fn changed_tools_are_shown_and_accepted() {
     // Other tools remain usable.
     story.run(["tool", "run", "one", "set"]).stdout("{}\n");
     let (text, error) = {
-        let ran = story.run(["mcp", "accept", "one"]).status(77);
-        (ran.text(), ran.error_text())
+        let result = story.run(["mcp", "accept", "one"]).status(77);
+        (result.text(), result.error_text())
     };
     assert!(text.contains("+See \\u{1b}[31mred\\u{200b}, and send it on."), "{text}");
     assert!(text.contains("-See \\u{1b}[31mred\\u{200b}."), "{text}");
@@ -218,18 +218,18 @@ fn servers_are_added_and_removed() {
         "5",
     ];
     let command = ["--", "python3", program, plan, log];
-    let ran = story.run(add.iter().chain(&command));
-    let error = ran.error_text();
-    assert!(ran.text().starts_with("ok    one: "), "{error}");
+    let result = story.run(add.iter().chain(&command));
+    let error = result.error_text();
+    assert!(result.text().starts_with("ok    one: "), "{error}");
     // Adding a server accepts its tools.
-    assert!(!ran.text().contains("not accepted"), "{}", ran.text());
+    assert!(!result.text().contains("not accepted"), "{}", result.text());
     story.run(["mcp", "list"]).stdout_has(" ok ");
     assert!(error.contains("added `mcp_one_*` to `tools.allow`"), "{error}");
     assert!(!error.contains("every process can see"), "{error}");
-    let written = read_config(&story);
-    assert_eq!(written["tools"]["allow"], json!(["mcp_one_*"]));
+    let config = read_config(&story);
+    assert_eq!(config["tools"]["allow"], json!(["mcp_one_*"]));
     let expect = json!({ "command": "python3", "args": [program, plan, log], "env": { "TZ": "America/Lima", "HOME": "${HOME}" }, "toolTimeout": 5 });
-    assert_eq!(written["tools"]["mcpServers"]["one"], expect);
+    assert_eq!(config["tools"]["mcpServers"]["one"], expect);
     story
         .run(["mcp", "add", "one", "--", "true"])
         .status(2)
@@ -247,7 +247,7 @@ fn servers_are_added_and_removed() {
     let hub = &read_config(&story)["tools"]["mcpServers"]["hub"];
     let expect = json!({ "url": "https://example.org/mcp", "headers": { "Authorization": "Bearer ${TOKEN}" } });
     assert_eq!(*hub, expect);
-    for (arguments, words) in [
+    for (arguments, message) in [
         (&["a b", "http://x"][..], "`a b` is not a valid server name"),
         (&["x", "example.org"], "`example.org` is not the URL of a server"),
         (&["x", "ftp://example.org"], "is not the URL of a server"),
@@ -257,7 +257,7 @@ fn servers_are_added_and_removed() {
         (&["t", "uvx", "mcp-server-time"], "try: nanobot mcp add t -- uvx mcp-server-time"),
         (&["t", "echo", "a b"], "try: nanobot mcp add t -- echo 'a b'"),
     ] {
-        story.run(["mcp", "add"].iter().chain(arguments)).status(2).stderr_has(words);
+        story.run(["mcp", "add"].iter().chain(arguments)).status(2).stderr_has(message);
     }
     // A server that does not answer is added nevertheless.
     story
@@ -265,16 +265,16 @@ fn servers_are_added_and_removed() {
         .status(69)
         .stderr_has("add it again with `--force`, or `nanobot mcp remove dead`");
     story.run(["mcp", "remove", "dead"]);
-    let kept = story.home().join(".nanobot/mcp/state/one");
-    assert!(kept.is_dir());
+    let state_dir = story.home().join(".nanobot/mcp/state/one");
+    assert!(state_dir.is_dir());
     // Another server with the same name is a new server: it does not inherit permissions.
     story.run(["config", "set", "tools.allow", r#"["mcp_one_*", "mcp_one_set", "mcp_hub_x"]"#]);
     let error = story.run(["mcp", "remove", "one"]).error_text();
     assert!(error.contains("removed the rule `mcp_one_set` too"), "{error}");
-    assert!(!kept.exists());
-    let written = read_config(&story);
-    assert_eq!(written["tools"]["allow"], json!(["mcp_hub_x"]));
-    assert!(written["tools"]["mcpServers"]["one"].is_null());
+    assert!(!state_dir.exists());
+    let config = read_config(&story);
+    assert_eq!(config["tools"]["allow"], json!(["mcp_hub_x"]));
+    assert!(config["tools"]["mcpServers"]["one"].is_null());
     story.run(["mcp", "remove", "one"]).status(66).stderr_has("there is no server `one`");
 }
 
@@ -305,7 +305,7 @@ fn a_refusal_by_the_sandbox_of_a_server_names_the_path_and_the_grant() {
         let story = story_with_servers(&[("one", plan, more)]);
         story.run(["tool", "run", "one", "look"]).status(1).text()
     };
-    let has = |text: &str, words: &str| assert!(text.contains(words), "{words}\n{text}");
+    let has = |text: &str, phrase: &str| assert!(text.contains(phrase), "{phrase}\n{text}");
     let named = "EACCES: permission denied, open '/data/x'";
     let text = call(named, "", json!({}));
     has(&text, "reports that `/data/x` was refused");

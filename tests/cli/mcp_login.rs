@@ -112,8 +112,8 @@ impl OAuthServer {
             let mut body = vec![0; length];
             reader.read_exact(&mut body).unwrap();
             let body = String::from_utf8(body).unwrap();
-            let mut words = head.split(' ');
-            let (method, target) = (words.next().unwrap(), words.next().unwrap());
+            let mut parts = head.split(' ');
+            let (method, target) = (parts.next().unwrap(), parts.next().unwrap());
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
             let token = header("authorization")
                 .and_then(|value| value.strip_prefix("Bearer ").map(str::to_owned));
@@ -189,9 +189,9 @@ impl ServerState {
                 answer(200, &document)
             }
             ("POST", "/register") => {
-                let asked: Value = serde_json::from_str(body).unwrap();
+                let request: Value = serde_json::from_str(body).unwrap();
                 assert!(
-                    asked["redirect_uris"][0].as_str().unwrap().starts_with("http://127.0.0.1:")
+                    request["redirect_uris"][0].as_str().unwrap().starts_with("http://127.0.0.1:")
                 );
                 answer(
                     201,
@@ -295,8 +295,8 @@ impl ServerState {
             );
             return HttpAnswer { status: 401, headers: vec![challenge], body: String::new() };
         }
-        let asked: Value = serde_json::from_str(body).unwrap();
-        if self.fault == Fault::MissingScope && asked["method"] == "tools/call" {
+        let request: Value = serde_json::from_str(body).unwrap();
+        if self.fault == Fault::MissingScope && request["method"] == "tools/call" {
             let challenge =
                 "www-authenticate: Bearer error=\"insufficient_scope\", scope=\"notes write\"";
             return HttpAnswer {
@@ -305,7 +305,7 @@ impl ServerState {
                 body: String::new(),
             };
         }
-        let result = match asked["method"].as_str().unwrap() {
+        let result = match request["method"].as_str().unwrap() {
             "initialize" => json!({
                 "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "far", "version": "1" },
             }),
@@ -317,7 +317,7 @@ impl ServerState {
                 return HttpAnswer { status: 202, headers: Vec::new(), body: String::new() };
             }
         };
-        answer(200, &json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }))
+        answer(200, &json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }))
     }
 }
 
@@ -412,15 +412,15 @@ fn a_person_logs_in_once_and_runs_use_and_renew_the_tokens() {
     story.run(CALL).stdout("seen\n");
     assert_eq!(stored(&story)["access_token"], "access-secret-3");
     // No tool sees them, and no log.
-    let ran = story.run([
+    let result = story.run([
         "tool",
         "run",
         "exec",
         r#"{"command": "echo access-secret-3; cat ~/.nanobot/auth/*"}"#,
     ]);
-    let text = format!("{}{}", ran.text(), ran.error_text());
+    let text = format!("{}{}", result.text(), result.error_text());
     assert!(!text.contains("renewal-secret"), "{text}");
-    ran.code();
+    result.code();
     story.run(["mcp", "logout", "far"]).stdout("logged out of `far`\n");
     story.run(CALL).status(78).stderr_has("not logged in to `far`: `nanobot mcp login far`");
     story.run(["mcp", "logout", "far"]).status(66).stderr_has("there is no login to `far`");
@@ -433,8 +433,9 @@ fn a_login_that_has_ended_names_the_way_back_and_no_token() {
     log_in(&story);
     server.0.lock().unwrap().fault = Fault::EndedLogin;
     server.0.lock().unwrap().generation = 9;
-    let ran = story.run(CALL).status(78).stderr_has("the login has ended: `nanobot mcp login far`");
-    assert!(!ran.error_text().contains("renewal-secret"));
+    let result =
+        story.run(CALL).status(78).stderr_has("the login has ended: `nanobot mcp login far`");
+    assert!(!result.error_text().contains("renewal-secret"));
 }
 
 #[test]
@@ -610,11 +611,11 @@ fn a_program_that_is_refused_stores_and_shows_nothing() {
     let server = OAuthServer::start(Fault::Denied);
     let story = story(&server).env("CLIENT_SECRET", "client-secret-1");
     let login = [&CLIENT_LOGIN[..], &["--client-secret-env", "CLIENT_SECRET"]].concat();
-    let ran = story.run(&login);
-    assert_eq!(ran.code(), 77);
-    let shown = ran.error_text();
-    assert!(!shown.contains("client-secret-1"), "{shown}");
-    assert!(!shown.contains(&STANDARD.encode("me:client-secret-1")), "{shown}");
+    let result = story.run(&login);
+    assert_eq!(result.code(), 77);
+    let stderr = result.error_text();
+    assert!(!stderr.contains("client-secret-1"), "{stderr}");
+    assert!(!stderr.contains(&STANDARD.encode("me:client-secret-1")), "{stderr}");
     assert!(!login_path(&story).exists());
     let usage = "`--client-credentials` needs `--client-secret-env` or `--client-key`";
     story.run(CLIENT_LOGIN).status(2).stderr_has(usage);

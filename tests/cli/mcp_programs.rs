@@ -23,10 +23,10 @@ fn story_with_program(path: &str) -> Story {
 
 /// Runs the program, `opt/node/bin/x`, as a copy of the shell that reads a file of its installation first.
 fn install_interpreter(story: &Story, prefix: &str, name: &str) {
-    let place = story.home().join(prefix);
-    write(&place.join("lib/boot"), b"exec python3 \"$@\"\n");
-    std::fs::create_dir_all(place.join("bin")).unwrap();
-    copy_program("/bin/sh", &place.join("bin").join(name));
+    let dir = story.home().join(prefix);
+    write(&dir.join("lib/boot"), b"exec python3 \"$@\"\n");
+    std::fs::create_dir_all(dir.join("bin")).unwrap();
+    copy_program("/bin/sh", &dir.join("bin").join(name));
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn servers_are_tested_in_the_environment_of_cron_too() {
     let cron: Vec<&Value> = lines.iter().filter(|line| line["environment"] == "cron").collect();
     assert_eq!(cron.len(), 1, "{lines:?}");
     assert_eq!((&cron[0]["name"], &cron[0]["ok"]), (&json!("one"), &json!(false)));
-    let ran = story.run(["status", "check", "--offline"]);
-    ran.code();
-    let text = ran.text();
+    let result = story.run(["status", "check", "--offline"]);
+    result.code();
+    let text = result.text();
     assert!(text.contains("one: in a job started by cron: "), "{text}");
     assert!(!text.contains("two: in a job"), "{text}");
 }
@@ -122,9 +122,9 @@ fn servers_are_tested_in_the_environment_of_cron_too() {
 #[test]
 fn the_check_offers_the_rules_for_tools_that_would_be_refused() {
     let check = |story: &Story| {
-        let ran = story.run(["status", "check", "--offline"]);
-        ran.code();
-        ran.text()
+        let result = story.run(["status", "check", "--offline"]);
+        result.code();
+        result.text()
     };
     let story = story_with_servers(&[("one", plan(), json!({})), ("two", plan(), json!({}))]);
     let story = story.set("tools.allow", json!(["exec", "mcp_two_*"]));

@@ -82,8 +82,8 @@ fn a_server_gets_a_reply_and_nothing_of_the_conversation() {
     let story = with_price(story)
         .workspace_file("memory/MEMORY.md", "The safe is behind the picture.")
         .script([call_work(json!([{ "ask": request }])), says("sampled words"), says("Done.")]);
-    let ran = run(&story, &["--json", "-s", "a:b"]);
-    let result = ran.json();
+    let run_result = run(&story, &["--json", "-s", "a:b"]);
+    let result = run_result.json();
     assert_eq!(result["text"], "Done.");
     // The cost is the turn's.
     assert_eq!(result["cost_usd"], 3.0);
@@ -207,11 +207,11 @@ fn a_thousand_requests_of_a_call_are_bounded() {
         return;
     };
     let story = story.set("agents.defaults.maxToolResultChars", json!(200_000));
-    story.server().always(Box::new(|asked| {
-        match asked.messages().last().unwrap()["role"].as_str() {
-            _ if asked.body.get("tools").is_none() => says("sampled")(asked),
-            Some("tool") => says("Done.")(asked),
-            _ => calls("mcp_s_work", json!({ "steps": [ask("hi")], "times": 1000 }))(asked),
+    story.server().always(Box::new(|request| {
+        match request.messages().last().unwrap()["role"].as_str() {
+            _ if request.body.get("tools").is_none() => says("sampled")(request),
+            Some("tool") => says("Done.")(request),
+            _ => calls("mcp_s_work", json!({ "steps": [ask("hi")], "times": 1000 }))(request),
         }
     }));
     run(&story, &[]).stdout("Done.\n");
@@ -221,13 +221,13 @@ fn a_thousand_requests_of_a_call_are_bounded() {
     assert_eq!(refused.len(), 984);
     assert!(refused.iter().all(|why| why == "a call may make at most 16 requests"));
     // A server that does not wait for answers is cut off, or bounded in the same way.
-    story.server().always(Box::new(|asked| {
-        match asked.messages().last().unwrap()["role"].as_str() {
-            _ if asked.body.get("tools").is_none() => says("sampled")(asked),
-            Some("tool") => says("Done.")(asked),
+    story.server().always(Box::new(|request| {
+        match request.messages().last().unwrap()["role"].as_str() {
+            _ if request.body.get("tools").is_none() => says("sampled")(request),
+            Some("tool") => says("Done.")(request),
             _ => {
                 calls("mcp_s_work", json!({ "steps": [{ "send": params("hi") }], "times": 1000 }))(
-                    asked,
+                    request,
                 )
             }
         }
@@ -328,9 +328,9 @@ fn the_budget_of_the_run_bounds_the_requests() {
     };
     let story =
         with_price(story).script([call_work(json!([ask("one"), ask("two")])), says("sampled")]);
-    let ran = run(&story, &["--max-cost", "2"]);
-    assert_eq!(ran.code(), 4, "{}", ran.text());
-    ran.stderr_has("stopped by the budget of $2");
+    let run_result = run(&story, &["--max-cost", "2"]);
+    assert_eq!(run_result.code(), 4, "{}", run_result.text());
+    run_result.stderr_has("stopped by the budget of $2");
     assert_eq!(story.requests().len(), 2);
     let session = story.session("cli_direct.jsonl");
     let result = session.iter().find(|line| line["role"] == "tool").unwrap().to_string();
@@ -340,10 +340,10 @@ fn the_budget_of_the_run_bounds_the_requests() {
 /// A model whose reply to the server never comes. It lets the server go on.
 fn stalls(story: &Story) -> crate::server::Responder {
     let fifo = story.dir().join("fifo");
-    Box::new(move |asked| {
+    Box::new(move |request| {
         // The server reads the pipe once its request is sent.
         std::fs::write(&fifo, "go on").unwrap();
-        sends(Response::events::<&[u8]>([]).ending(Ending::Stall))(asked)
+        sends(Response::events::<&[u8]>([]).ending(Ending::Stall))(request)
     })
 }
 
@@ -363,10 +363,10 @@ fn a_call_ends_with_its_server_or_its_answer_and_not_with_the_model() {
         says("sampled"),
         says("Done."),
     ]);
-    let ran = run(&story, &["--json"]);
-    let result = ran.json();
-    assert_eq!(result["text"], "Done.", "{}", ran.error_text());
-    ran.error_text();
+    let run_result = run(&story, &["--json"]);
+    let result = run_result.json();
+    assert_eq!(result["text"], "Done.", "{}", run_result.error_text());
+    run_result.error_text();
     let requests = story.requests();
     assert_eq!(requests.len(), 8);
     let died = requests[2].last_content();
@@ -395,9 +395,9 @@ fn an_interrupt_and_the_timeout_of_the_run_end_a_request() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(story.wait(child).signal(), Some(2));
     story.server().script([call_work(steps()), stalls(&story)]);
-    let ran = run(&story, &["--new", "--timeout", "2"]);
-    assert_eq!(ran.code(), 124);
-    ran.error_text();
+    let result = run(&story, &["--new", "--timeout", "2"]);
+    assert_eq!(result.code(), 124);
+    result.error_text();
     assert_eq!(story.requests().len(), 4);
 }
 
@@ -431,25 +431,25 @@ fn a_sub_agent_lends_its_own_model_and_its_cost_counts() {
         return;
     };
     let story = with_price(story);
-    story.server().always(Box::new(|asked| {
-        let text = asked.raw.as_str();
-        match asked.messages().last().unwrap()["role"].as_str() {
-            _ if asked.body.get("tools").is_none() => says("sampled")(asked),
-            _ if text.contains("Sub-agent `spawn1`") => says("Done.")(asked),
+    story.server().always(Box::new(|request| {
+        let text = request.raw.as_str();
+        match request.messages().last().unwrap()["role"].as_str() {
+            _ if request.body.get("tools").is_none() => says("sampled")(request),
+            _ if text.contains("Sub-agent `spawn1`") => says("Done.")(request),
             _ if text.contains("sub-agent of nanobot") && text.contains("sampled") => {
-                says("It works.")(asked)
+                says("It works.")(request)
             }
-            _ if text.contains("sub-agent of nanobot") => call_work(json!([ask("hi")]))(asked),
-            Some("tool") => says("I wait.")(asked),
-            _ => calls("spawn", json!({ "task": "use the server" }))(asked),
+            _ if text.contains("sub-agent of nanobot") => call_work(json!([ask("hi")]))(request),
+            Some("tool") => says("I wait.")(request),
+            _ => calls("spawn", json!({ "task": "use the server" }))(request),
         }
     }));
-    let ran = run(&story, &["--json"]);
-    let result = ran.json();
-    assert_eq!(result["text"], "Done.", "{}", ran.error_text());
-    ran.error_text();
+    let run_result = run(&story, &["--json"]);
+    let result = run_result.json();
+    assert_eq!(result["text"], "Done.", "{}", run_result.error_text());
+    run_result.error_text();
     let requests = story.requests();
-    assert!(requests.iter().any(|asked| asked.body.get("tools").is_none()));
+    assert!(requests.iter().any(|request| request.body.get("tools").is_none()));
     assert_eq!(result["cost_usd"].as_f64().unwrap(), requests.len() as f64);
 }
 
@@ -488,9 +488,9 @@ fn the_official_sdk_gets_a_reply() {
             says("a story"),
             says("Done."),
         ]);
-    let ran = run(&story, &[]);
-    assert_eq!(ran.text(), "Done.\n", "{}", ran.error_text());
-    ran.error_text();
+    let run_result = run(&story, &[]);
+    assert_eq!(run_result.text(), "Done.\n", "{}", run_result.error_text());
+    run_result.error_text();
     let requests = story.requests();
     assert_eq!(requests[1].last_content(), "Summarize: a long story");
     let result = requests[2].last_content();

@@ -23,9 +23,9 @@ fn story(script: &str, server: &Value) -> Story {
 }
 
 fn call_tool(story: &Story) -> RunResult<'_> {
-    let ran = story.run(["tool", "run", "s", "x"]);
-    assert!(ran.code() > 1, "{}", ran.error_text());
-    ran
+    let result = story.run(["tool", "run", "s", "x"]);
+    assert!(result.code() > 1, "{}", result.error_text());
+    result
 }
 
 fn read_loot(story: &Story) -> String {
@@ -53,8 +53,8 @@ fn a_server_with_home_access_cannot_change_startup_files_or_our_files() {
         write(&home.join(file), b"{}\n");
     }
     let config = read_to_string(home.join(".nanobot/config.json")).unwrap();
-    let ran = call_tool(&story);
-    let text = ran.error_text();
+    let result = call_tool(&story);
+    let text = result.error_text();
     assert_eq!(read_loot(&story), "begun\ndocs\n{}\nmine\n", "{text}");
     for file in others {
         assert_eq!(read_to_string(home.join(file)).unwrap(), "{}\n", "{file}");
@@ -86,8 +86,8 @@ fn files_replaced_or_created_while_a_server_runs_are_denied_to_it() {
         write(&place.join(".nanobot/workspace/sessions/new"), b"said");
         gate.write_all(b"well\n").unwrap();
     });
-    let ran = call_tool(&story);
-    let text = ran.error_text();
+    let result = call_tool(&story);
+    let text = result.error_text();
     // If that never happens, the test fails instead of waiting forever.
     let last = OpenOptions::new().read(true).write(true).open(&pipe);
     other.join().unwrap();
@@ -97,11 +97,11 @@ fn files_replaced_or_created_while_a_server_runs_are_denied_to_it() {
 
 #[test]
 fn our_own_directories_cannot_be_granted_to_a_server() {
-    for place in ["~/.nanobot", "~/.nanobot/workspace", "~/.nanobot/workspace/skills"] {
-        let story = story(":", &json!({ "cwd": place }));
+    for path in ["~/.nanobot", "~/.nanobot/workspace", "~/.nanobot/workspace/skills"] {
+        let story = story(":", &json!({ "cwd": path }));
         std::fs::create_dir_all(story.workspace().join("skills")).unwrap();
         call_tool(&story).stderr_has("belongs to nanobot");
-        assert_eq!(read_loot(&story), "", "{place}");
+        assert_eq!(read_loot(&story), "", "{path}");
     }
 }
 
@@ -155,10 +155,10 @@ fn a_file_that_an_entry_names_is_made_and_replaced_in_a_directory_of_its_own() {
     }
     assert_eq!(read_to_string(home.join("old/old.json")).unwrap(), "more\n");
     assert!(!home.join("shared/shared.json").exists());
-    let told = "MCP server `s` cannot make `$HOME/shared/shared.json`";
+    let message = "MCP server `s` cannot make `$HOME/shared/shared.json`";
     let line = "nanobot config set tools.mcpServers.s.env.SHARED ";
-    entry.run(["config", "check"]).stdout_has(told).stdout_has(line);
-    let tested = entry.run(["mcp", "check"]).stdout_has(told).stdout_has(line);
+    entry.run(["config", "check"]).stdout_has(message).stdout_has(line);
+    let tested = entry.run(["mcp", "check"]).stdout_has(message).stdout_has(line);
     assert!(tested.code() > 0);
     drop(tested.error_text());
     drop(tested);
@@ -174,12 +174,12 @@ fn changes_of_startup_files_by_a_server_are_reported() {
     let story = story(script, &server);
     std::fs::create_dir(story.home().join("project")).unwrap();
     let project = story.home().join("project");
-    let ran = call_tool(&story);
-    let text = ran.error_text();
+    let result = call_tool(&story);
+    let text = result.error_text();
     for name in [".envrc", ".git"] {
         assert!(project.join(name).exists());
-        let words = format!("/project/{name}` was created while MCP server `s` was running");
-        assert_eq!(text.matches(&words).count(), 1, "{text}");
+        let phrase = format!("/project/{name}` was created while MCP server `s` was running");
+        assert_eq!(text.matches(&phrase).count(), 1, "{text}");
     }
 }
 
@@ -205,9 +205,9 @@ fn story_with_writer(command: &str) -> Story {
 /// Runs a turn that calls the tool, and returns its result and the lines on standard error.
 fn call_writer(story: &Story, flags: &[&str]) -> (String, String) {
     story.server().script([calls("mcp_w_make", json!({})), says("done")]);
-    let ran = story.run([&["agent", "-m", "x", "--allow", "mcp_w_make"], flags].concat());
-    let text = ran.error_text();
-    ran.stdout("done\n");
+    let result = story.run([&["agent", "-m", "x", "--allow", "mcp_w_make"], flags].concat());
+    let text = result.error_text();
+    result.stdout("done\n");
     (story.requests().last().unwrap().last_content(), text)
 }
 
@@ -221,8 +221,8 @@ fn a_server_leaves_no_startup_files_during_its_calls() {
     }
     let story = story_with_writer(MAKE_STARTUP_FILES);
     let docs = story.home().join("docs");
-    let (told, text) = call_writer(&story, &[]);
-    assert!(told.contains("put back") && told.contains("--allow startup"), "{told}");
+    let (stderr, text) = call_writer(&story, &[]);
+    assert!(stderr.contains("put back") && stderr.contains("--allow startup"), "{stderr}");
     assert_eq!(read_to_string(docs.join("AGENTS.md")).unwrap(), "mine\n", "{text}");
     for name in ["CLAUDE.md", "deep/skills/x/SKILL.md", "deep/.envrc", ".vibe/config.toml"] {
         assert!(!docs.join(name).exists(), "{name}: {text}");
@@ -238,8 +238,8 @@ fn a_server_writes_startup_files_where_the_user_allows_it() {
     }
     let story = story_with_writer(MAKE_STARTUP_FILES);
     let docs = story.home().join("docs");
-    let (told, text) = call_writer(&story, &["--allow", "startup"]);
-    assert!(told.contains("made") && !told.contains("put back"), "{told}");
+    let (stderr, text) = call_writer(&story, &["--allow", "startup"]);
+    assert!(stderr.contains("made") && !stderr.contains("put back"), "{stderr}");
     assert!(text.contains("CLAUDE.md") && text.contains("AGENTS.md"), "{text}");
     assert_eq!(read_to_string(docs.join("AGENTS.md")).unwrap(), "mine\nevil\n", "{text}");
     assert!(docs.join("CLAUDE.md").exists());
@@ -261,10 +261,10 @@ fn a_server_that_writes_startup_files_outside_of_calls_is_reported() {
         says("done"),
     ]);
     let write = format!("--write={}", docs.display());
-    let ran =
+    let result =
         story.run(["agent", "-m", "x", "--allow", "mcp_w_make", &write, "--allow", "startup"]);
-    let text = ran.error_text();
-    ran.stdout("done\n");
+    let text = result.error_text();
+    result.stdout("done\n");
     assert!(text.contains("GEMINI.md` was changed while MCP server `w` was running"), "{text}");
 }
 
@@ -277,8 +277,8 @@ fn a_server_does_its_work_in_a_directory_with_startup_files() {
     let work = "mkdir -p src .github/workflows && echo x > src/main.c && mv notes.md src/ && touch .github/workflows/ci.yml .gitignore \
                 && cat AGENTS.md src/notes.md && mkdir -p node_modules/p && touch node_modules/p/AGENTS.md";
     let story = story_with_writer(work);
-    let (told, _) = call_writer(&story, &[]);
-    assert!(told.contains("mine\nmine") && !told.contains("put back"), "{told}");
+    let (stderr, _) = call_writer(&story, &[]);
+    assert!(stderr.contains("mine\nmine") && !stderr.contains("put back"), "{stderr}");
     assert!(story.home().join("docs/node_modules/p/AGENTS.md").exists());
 }
 
@@ -291,6 +291,6 @@ fn a_server_does_not_see_files_that_a_rule_denies() {
     let story = story_with_writer("cat .env sub/.env notes.md");
     write(&story.home().join("docs/.env"), b"KEY=secret\n");
     write(&story.home().join("docs/sub/.env"), b"KEY=secret\n");
-    let (told, _) = call_writer(&story, &["--deny", "read_file(.env)"]);
-    assert!(told.contains("mine") && !told.contains("secret"), "{told}");
+    let (stderr, _) = call_writer(&story, &["--deny", "read_file(.env)"]);
+    assert!(stderr.contains("mine") && !stderr.contains("secret"), "{stderr}");
 }

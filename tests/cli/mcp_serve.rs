@@ -110,8 +110,8 @@ fn a_client_gets_the_file_tools_under_the_policy() {
     let mut client = LineClient::begin(&story, &["--write", "--tools", "write_file,exec"]);
     let made = client.call(1, "write_file", json!({ "path": "made", "content": "x" }));
     assert_eq!(made["isError"], false, "{made}");
-    let ran = client.call(2, "exec", json!({ "command": "cat made; exit 3" }));
-    assert!(text(&ran).contains("Exit code: 3") && ran["isError"] == true, "{ran}");
+    let result = client.call(2, "exec", json!({ "command": "cat made; exit 3" }));
+    assert!(text(&result).contains("Exit code: 3") && result["isError"] == true, "{result}");
     assert_eq!(client.end(), 0);
     assert!(story.dir().join("made").exists());
 }
@@ -323,15 +323,15 @@ fn check_official_client(story: &Story, client: &mut Command) {
     let output = client.current_dir(story.dir()).output().unwrap();
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaints}");
-    let got: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(got["server"], "nanobot");
-    assert_eq!(got["tools"].as_array().unwrap().len(), 8);
-    assert!(got["read"].as_str().unwrap().contains("buy milk"), "{got}");
-    assert_eq!(got["denied"][0], true);
-    assert_eq!(got["answer"], "Milk.");
-    assert_eq!(got["steps"].as_array().unwrap().len(), 1, "{got}");
-    assert!(got["uris"].to_string().contains("nanobot://memory/MEMORY.md"), "{got}");
-    assert_eq!(got["memory"], "Tea is preferred.\n");
+    let response: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(response["server"], "nanobot");
+    assert_eq!(response["tools"].as_array().unwrap().len(), 8);
+    assert!(response["read"].as_str().unwrap().contains("buy milk"), "{response}");
+    assert_eq!(response["denied"][0], true);
+    assert_eq!(response["answer"], "Milk.");
+    assert_eq!(response["steps"].as_array().unwrap().len(), 1, "{response}");
+    assert!(response["uris"].to_string().contains("nanobot://memory/MEMORY.md"), "{response}");
+    assert_eq!(response["memory"], "Tea is preferred.\n");
 }
 
 /// A story in which an official client asks for everything.

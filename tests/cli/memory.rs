@@ -60,13 +60,13 @@ fn consolidate(story: &Story) -> RunResult<'_> {
 
 /// A model that never answers; creates the returned file when it gets a request.
 fn stall_model(story: &Story) -> PathBuf {
-    let asked = story.dir().join("asked");
-    let mark = asked.clone();
+    let request_mark = story.dir().join("asked");
+    let mark = request_mark.clone();
     story.server().script([Box::new(move |_: &Request| {
         std::fs::write(&mark, "").unwrap();
         Response::events([": thinking\n\n"]).ending(Ending::Stall)
     }) as Responder]);
-    asked
+    request_mark
 }
 
 #[test]
@@ -77,13 +77,13 @@ fn old_messages_are_consolidated_once() {
     )]);
     story.run(["memory", "consolidate", "--dry-run"]).stdout("cli:direct: 70 messages\n");
     assert!(story.requests().is_empty());
-    let ran = consolidate(&story);
+    let result = consolidate(&story);
     assert!(
-        ran.text().starts_with("cli:direct: 70 messages, memory 23 B, was 0 B, "),
+        result.text().starts_with("cli:direct: 70 messages, memory 23 B, was 0 B, "),
         "{}",
-        ran.text()
+        result.text()
     );
-    drop(ran);
+    drop(result);
     let request = &story.requests()[0];
     assert_eq!(request.body["tool_choice"]["function"]["name"], "save_memory");
     assert_eq!(request.body["temperature"], json!(0.1));
@@ -111,9 +111,9 @@ fn old_messages_are_consolidated_once() {
     // The remaining messages are sent as before, starting with a user message.
     story.server().script([says("Yes.")]);
     story.run(["agent", "-m", "go on"]).stdout("Yes.\n");
-    let sent = story.requests().pop().unwrap();
-    assert_eq!(sent.messages()[1]["content"], "word70.");
-    assert!(sent.raw.contains("Likes words."));
+    let last_request = story.requests().pop().unwrap();
+    assert_eq!(last_request.messages()[1]["content"], "word70.");
+    assert!(last_request.raw.contains("Likes words."));
 }
 
 #[test]
@@ -204,15 +204,15 @@ fn a_turn_larger_than_a_request_is_condensed_and_never_split() {
         // The turn starts with the first message, and the remaining part with a user message: 202 messages of the turn, and
         // 10 others.
         story.run(["memory", "consolidate", "--dry-run"]).stdout("cli:direct: 212 messages\n");
-        let ran = consolidate(&story);
+        let result = consolidate(&story);
         assert!(
-            ran.text().starts_with(&format!("cli:direct: {} messages", 202 + taken))
-                && ran.text().contains(outcome),
+            result.text().starts_with(&format!("cli:direct: {} messages", 202 + taken))
+                && result.text().contains(outcome),
             "{}",
-            ran.text()
+            result.text()
         );
-        drop(ran.error_text());
-        drop(ran);
+        drop(result.error_text());
+        drop(result);
         let question = story.requests()[0].last_content();
         assert!(question.len() < 9000, "{}", question.len());
         assert!(question.contains("USER: Look everywhere.") && question.contains("Nowhere."));
@@ -220,8 +220,8 @@ fn a_turn_larger_than_a_request_is_condensed_and_never_split() {
         assert_eq!(consolidated_count(&story), 202 + taken);
         story.server().script([says("Yes.")]);
         story.run(["agent", "-m", "go on"]).stdout("Yes.\n");
-        let sent = story.requests().pop().unwrap();
-        assert_eq!(sent.messages()[1]["content"], format!("word{taken}."));
+        let request = story.requests().pop().unwrap();
+        assert_eq!(request.messages()[1]["content"], format!("word{taken}."));
     }
 }
 
@@ -246,29 +246,29 @@ fn a_failing_session_does_not_stop_the_others() {
     }
     story.server().script((0..2).map(|_| fails(400, "against our policy")));
     story.server().always(calls_save_memory("[2026-01-01 10:00] Words.", "m"));
-    let ran = story.run(["memory", "consolidate", "--all"]).status(1);
-    assert_eq!(ran.text().matches("70 messages").count(), 2);
-    let told = ran.error_text();
-    assert_eq!(told.matches("against our policy").count(), 1, "{told}");
-    drop(ran);
+    let result = story.run(["memory", "consolidate", "--all"]).status(1);
+    assert_eq!(result.text().matches("70 messages").count(), 2);
+    let stderr = result.error_text();
+    assert_eq!(stderr.matches("against our policy").count(), 1, "{stderr}");
+    drop(result);
     // If the provider is down, not every session is tried.
     let mut story = Story::new().set("providers.custom.apiBase", json!("http://127.0.0.1:1/v1"));
     for name in ["a", "b", "c"] {
         let talk = session_text(&format!("many:{name}"), 120);
         story = story.workspace_file(&format!("sessions/many_{name}.jsonl"), talk);
     }
-    let ran = story.run(["memory", "consolidate"]).status(69);
-    let told = ran.error_text();
-    assert_eq!(told.matches("was not consolidated").count(), 2, "{told}");
-    assert!(told.ends_with("nanobot: sessions skipped after repeated failures: 1\n"));
-    drop(ran);
+    let result = story.run(["memory", "consolidate"]).status(69);
+    let stderr = result.error_text();
+    assert_eq!(stderr.matches("was not consolidated").count(), 2, "{stderr}");
+    assert!(stderr.ends_with("nanobot: sessions skipped after repeated failures: 1\n"));
+    drop(result);
     // Nor if there is no key.
     let story = story.set("agents.defaults.provider", json!("anthropic"));
-    let ran = story.run(["memory", "consolidate"]).status(78);
+    let result = story.run(["memory", "consolidate"]).status(78);
     assert!(
-        ran.error_text().ends_with("nanobot: sessions skipped after repeated failures: 2\n"),
+        result.error_text().ends_with("nanobot: sessions skipped after repeated failures: 2\n"),
         "{}",
-        ran.error_text()
+        result.error_text()
     );
 }
 
@@ -330,13 +330,13 @@ fn the_turn_budget_limits_the_consolidation_after_it() {
             .set("models", json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }))
     };
     // One dollar per answer. Nothing is left after the first one.
-    for (limit, told) in [
+    for (limit, message) in [
         (["--max-cost", "1"], ""),
         (["--max-total-tokens", "1"], "the last request exceeded `--max-total-tokens 1`"),
     ] {
         let story = priced("inline").script([says("x y z")]);
-        let ran = story.run([&["agent", "-m", "x"][..], &limit].concat()).stdout("x y z\n");
-        ran.stderr_has(told);
+        let result = story.run([&["agent", "-m", "x"][..], &limit].concat()).stdout("x y z\n");
+        result.stderr_has(message);
         assert_eq!(failed_tries(&story), 0);
     }
     // Enough for one request, but not for the second one that a memory update needs.
@@ -345,9 +345,9 @@ fn the_turn_budget_limits_the_consolidation_after_it() {
         let path = story.workspace().join("memory/MEMORY.md");
         story.server().script([
             says("x y z"),
-            Box::new(move |asked: &Request| {
+            Box::new(move |request: &Request| {
                 std::fs::write(&path, "by hand").unwrap();
-                calls_save_memory("[2026-01-01 10:00] Words.", "m")(asked)
+                calls_save_memory("[2026-01-01 10:00] Words.", "m")(request)
             }) as Responder,
         ]);
         story.run(["agent", "-m", "x", "--max-cost", "1.5"]).stdout("x y z\n");
@@ -430,9 +430,9 @@ fn a_model_that_never_saves_costs_three_requests_and_loses_nothing() {
         says(""),
         calls("save_memory", json!({ "memory_update": "m" })),
     ]);
-    let ran = consolidate(&story).stdout_has("cli:direct: 70 messages archived unchanged");
-    assert!(ran.error_text().contains("did not call `save_memory`; retrying"));
-    drop(ran);
+    let result = consolidate(&story).stdout_has("cli:direct: 70 messages archived unchanged");
+    assert!(result.error_text().contains("did not call `save_memory`; retrying"));
+    drop(result);
     let history = workspace_text(&story, "memory/HISTORY.md");
     assert!(
         history
@@ -445,10 +445,10 @@ fn a_model_that_never_saves_costs_three_requests_and_loses_nothing() {
     // The doctor's warning names a command after which it is gone.
     let warning = "the last consolidation failed";
     let check = || {
-        let ran = story.run(["status", "check", "--offline"]);
-        ran.code();
-        drop(ran.error_text());
-        ran.text()
+        let result = story.run(["status", "check", "--offline"]);
+        result.code();
+        drop(result.error_text());
+        result.text()
     };
     let checked = check();
     assert!(
@@ -479,9 +479,9 @@ fn the_history_is_text_whatever_the_tools_return() {
         format!("{head}\n{user}\n{calling}\n{result}\n{rest}"),
     );
     story.server().script((0..3).map(|_| says("no")));
-    let ran = consolidate(&story).stdout_has("archived unchanged");
-    drop(ran.error_text());
-    drop(ran);
+    let run_result = consolidate(&story).stdout_has("archived unchanged");
+    drop(run_result.error_text());
+    drop(run_result);
     let history = workspace_text(&story, "memory/HISTORY.md");
     assert!(
         history.contains(r"RESULT of exec: a\u{0}b\u{1b}[31m\u{d}c") && history.contains("c\td\n"),
@@ -595,12 +595,12 @@ fn a_memory_too_large_for_the_model_is_named_and_sent_in_part() {
         .run(["agent", "-m", "x"])
         .stdout("Here.\n")
         .stderr_has("MEMORY.md has 5.2 MB, of which 125.1 KB are sent");
-    let sent = &story.requests()[0].raw;
-    assert!(sent.len() < 200_000 && sent.contains("characters left out"));
+    let body = &story.requests()[0].raw;
+    assert!(body.len() < 200_000 && body.contains("characters left out"));
     assert_eq!((story.requests().len(), failed_tries(&story)), (1, 0));
-    let words = "`~/.nanobot/workspace/memory/MEMORY.md` has 5.2 MB, more than half of the model's context window";
-    story.run(["status"]).stdout_has(words);
-    consolidate(&story).status(65).stderr_has(words);
+    let message = "`~/.nanobot/workspace/memory/MEMORY.md` has 5.2 MB, more than half of the model's context window";
+    story.run(["status"]).stdout_has(message);
+    consolidate(&story).status(65).stderr_has(message);
     // No message is lost meanwhile.
     drop(story.run(["agent", "-m", "y"]).stdout("Still here.\n").error_text());
     assert_eq!(sent_words(&story, 1), Vec::from_iter(0..120));
@@ -624,10 +624,10 @@ fn a_write_protected_memory_is_not_replaced() {
 fn a_run_killed_during_its_request_counts_and_changes_nothing() {
     let story = story_with_due_session().workspace_file("memory/MEMORY.md", "old");
     for number in 1..=3 {
-        let asked = stall_model(&story);
+        let request_mark = stall_model(&story);
         let mut child = story.command(["memory", "consolidate"]).spawn().unwrap();
-        until_exists(&asked);
-        std::fs::remove_file(&asked).unwrap();
+        until_exists(&request_mark);
+        std::fs::remove_file(&request_mark).unwrap();
         assert_eq!(failed_tries(&story), number, "it is counted before it is asked");
         child.kill().unwrap();
         child.wait().unwrap();
@@ -706,10 +706,10 @@ fn a_memory_that_cannot_be_written_is_reported() {
         // File modes do not apply to root, so a file takes the place of the directory.
         .workspace_file("memory", "")
         .script([says("Here.")]);
-    let words = "the memory cannot be updated: write in `";
-    story.run(["agent", "-m", "x"]).stdout("Here.\n").stderr_has(words);
+    let message = "the memory cannot be updated: write in `";
+    story.run(["agent", "-m", "x"]).stdout("Here.\n").stderr_has(message);
     assert_eq!(story.requests().len(), 1);
-    story.run(["status"]).stdout_has(&format!("problem    {words}"));
+    story.run(["status"]).stdout_has(&format!("problem    {message}"));
     story
         .run(["status", "check", "--offline", "--no-crontab"])
         .status(74)
@@ -735,31 +735,31 @@ fn a_symlinked_history_is_appended_at_its_target() {
 #[test]
 fn failed_consolidations_are_reported_until_one_succeeds() {
     let story = story_with_due_session().script([says("no"), says("no"), says("no")]);
-    let ran = consolidate(&story).stdout_has("archived unchanged");
-    drop(ran.error_text());
-    drop(ran);
-    let words = "the last consolidation failed: 2026-01-02 03:04 cli:direct: 70 messages could not be consolidated";
-    story.run(["memory", "log"]).stdout_has("").stderr_has(words);
-    let ran = story.run(["status"]).stdout_has(words);
-    assert!(ran.text().contains(
+    let result = consolidate(&story).stdout_has("archived unchanged");
+    drop(result.error_text());
+    drop(result);
+    let message = "the last consolidation failed: 2026-01-02 03:04 cli:direct: 70 messages could not be consolidated";
+    story.run(["memory", "log"]).stdout_has("").stderr_has(message);
+    let result = story.run(["status"]).stdout_has(message);
+    assert!(result.text().contains(
         "updated    2026-01-02 03:04:05, from cli:direct; the history has its messages unchanged"
     ));
-    drop(ran);
+    drop(result);
     let story = story.workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", 120));
     story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "")]);
     consolidate(&story).stdout_has("70 messages");
-    let ran = story.run(["status"]);
-    let text = ran.text();
-    let made = "updated    2026-01-02 03:04:05, from cli:direct; the memory is unchanged\n";
-    assert!(text.contains(made) && !text.contains(words), "{text}");
+    let result = story.run(["status"]);
+    let text = result.text();
+    let row = "updated    2026-01-02 03:04:05, from cli:direct; the memory is unchanged\n";
+    assert!(text.contains(row) && !text.contains(message), "{text}");
 }
 
 #[test]
 fn a_concurrent_turn_neither_waits_nor_loses_messages() {
     let story = story_with_due_session();
-    let asked = stall_model(&story);
+    let request_mark = stall_model(&story);
     let turn = story.command(["agent", "-m", "long"]).spawn().unwrap();
-    until_exists(&asked);
+    until_exists(&request_mark);
     story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
     consolidate(&story).stdout_has("messages");
     let moved = consolidated_count(&story);
@@ -882,9 +882,9 @@ fn thirty_two_concurrent_runs_lose_no_line() {
     }
     story.server().always(Box::new(|request: &Request| {
         let memory = request.last_content();
-        let known = memory.lines().filter(|line| line.starts_with("fact")).count();
-        let facts: String = (0..=known).map(|number| format!("fact {number}\n")).collect();
-        calls_save_memory(&format!("[2026-01-01 10:00] Entry after {known}."), &facts)(request)
+        let fact_count = memory.lines().filter(|line| line.starts_with("fact")).count();
+        let facts: String = (0..=fact_count).map(|number| format!("fact {number}\n")).collect();
+        calls_save_memory(&format!("[2026-01-01 10:00] Entry after {fact_count}."), &facts)(request)
     }));
     let children: Vec<_> = (0..32)
         .map(|number| {
@@ -960,11 +960,11 @@ fn an_interrupted_consolidation_costs_only_the_try() {
 
 #[test]
 fn a_background_consolidation_does_not_block_the_run() {
-    for words in ["\"$0\" agent -m x", "answer=$(\"$0\" agent -m x); echo \"$answer\""] {
+    for script in ["\"$0\" agent -m x", "answer=$(\"$0\" agent -m x); echo \"$answer\""] {
         let story = story_with_due_session().env("NANOBOT_MEMORY__CONSOLIDATE", "detached");
         let go = gated_model(&story);
         let mut shell = story.program("/bin/sh");
-        shell.args(["-c", words, crate::story::NANOBOT]);
+        shell.args(["-c", script, crate::story::NANOBOT]);
         let child = shell.spawn().unwrap();
         // The run ends and closes its streams while the model still works.
         story.wait(child).stdout("Here.\n");
@@ -980,8 +980,8 @@ fn a_background_consolidation_does_not_block_the_run() {
 fn sent_words(story: &Story, number: usize) -> Vec<usize> {
     let messages = story.requests()[number].messages().to_vec();
     let contents = messages.iter();
-    let words = contents.filter_map(|message| message["content"].as_str()?.strip_prefix("word"));
-    words.map(|word| word.trim_end_matches('.').parse().unwrap()).collect()
+    let numbers = contents.filter_map(|message| message["content"].as_str()?.strip_prefix("word"));
+    numbers.map(|word| word.trim_end_matches('.').parse().unwrap()).collect()
 }
 
 #[test]
@@ -1123,8 +1123,8 @@ fn a_memory_written_by_a_tool_can_be_undone() {
         says("Noted."),
         says("Nothing new."),
     ]);
-    for (number, words) in ["tea", "coffee", "hello"].into_iter().enumerate() {
-        story.run(["agent", "-m", words]).stdout_has("o");
+    for (number, message) in ["tea", "coffee", "hello"].into_iter().enumerate() {
+        story.run(["agent", "-m", message]).stdout_has("o");
         let log = story.run(["memory", "log", "--json"]).json_lines();
         assert_eq!(log.len(), [2, 3, 3][number], "{log:?}");
     }
@@ -1161,9 +1161,9 @@ fn stored_memories_are_searchable() {
         .workspace_file("memory/MEMORY.md", "# Memory\nLikes tea.\n")
         .workspace_file("memory/HISTORY.md", "[2026-01-01 10:00] Tea and cake.\n\n");
     story.run(["memory", "search", "(?i)tea"]).stdout("~/.nanobot/workspace/memory/MEMORY.md:2: Likes tea.\n~/.nanobot/workspace/memory/HISTORY.md:1: [2026-01-01 10:00] Tea and cake.\n");
-    let found = story.run(["memory", "search", "cake", "--json"]).json_lines();
+    let lines = story.run(["memory", "search", "cake", "--json"]).json_lines();
     assert_eq!(
-        (&found[0]["line"], &found[0]["text"]),
+        (&lines[0]["line"], &lines[0]["text"]),
         (&json!(1), &json!("[2026-01-01 10:00] Tea and cake."))
     );
     story.run(["memory", "search", "coffee"]).status(1);
@@ -1174,9 +1174,9 @@ fn stored_memories_are_searchable() {
 #[test]
 fn a_concurrent_consolidation_is_waited_for_or_named() {
     let story = story_with_due_session();
-    let asked = stall_model(&story);
+    let request_mark = stall_model(&story);
     let mut first = story.command(["memory", "consolidate"]).spawn().unwrap();
-    until_exists(&asked);
+    until_exists(&request_mark);
     story
         .run(["memory", "consolidate", "--wait", "0"])
         .status(75)
@@ -1209,8 +1209,8 @@ fn status_reports_the_state_of_the_memory() {
     story.run(["status"]).stdout_has("over its budget");
     story.server().script([calls_save_memory("[2026-01-01 10:00] Tea.", &"y".repeat(500))]);
     consolidate(&story).stdout_has("70 messages");
-    let ran = story.run(["status", "--json"]);
-    let status = ran.json();
+    let result = story.run(["status", "--json"]);
+    let status = result.json();
     assert_eq!(status["memory"]["last_consolidation"]["session"], "cli:direct");
     assert_eq!((&status["sessions"], &status["memory"]["over_budget"]), (&json!(1), &json!(true)));
     // A failure in the background is reported here until it is resolved.
@@ -1231,8 +1231,8 @@ fn on_a_terminal_the_prompt_returns_before_consolidation() {
     let story = story_with_due_session().env("NANOBOT_MEMORY__CONSOLIDATE", "auto");
     let go = gated_model(&story);
     let mut script = story.program("script");
-    let words = format!("{} agent -m x", crate::story::NANOBOT);
-    script.args(["-q", "-e", "-c", &words, "/dev/null"]);
+    let command_line = format!("{} agent -m x", crate::story::NANOBOT);
+    script.args(["-q", "-e", "-c", &command_line, "/dev/null"]);
     if !require("script") {
         drop(go);
         story.run(["agent", "-m", "x"]).text();
@@ -1249,9 +1249,9 @@ fn on_a_terminal_the_prompt_returns_before_consolidation() {
 fn edit_memory<'a>(story: &'a Story, editor: &str) -> Option<RunResult<'a>> {
     std::fs::write(story.dir().join("ed"), editor).unwrap();
     let mut script = story.program("script");
-    let words = format!("exec {} memory edit", crate::story::NANOBOT);
+    let command_line = format!("exec {} memory edit", crate::story::NANOBOT);
     script
-        .args(["-q", "-e", "-c", &words, "/dev/null"])
+        .args(["-q", "-e", "-c", &command_line, "/dev/null"])
         .env("EDITOR", format!("sh {}", story.dir().join("ed").display()));
     require("script").then(|| story.wait(script.spawn().unwrap()))
 }
@@ -1261,36 +1261,36 @@ fn an_interrupt_in_the_editor_goes_to_the_editor_and_loses_nothing() {
     let story = Story::new().workspace_file("memory/MEMORY.md", "old\n");
     // Ctrl-C goes to the whole foreground group: this editor handles it and continues.
     let editor = "trap : INT QUIT; kill -INT 0; kill -QUIT 0; printf 'new\\n' > \"$1\"\n";
-    let Some(ran) = edit_memory(&story, editor) else {
+    let Some(result) = edit_memory(&story, editor) else {
         return;
     };
-    drop(ran.stdout(""));
+    drop(result.stdout(""));
     assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "new\n");
     // An editor killed by Ctrl-C has no handler; the message names the saved draft.
     let editor = "printf 'newer\\n' > \"$1\"; kill -INT $$; printf 'no\\n' > \"$1\"\n";
-    let ran = edit_memory(&story, editor).unwrap().status(1);
-    let told = ran.text();
-    let (_, kept) = told.split_once("your text is in `").expect("it is named");
-    let (kept, _) = kept.split_once('`').unwrap();
-    assert_eq!(std::fs::read_to_string(kept).unwrap(), "newer\n");
-    std::fs::remove_file(kept).unwrap();
+    let result = edit_memory(&story, editor).unwrap().status(1);
+    let stdout = result.text();
+    let (_, rest) = stdout.split_once("your text is in `").expect("it is named");
+    let (path, _) = rest.split_once('`').unwrap();
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "newer\n");
+    std::fs::remove_file(path).unwrap();
     assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "new\n");
     // The same applies if the memory cannot be written.
     let editor = format!(
         "printf 'newer\\n' > \"$1\"; rm -r {0}; mkdir {0}\n",
         story.workspace().join("memory/MEMORY.md").display()
     );
-    let ran = edit_memory(&story, &editor).unwrap().status(74);
-    assert!(ran.text().contains("your text is in `"));
+    let result = edit_memory(&story, &editor).unwrap().status(74);
+    assert!(result.text().contains("your text is in `"));
 }
 
 #[test]
 fn an_edit_creates_a_version() {
     let story = Story::new().workspace_file("memory/MEMORY.md", "old\n");
-    let Some(ran) = edit_memory(&story, "printf 'new\\n' > \"$1\"\n") else {
+    let Some(result) = edit_memory(&story, "printf 'new\\n' > \"$1\"\n") else {
         return;
     };
-    drop(ran.stdout(""));
+    drop(result.stdout(""));
     assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "new\n");
     story.run(["memory", "diff"]).stdout("--- version 1\n+++ now\n@@ -1 +1 @@\n-old\n+new\n");
     story.run(["memory", "undo"]).stderr_has("version 1");

@@ -50,11 +50,11 @@ struct Acknowledged {
 fn run_and_kill(
     story: &Story,
     random: &mut Random,
-    done: &mut Acknowledged,
+    acknowledged: &mut Acknowledged,
     arguments: &[&str],
 ) -> Option<String> {
     let mut child = story.command(arguments).spawn().unwrap();
-    let max_delay = done.turn_time * MAX_DELAY_PERCENT / 100;
+    let max_delay = acknowledged.turn_time * MAX_DELAY_PERCENT / 100;
     let delay = max_delay / 1000 * u32::try_from(random.next_below(1000)).unwrap();
     let start = Instant::now();
     while start.elapsed() < delay && child.try_wait().unwrap().is_none() {
@@ -63,14 +63,14 @@ fn run_and_kill(
     // It may have ended.
     drop(child.kill());
     let output = child.wait_with_output().unwrap();
-    done.processes += 1;
-    done.kills += usize::from(output.status.signal() == Some(9));
+    acknowledged.processes += 1;
+    acknowledged.kills += usize::from(output.status.signal() == Some(9));
     let text = String::from_utf8(output.stdout).unwrap();
     output.status.success().then_some(text)
 }
 
 /// One process of a random kind, killed.
-fn kill_one(story: &Story, random: &mut Random, done: &mut Acknowledged, number: usize) {
+fn kill_one(story: &Story, random: &mut Random, acknowledged: &mut Acknowledged, number: usize) {
     let session = random.next_below(SESSIONS);
     let key = format!("s{session}");
     let job = random.next_below(JOBS);
@@ -78,33 +78,36 @@ fn kill_one(story: &Story, random: &mut Random, done: &mut Acknowledged, number:
     match random.next_below(6) {
         0 | 1 => {
             let text = format!("say {number}.");
-            let ran = run_and_kill(story, random, done, &["agent", "-s", &key, "-m", &text]);
-            if let Some(answer) = ran {
+            let result =
+                run_and_kill(story, random, acknowledged, &["agent", "-s", &key, "-m", &text]);
+            if let Some(answer) = result {
                 assert_eq!(answer, format!("You said {number}.\n"));
-                done.turns.insert((session, number));
+                acknowledged.turns.insert((session, number));
             }
         }
         2 => {
             let path = format!("models.m{number}.contextWindowTokens");
-            if run_and_kill(story, random, done, &["config", "set", &path, "10000"]).is_some() {
-                done.keys.insert(number);
+            if run_and_kill(story, random, acknowledged, &["config", "set", &path, "10000"])
+                .is_some()
+            {
+                acknowledged.keys.insert(number);
             }
         }
         3 => {
             let arguments = ["memory", "consolidate", "-s", &key];
-            run_and_kill(story, random, done, &arguments);
+            run_and_kill(story, random, acknowledged, &arguments);
         }
         4 => {
             let arguments =
                 ["cron", "add", "--replace", "-n", &name, "-c", "0 8 * * *", "-m", "say job."];
-            let ran = run_and_kill(story, random, done, &arguments);
-            done.jobs[job] = ran.map(|_| true);
+            let result = run_and_kill(story, random, acknowledged, &arguments);
+            acknowledged.jobs[job] = result.map(|_| true);
         }
         _ if random.next_below(2) == 0 => {
-            let ran = run_and_kill(story, random, done, &["cron", "remove", &name]);
-            done.jobs[job] = ran.map(|_| false);
+            let result = run_and_kill(story, random, acknowledged, &["cron", "remove", &name]);
+            acknowledged.jobs[job] = result.map(|_| false);
         }
-        _ => drop(run_and_kill(story, random, done, &["cron", "run", &name])),
+        _ => drop(run_and_kill(story, random, acknowledged, &["cron", "run", &name])),
     }
 }
 
@@ -122,7 +125,7 @@ fn assert_json_parses(directory: &Path) {
 }
 
 /// Nothing that was acknowledged is lost, every file can be read, and the next run works.
-fn check(story: &Story, done: &mut Acknowledged) {
+fn check(story: &Story, acknowledged: &mut Acknowledged) {
     for command in [
         "config check --strict",
         "usage --json",
@@ -135,10 +138,10 @@ fn check(story: &Story, done: &mut Acknowledged) {
     }
     assert_json_parses(&story.home().join(".nanobot"));
     let config = story.config_value();
-    for number in &done.keys {
+    for number in &acknowledged.keys {
         assert_eq!(config["models"][format!("m{number}")]["contextWindowTokens"], 10_000);
     }
-    for (session, number) in std::mem::take(&mut done.turns) {
+    for (session, number) in std::mem::take(&mut acknowledged.turns) {
         let lines = story.session(&format!("s{session}.jsonl"));
         for text in [format!("say {number}."), format!("You said {number}.")] {
             let is_stored = lines.iter().any(|line| line["content"].to_string().contains(&text));
@@ -146,7 +149,7 @@ fn check(story: &Story, done: &mut Acknowledged) {
         }
     }
     let jobs = story.run(["cron", "list", "--json"]).text();
-    for (job, change) in done.jobs.iter().enumerate() {
+    for (job, change) in acknowledged.jobs.iter().enumerate() {
         let is_there = jobs.contains(&format!("\"name\":\"job{job}\",\"enabled\""));
         assert!(change.is_none_or(|was_added| was_added == is_there), "job{job}: {jobs}");
     }
@@ -155,7 +158,7 @@ fn check(story: &Story, done: &mut Acknowledged) {
     let table = story.crontab().table().unwrap_or_default();
     let lines = table.lines().filter(|line| line.contains("cron run")).count();
     assert_eq!(lines, jobs.lines().count(), "{table}\n{jobs}");
-    done.turn_time = run_turns(story);
+    acknowledged.turn_time = run_turns(story);
 }
 
 /// Runs a turn in each session. Returns the duration of one.
@@ -163,9 +166,9 @@ fn run_turns(story: &Story) -> Duration {
     let start = Instant::now();
     for session in 0..SESSIONS {
         let arguments = ["agent", "-s", &format!("s{session}"), "-m", "say alive."];
-        let ran = story.run(arguments);
-        ran.error_text();
-        ran.stdout("You said alive.\n");
+        let result = story.run(arguments);
+        result.error_text();
+        result.stdout("You said alive.\n");
     }
     start.elapsed() / u32::try_from(SESSIONS).unwrap()
 }
@@ -173,20 +176,20 @@ fn run_turns(story: &Story) -> Duration {
 fn kill(count: usize, seed: u64) {
     let story = Story::new();
     story.server().always(model());
-    let (mut random, mut done) = (Random(seed), Acknowledged::default());
-    done.turn_time = run_turns(&story);
+    let (mut random, mut acknowledged) = (Random(seed), Acknowledged::default());
+    acknowledged.turn_time = run_turns(&story);
     for number in 0.. {
-        kill_one(&story, &mut random, &mut done, number);
-        if done.processes % PROCESSES_PER_CHECK == 0 {
-            check(&story, &mut done);
+        kill_one(&story, &mut random, &mut acknowledged, number);
+        if acknowledged.processes % PROCESSES_PER_CHECK == 0 {
+            check(&story, &mut acknowledged);
         }
-        if done.kills >= count {
+        if acknowledged.kills >= count {
             break;
         }
     }
-    check(&story, &mut done);
+    check(&story, &mut acknowledged);
     // Some of them did what they were asked.
-    assert!(done.processes > count + count / 5, "{} processes", done.processes);
+    assert!(acknowledged.processes > count + count / 5, "{} processes", acknowledged.processes);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
 
 fn find_by_name<'a>(lines: &'a [Value], name: &str) -> &'a Value {
-    let found = lines.iter().find(|line| line["name"] == name);
-    found.unwrap_or_else(|| panic!("no {name}"))
+    let row = lines.iter().find(|line| line["name"] == name);
+    row.unwrap_or_else(|| panic!("no {name}"))
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_preset_is_shown_with_its_config_overrides() {
             "models",
             json!({ "m": { "images": false, "price": { "input": 1, "output": 2 } } }),
         );
-    let told = story.run(["model", "show", "quick", "--json"]).json();
+    let job = story.run(["model", "show", "quick", "--json"]).json();
     let base = format!("http://127.0.0.1:{}/v1", story.server().port);
     let price = json!([{ "above": 0, "input": 1.0, "cached_input": 1.0, "cache_write": 1.0, "output": 2.0 }]);
     let expect = json!({
@@ -87,7 +87,7 @@ fn a_preset_is_shown_with_its_config_overrides() {
         "pdf": null, "reasoning": null, "prices": { "value": price, "from": "config" }, "quirks": ["JSON schemas are sent as text only"],
         "fallbacks": [{ "model": "n", "provider": "custom" }],
     });
-    assert_eq!(told, expect);
+    assert_eq!(job, expect);
     let text = story.run(["model", "show", "quick"]).text();
     assert!(text.contains("context    9000 tokens (config)\n"), "{text}");
     assert!(text.contains("output     unknown\n"), "{text}");
@@ -100,30 +100,30 @@ fn the_context_window_of_a_local_server_is_the_one_that_it_reports() {
     let list = json!({ "object": "list", "data": [{ "id": "m", "max_model_len": 8192 }] });
     let named = json!({ "data": [{ "id": "m", "context_length": 8192 }, { "id": "n", "context_length": 1 }] });
     let props = json!({ "default_generation_settings": { "n_ctx": 8192 } });
-    let shown =
+    let response =
         json!({ "parameters": "num_ctx 8192", "model_info": { "llama.context_length": 131_072 } });
     for (provider, path, answer) in [
         ("vllm", "/v1/models", list),
         ("lmStudio", "/v1/models", named),
         ("llamaCpp", "/props", props.clone()),
-        ("ollama", "/api/show", shown),
+        ("ollama", "/api/show", response),
         ("custom", "/props", props),
     ] {
         let story = Story::with_provider(provider, "m").script([says("1"), says("2"), says("3")]);
         story.server().describe_model(path, answer);
         story.run(["agent", "-m", "x"]).stdout("1\n");
-        let asked = story.server().model_questions().len();
-        assert!(asked > 0, "{provider}");
+        let question_count = story.server().model_questions().len();
+        assert!(question_count > 0, "{provider}");
         // The answer may take half of it: with more, vLLM refuses the request.
         assert_eq!(story.requests()[0].body["max_tokens"], 4096, "{provider}");
         // It is asked once a day, and the report is used meanwhile.
         story.run(["agent", "-m", "x"]).stdout("2\n");
         story.run(["agent", "-m", "x", "--dry-run=table"]).stdout_has("; context window 8192\n");
         story.run(["model", "show", "m"]).stdout_has("context    8192 tokens (server)\n");
-        assert_eq!(story.server().model_questions().len(), asked, "{provider}");
+        assert_eq!(story.server().model_questions().len(), question_count, "{provider}");
         let story = story.env("NANOBOT_TEST_TIME", "2026-01-03T04:04:05Z");
         story.run(["agent", "-m", "x"]).stdout("3\n");
-        assert_eq!(story.server().model_questions().len(), 2 * asked, "{provider}");
+        assert_eq!(story.server().model_questions().len(), 2 * question_count, "{provider}");
     }
 }
 
@@ -192,13 +192,13 @@ fn anthropic_models_are_fetched_in_pages() {
 
 #[test]
 fn a_failed_fetch_exits_with_its_cause() {
-    let check = |turn, status: i32, words: &str| {
+    let check = |turn, status: i32, message: &str| {
         let ran_of = Story::new().script([turn]);
-        let ran = ran_of.run(["model", "list", "--remote"]);
-        let told = ran.status(status).error_text();
-        assert!(told.contains(words), "{told}");
-        assert!(!told.contains("key-of-the-story"), "{told}");
-        assert!(!told.contains("--resume"), "{told}");
+        let result = ran_of.run(["model", "list", "--remote"]);
+        let stderr = result.status(status).error_text();
+        assert!(stderr.contains(message), "{stderr}");
+        assert!(!stderr.contains("key-of-the-story"), "{stderr}");
+        assert!(!stderr.contains("--resume"), "{stderr}");
     };
     let nonsense = |text| sends(Response::text(200, "application/json", text));
     check(fails(401, "no key-of-the-story"), 77, "apiKey");
@@ -231,8 +231,9 @@ fn an_address_without_its_version_is_completed_and_kept() {
         let root = format!("http://127.0.0.1:{}", story.server().port);
         let story = story.set("providers.custom.apiBase", json!(format!("{root}{path}")));
         story.server().always(answers_below_v1());
-        let told = format!("nanobot: there is no API at {root}{path}; {root}/v1 is used instead\n");
-        story.run(["agent", "-m", "hello"]).stdout("Hello.\n").stderr(&told);
+        let notice =
+            format!("nanobot: there is no API at {root}{path}; {root}/v1 is used instead\n");
+        story.run(["agent", "-m", "hello"]).stdout("Hello.\n").stderr(&notice);
         let count = story.requests().len();
         story.run(["agent", "-m", "hello"]).stdout("Hello.\n").stderr("");
         assert!(story.requests()[count..].iter().all(|request| request.path.starts_with("/v1/")));
@@ -246,8 +247,8 @@ fn an_address_that_is_completed_in_vain_is_reported_as_given() {
     let root = format!("http://127.0.0.1:{}", story.server().port);
     let story = story.set("providers.custom.apiBase", json!(root));
     story.server().always(sends(Response::text(404, "text/plain", "404 page not found")));
-    let told = format!("nanobot: {root}: 404 page not found (status 404)\n");
-    story.run(["model", "list", "--remote"]).status(78).stderr_has(&told);
+    let message = format!("nanobot: {root}: 404 page not found (status 404)\n");
+    story.run(["model", "list", "--remote"]).status(78).stderr_has(&message);
     let paths: Vec<String> = story.requests().iter().map(|it| it.path.clone()).collect();
     assert_eq!(paths, ["/models", "/v1/models"]);
 }
@@ -268,9 +269,9 @@ fn providers_shows_the_source_of_each_key() {
         .config(&config)
         .env("CREDENTIALS_DIRECTORY", credentials.path().to_str().unwrap())
         .env("GEMINI_API_KEY", "secret-6");
-    let ran = story.run(["model", "provider", "list", "--json"]);
-    assert!(!ran.text().contains("secret-"), "{}", ran.text());
-    let lines = ran.json_lines();
+    let result = story.run(["model", "provider", "list", "--json"]);
+    assert!(!result.text().contains("secret-"), "{}", result.text());
+    let lines = result.json_lines();
     let check = |name: &str, usable: bool, key: &str, place: &str| {
         let line = find_by_name(&lines, name);
         let text = |field: &str| line[field].as_str().unwrap_or("-").to_owned();
@@ -307,10 +308,10 @@ fn providers_shows_the_source_of_each_key() {
     ];
     assert_eq!(keys, expect);
 
-    let ran = story.run(["model", "provider", "list"]);
-    let (text, told) = (ran.text(), ran.error_text());
-    assert!(!text.contains("secret-") && !told.contains("secret-"));
-    assert!(told.contains("NOT_SET"), "{told}");
+    let result = story.run(["model", "provider", "list"]);
+    let (text, stderr) = (result.text(), result.error_text());
+    assert!(!text.contains("secret-") && !stderr.contains("secret-"));
+    assert!(stderr.contains("NOT_SET"), "{stderr}");
     assert!(text.lines().nth(1).unwrap().starts_with("custom "), "in the table's order");
 }
 

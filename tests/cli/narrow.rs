@@ -76,14 +76,14 @@ fn mask_numbers(screen: &Screen<'_>) -> String {
 
 #[test]
 fn a_resize_erases_nothing_above_a_long_line() {
-    let words = "a line that is so long that it takes three rows of forty columns, but one of a wide window";
+    let long_text = "a line that is so long that it takes three rows of forty columns, but one of a wide window";
     let xterm = [("XTERM_VERSION", "XTerm(390)")];
     for (from, to, reflows) in [(40, 120, true), (120, 40, true), (40, 120, false)] {
         let story = Story::new().script([says("An answer above.")]);
         let variables: &[(&str, &str)] = if reflows { &[] } else { &xterm };
         let mut screen = start_repl(&story, (24, from), variables);
         screen.type_("hi").press(Key::Enter).until("An answer above.");
-        screen.until("in, ").until_prompt("> ").type_(words);
+        screen.until("in, ").until_prompt("> ").type_(long_text);
         screen.until("window");
         let before = screen.raw().len();
         if reflows {
@@ -96,7 +96,7 @@ fn a_resize_erases_nothing_above_a_long_line() {
         screen.type_("!").until("window!");
         let text = screen.text();
         let flat: String = text.lines().collect();
-        for part in ["An answer above.", " in, ", words] {
+        for part in ["An answer above.", " in, ", long_text] {
             assert_eq!(flat.matches(part).count(), 1, "{part:?} {from} {to} {reflows}:\n{text}");
         }
         screen.press(Key::Ctrl('c')).until("press Ctrl-C again");

@@ -79,8 +79,8 @@ fn a_chat_and_a_mailbox_are_targets_and_one_that_fails_hides_nothing() {
     let story = story.set("notify", json!({ "target": "telegram:7" })).script([fails(401, "no")]);
     let id = add_job(&story, &["-e", "1h"]);
     assert_eq!(start(&story, &id, "08:04:00"), "");
-    let sent = telegram.sent();
-    assert!(sent.len() == 1 && sent[0].starts_with("job "), "{sent:?}");
+    let messages = telegram.sent();
+    assert!(messages.len() == 1 && messages[0].starts_with("job "), "{messages:?}");
     // A failure of the chat's own service is printed.
     let body = json!({ "ok": false, "error_code": 401, "description": "Unauthorized" });
     telegram.fail("getUpdates", 401, body);
@@ -118,9 +118,9 @@ fn a_chat_and_a_mailbox_are_targets_and_one_that_fails_hides_nothing() {
 pub(crate) fn add_named(story: &Story, name: &str, arguments: &[&str]) -> String {
     let message = format!("do {name} now");
     let first = ["cron", "add", "--json", "-n", name, "--channel", "none", "-m", &message];
-    let ran = story.run([&first, arguments].concat());
-    ran.error_text();
-    ran.json()["id"].as_str().unwrap().to_owned()
+    let result = story.run([&first, arguments].concat());
+    result.error_text();
+    result.json()["id"].as_str().unwrap().to_owned()
 }
 
 fn add_hourly(story: &Story, name: &str) -> String {
@@ -183,25 +183,25 @@ fn kill_failing_at(start: &[&str], kind: &str, n: usize) -> bool {
     let start: Vec<&str> =
         start.iter().map(|word| if *word == "ID" { &id } else { *word }).collect();
     let story = story.env("NANOBOT_TEST_TIME", "2026-01-03T08:00:00Z");
-    let (ran, is_killed) = run_with_fault(&story, &start, &[], (kind, "SIGKILL", n));
-    let about = format!("{kind} {n}, {}", ran.code());
-    ran.text();
-    ran.error_text();
-    drop(ran);
+    let (result, is_killed) = run_with_fault(&story, &start, &[], (kind, "SIGKILL", n));
+    let case = format!("{kind} {n}, {}", result.code());
+    result.text();
+    result.error_text();
+    drop(result);
     let mut printed = String::new();
     for time in ["08:00:00", "09:00:00"] {
         printed += &start_at(&story, &start, time);
     }
     failing.lock().unwrap().clear();
     printed += &start_at(&story, &start, "10:00:00");
-    assert_eq!(printed, "", "{about}");
+    assert_eq!(printed, "", "{case}");
     let text = notifications(&story);
     let failures = text.lines().filter(|line| line.starts_with("job `one`"));
     let failures = failures.filter(|line| !line.contains("works again")).count();
     // A message that was sent when the process was killed may come again.
     let repeated = usize::from(is_killed && text.matches("--\n").count() > 2);
-    assert_eq!(failures, 1 + repeated, "{about}: {text}");
-    assert_eq!(text.matches("works again; it failed since").count(), 1, "{about}: {text}");
+    assert_eq!(failures, 1 + repeated, "{case}: {text}");
+    assert_eq!(text.matches("works again; it failed since").count(), 1, "{case}: {text}");
     is_killed
 }
 
@@ -224,12 +224,12 @@ fn a_job_that_cannot_start_is_told_once() {
     let id = add_hourly(&story, "one");
     let state = story.home().join(".nanobot/cron").join(&id).join("state.json");
     crate::story::write(&state, b"{");
-    for (time, words) in [
+    for (time, arguments) in [
         ("08:00:00", &["cron", "run", &id, "--scheduled"][..]),
         ("08:01:00", &["cron", "run", "--due"]),
         ("09:00:00", &["cron", "run", &id, "--scheduled"]),
     ] {
-        assert_eq!(start_at(&story, words, time), "");
+        assert_eq!(start_at(&story, arguments, time), "");
     }
     let text = notifications(&story);
     assert!(text.matches("--\n").count() == 1 && text.contains("state.json` is invalid"), "{text}");

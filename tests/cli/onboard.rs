@@ -22,22 +22,22 @@ fn base_url(story: &Story) -> String {
 fn read_config(story: &Story) -> Value {
     for name in ["config.json", "nanobot.json"] {
         let path = story.home().join(".nanobot").join(name);
-        let mode = path.metadata().map(|about| about.permissions().mode() & 0o777);
+        let mode = path.metadata().map(|metadata| metadata.permissions().mode() & 0o777);
         assert!(mode.is_err() && name == "nanobot.json" || mode.unwrap() == 0o600, "{name}");
     }
     story.config_value()
 }
 
-/// Answers the prompt that ends in `words`.
-fn answer_prompt(screen: &mut Screen<'_>, words: &str, text: &str) {
-    wait_for_prompt(screen, words);
+/// Answers the prompt that ends in `prompt`.
+fn answer_prompt(screen: &mut Screen<'_>, prompt: &str, text: &str) {
+    wait_for_prompt(screen, prompt);
     screen.type_(text).press(Key::Enter);
 }
 
-/// Waits until the screen ends in `words`: a prompt may be repeated.
+/// Waits until the screen ends in `prompt`: a prompt may be repeated.
 #[track_caller]
-fn wait_for_prompt(screen: &mut Screen<'_>, words: &str) {
-    screen.until_text(&format!("{words:?} is not asked"), |text| text.ends_with(words));
+fn wait_for_prompt(screen: &mut Screen<'_>, prompt: &str) {
+    screen.until_text(&format!("{prompt:?} is not asked"), |text| text.ends_with(prompt));
 }
 
 #[track_caller]
@@ -58,8 +58,8 @@ fn a_first_run_completes() {
     answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
-    let shown = screen.text_with_scrollback().replace(&base_url(&story), "$SERVER");
-    screen.snapshot("onboard", &shown);
+    let screen_text = screen.text_with_scrollback().replace(&base_url(&story), "$SERVER");
+    screen.snapshot("onboard", &screen_text);
     screen.assert_restored();
     assert!(!String::from_utf8_lossy(&screen.raw()).contains("sk-very-secret-key"));
     let config = read_config(&story);
@@ -100,9 +100,9 @@ fn a_wrong_key_is_prompted_for_again() {
     answer_prompt(&mut screen, "What now? [k]:", "");
     answer_prompt(&mut screen, "API key, not shown [none]:", "sk-of-the-story");
     assert_eq!(accept_defaults(&mut screen), 0);
-    let shown = screen.text_with_scrollback();
+    let screen_text = screen.text_with_scrollback();
     screen.assert_restored();
-    let (_, shown) = shown.split_once("-> Custom").unwrap();
+    let (_, shown) = screen_text.split_once("-> Custom").unwrap();
     screen.snapshot("onboard-wrong-key", &shown.replace(&base_url(&story), "$SERVER"));
     assert_eq!(read_config(&story)["providers"]["custom"]["apiKey"], "sk-of-the-story");
 }
@@ -132,19 +132,19 @@ fn questions_fit_on_a_small_screen() {
     let story = Story::bare().script([lists_models(&names), stall()]);
     let mut screen = story.screen(24, 80).args(["onboard"]);
     wait_for_prompt(&mut screen, "or name [openrouter]:");
-    let shown = screen.text();
-    assert!(shown.starts_with("Press Enter to accept the default"), "{shown}");
-    assert!(shown.contains(" 12  custom "), "{shown}");
-    assert!(shown.contains("  and 34 others: `more` shows them,"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.starts_with("Press Enter to accept the default"), "{screen_text}");
+    assert!(screen_text.contains(" 12  custom "), "{screen_text}");
+    assert!(screen_text.contains("  and 34 others: `more` shows them,"), "{screen_text}");
     answer_prompt(&mut screen, "or name [openrouter]:", "more");
     screen.until(" 46  zhipu");
     assert!(screen.text().contains(" 13  aihubmix "));
     answer_provider(&mut screen, &base_url(&story));
     answer_prompt(&mut screen, "API key, not shown [none]:", "");
     wait_for_prompt(&mut screen, "or name [model-01-of-this-server]:");
-    let shown = screen.text();
-    assert!(shown.contains("Which model?\n  1  model-01-of-this-server"), "{shown}");
-    assert!(shown.contains("  and 16 others: `more` shows them,"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("Which model?\n  1  model-01-of-this-server"), "{screen_text}");
+    assert!(screen_text.contains("  and 16 others: `more` shows them,"), "{screen_text}");
     answer_prompt(&mut screen, "or name [model-01-of-this-server]:", "more");
     screen.until("40  model-40-of-this-server");
     answer_prompt(&mut screen, "or name [model-01-of-this-server]:", "40");
@@ -157,8 +157,8 @@ fn questions_fit_on_a_small_screen() {
     answer_provider(&mut screen, &base_url(&story));
     answer_prompt(&mut screen, "API key, not shown [none]:", "");
     assert_eq!(accept_defaults(&mut screen), 0);
-    let shown = screen.text();
-    assert!(shown.contains("\nready; try: nanobot repl"), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.contains("\nready; try: nanobot repl"), "{screen_text}");
 }
 
 #[test]
@@ -213,19 +213,19 @@ fn a_failed_test_can_be_retried_or_saved_anyway() {
     screen.until("Please answer k, m, p, a or s.");
     answer_prompt(&mut screen, "What now? [k]:", "s");
     assert_eq!(screen.code(), 77);
-    let shown = screen.text_with_scrollback();
-    assert!(shown.ends_with("or `nanobot status check`"), "{shown}");
+    let screen_text = screen.text_with_scrollback();
+    assert!(screen_text.ends_with("or `nanobot status check`"), "{screen_text}");
     let reason = "`example.com` is not a URL that begins with `http://` or `https://`.";
-    assert!(shown.contains(reason), "{shown}");
-    assert!(shown.contains("Please answer yes or no."), "{shown}");
+    assert!(screen_text.contains(reason), "{screen_text}");
+    assert!(screen_text.contains("Please answer yes or no."), "{screen_text}");
     let reason = "Please answer k, m, p, a or s.";
-    assert!(shown.contains(reason), "{shown}");
+    assert!(screen_text.contains(reason), "{screen_text}");
     // The list is the same the second time, although `custom` has an address by then.
     let numbered = |line: &&str| line.contains("  custom  ") && !line.contains('[');
-    let lines: Vec<&str> = shown.lines().filter(numbered).collect();
-    assert_eq!(lines.len(), 2, "{shown}");
+    let lines: Vec<&str> = screen_text.lines().filter(numbered).collect();
+    assert_eq!(lines.len(), 2, "{screen_text}");
     assert_eq!(lines[0], lines[1]);
-    assert!(shown.contains("An API key cannot contain blanks"), "{shown}");
+    assert!(screen_text.contains("An API key cannot contain blanks"), "{screen_text}");
     screen.assert_restored();
     let config = read_config(&story);
     assert_eq!(config["agents"]["defaults"]["model"], "small");
@@ -270,15 +270,15 @@ fn an_aborted_run_leaves_no_files() {
             story.server().script([lists_models(&["small"])].into_iter().take(count / 3));
             let mut screen = story.screen(50, 80).args(["onboard"]);
             let all = prompts_and_answers(&story);
-            for (words, text) in &all[..count] {
-                answer_prompt(&mut screen, words, text);
+            for (prompt, text) in &all[..count] {
+                answer_prompt(&mut screen, prompt, text);
             }
             wait_for_prompt(&mut screen, all[count].0);
             assert_eq!(screen.press(Key::Ctrl(key)).code(), code, "{count}");
             screen.assert_restored();
-            let shown = screen.text();
-            assert!(!shown.contains("sk-of"), "{shown}");
-            assert_eq!(shown.contains("nothing was written"), key == 'd', "{shown}");
+            let screen_text = screen.text();
+            assert!(!screen_text.contains("sk-of"), "{screen_text}");
+            assert_eq!(screen_text.contains("nothing was written"), key == 'd', "{screen_text}");
             assert_untouched(&story);
         }
     }
@@ -315,8 +315,8 @@ fn an_aborted_run_leaves_no_files() {
     for (key, code) in [('c', 130), ('d', 0)] {
         let story = Story::bare().script([lists_models(&["small"]), says("Hi.")]);
         let mut screen = story.screen(50, 80).args(["onboard"]);
-        for (words, text) in &prompts_and_answers(&story)[..4] {
-            answer_prompt(&mut screen, words, text);
+        for (prompt, text) in &prompts_and_answers(&story)[..4] {
+            answer_prompt(&mut screen, prompt, text);
         }
         screen.until("do its tasks?");
         screen.press(Key::Ctrl(key));
@@ -353,9 +353,9 @@ fn a_second_run_preserves_existing_settings() {
     answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
-    let shown = screen.text_with_scrollback();
-    assert!(shown.contains("kept ~/.nanobot/config.json unchanged"), "{shown}");
-    assert!(shown.contains("✓ Heartbeat enabled"), "{shown}");
+    let screen_text = screen.text_with_scrollback();
+    assert!(screen_text.contains("kept ~/.nanobot/config.json unchanged"), "{screen_text}");
+    assert!(screen_text.contains("✓ Heartbeat enabled"), "{screen_text}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
     assert!(story.crontab().table().unwrap().contains("heartbeat"));
     // Existing parts are not offered again, and only answered settings change.
@@ -400,8 +400,8 @@ fn a_small_and_dumb_terminal_is_enough() {
     let story = Story::bare().script([lists_models(&["small"]), says("Hi.")]);
     let screen = story.screen(24, 40).env("TERM", "dumb");
     let mut screen = screen.env("NO_COLOR", "1").args(["onboard"]);
-    for (words, text) in &prompts_and_answers(&story)[..4] {
-        answer_prompt(&mut screen, words, text);
+    for (prompt, text) in &prompts_and_answers(&story)[..4] {
+        answer_prompt(&mut screen, prompt, text);
     }
     answer_prompt(&mut screen, "[y/N]", "n");
     answer_prompt(&mut screen, "Conversation [one]:", "");
@@ -477,8 +477,8 @@ fn an_invalid_config_is_reported_at_once() {
     let story = Story::bare().config_text(text);
     let mut screen = story.screen(24, 80).args(["onboard"]);
     assert_eq!(screen.code(), 78);
-    let shown = screen.text();
-    assert!(shown.starts_with("nanobot: "), "{shown}");
+    let screen_text = screen.text();
+    assert!(screen_text.starts_with("nanobot: "), "{screen_text}");
 }
 
 #[test]
@@ -488,8 +488,9 @@ fn onboard_works_with_flags_only() {
     let flags = ["onboard", "--provider", "custom", "--api-base", &base];
     let more = ["--api-key-stdin", "--model", "m", "--test", "--heartbeat"];
     let story = story.stdin("sk-of-the-pipe\n");
-    let ran = story.run(flags.iter().chain(&more));
-    ran.stdout_has("✓ Heartbeat enabled")
+    let result = story.run(flags.iter().chain(&more));
+    result
+        .stdout_has("✓ Heartbeat enabled")
         .stderr_has("m of custom answered in 0.0 s: ")
         .stderr_has("ready; try: nanobot agent");
     assert_eq!(read_config(&story)["providers"]["custom"]["apiKey"], "sk-of-the-pipe");
@@ -525,9 +526,9 @@ fn an_address_without_a_scheme_is_refused() {
 #[test]
 fn flags_that_leave_the_setup_incomplete_are_no_success() {
     let story = Story::bare();
-    let check = |arguments: &[&str], words: &str| {
-        let ran = story.run([&["onboard", "-q"], arguments].concat()).status(78);
-        ran.stderr_has("nanobot: setup is not complete: ").stderr_has(words);
+    let check = |arguments: &[&str], prompt: &str| {
+        let result = story.run([&["onboard", "-q"], arguments].concat()).status(78);
+        result.stderr_has("nanobot: setup is not complete: ").stderr_has(prompt);
     };
     check(&["--provider", "openai", "--yes"], "no API key for provider `openai`\n  try: ");
     // The files are there all the same.
@@ -609,19 +610,19 @@ fn a_test_names_the_address_that_answers() {
 #[test]
 fn completions_are_written_where_the_shell_loads_them() {
     let story = Story::bare().script([lists_models(&["small"]), says("Hi.")]);
-    let place = story.home().join(".config/fish/completions/nanobot.fish");
+    let path = story.home().join(".config/fish/completions/nanobot.fish");
     let script = story.run(["completions", "fish"]).bytes();
     let screen = story.screen(50, 80).env("SHELL", "/usr/bin/fish");
     let mut screen = screen.args(["onboard"]);
-    for (words, text) in &prompts_and_answers(&story)[..4] {
-        answer_prompt(&mut screen, words, text);
+    for (prompt, text) in &prompts_and_answers(&story)[..4] {
+        answer_prompt(&mut screen, prompt, text);
     }
     answer_prompt(&mut screen, "(~/.config/fish/completions/nanobot.fish)? [Y/n]", "");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
     answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
-    assert_eq!(std::fs::read(&place).unwrap(), script);
+    assert_eq!(std::fs::read(&path).unwrap(), script);
     // Existing parts are not offered again.
     story.server().script([lists_models(&["small"]), says("Hi.")]);
     let screen = story.screen(50, 80).env("SHELL", "/usr/bin/fish");
@@ -650,7 +651,7 @@ fn completions_are_written_where_the_shell_loads_them() {
 #[test]
 fn completions_of_other_programs_are_not_overwritten() {
     let story = Story::bare().env("SHELL", "/usr/bin/fish");
-    let place = story.home().join(".config/fish/completions/nanobot.fish");
+    let path = story.home().join(".config/fish/completions/nanobot.fish");
     let script = story.run(["completions", "fish"]).bytes();
     let own = story.dir().join("own.fish");
     let refused = |cause: &str| {
@@ -660,26 +661,26 @@ fn completions_of_other_programs_are_not_overwritten() {
             .stderr_has("~/.config/fish/completions/nanobot.fish")
             .stderr_has(cause)
             .stderr_has("try: `nanobot completions fish > ~/.config/fish");
-        assert_eq!(std::fs::read(&place).unwrap(), b"complete -c nanobot\n");
+        assert_eq!(std::fs::read(&path).unwrap(), b"complete -c nanobot\n");
     };
-    crate::story::write(&place, b"complete -c nanobot\n");
+    crate::story::write(&path, b"complete -c nanobot\n");
     refused("not nanobot's");
-    std::fs::rename(&place, &own).unwrap();
-    std::os::unix::fs::symlink(&own, &place).unwrap();
+    std::fs::rename(&path, &own).unwrap();
+    std::os::unix::fs::symlink(&own, &path).unwrap();
     refused("it is a symbolic link");
     // A file of an earlier release is replaced.
-    std::fs::remove_file(&place).unwrap();
-    std::fs::write(&place, "# Completion of nanobot for fish: an older one.\n").unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "# Completion of nanobot for fish: an older one.\n").unwrap();
     story.run(["onboard", "--yes", "--completions"]).stderr_has("wrote ~/.config/fish");
-    assert_eq!(std::fs::read(&place).unwrap(), script);
+    assert_eq!(std::fs::read(&path).unwrap(), script);
 }
 
 #[test]
 fn a_chat_channel_can_be_skipped_after_all() {
     let story = Story::bare().script([lists_models(&["small"]), says("Hi.")]);
     let mut screen = story.screen(60, 80).args(["onboard"]);
-    for (words, text) in &prompts_and_answers(&story)[..4] {
-        answer_prompt(&mut screen, words, text);
+    for (prompt, text) in &prompts_and_answers(&story)[..4] {
+        answer_prompt(&mut screen, prompt, text);
     }
     answer_prompt(&mut screen, "request is sent. [y/N]", "maybe");
     answer_prompt(&mut screen, "request is sent. [y/N]", "n");
@@ -688,12 +689,12 @@ fn a_chat_channel_can_be_skipped_after_all() {
     answer_prompt(&mut screen, "Channel [none]:", "tele");
     answer_prompt(&mut screen, "Telegram, not shown:", "");
     assert_eq!(screen.code(), 0);
-    let shown = screen.text_with_scrollback();
-    assert!(shown.contains("Please answer yes or no."), "{shown}");
+    let screen_text = screen.text_with_scrollback();
+    assert!(screen_text.contains("Please answer yes or no."), "{screen_text}");
     let reason = "Please answer telegram, matrix, mattermost, slack, discord, ntfy, feishu,";
-    assert!(shown.contains(reason), "{shown}");
-    assert!(shown.contains("telegram is not set up"), "{shown}");
-    assert!(shown.contains("ready; try:"), "{shown}");
+    assert!(screen_text.contains(reason), "{screen_text}");
+    assert!(screen_text.contains("telegram is not set up"), "{screen_text}");
+    assert!(screen_text.contains("ready; try:"), "{screen_text}");
     assert_eq!(read_config(&story)["channels"], Value::Null);
 }
 
@@ -703,8 +704,8 @@ fn a_chat_channel_is_offered() {
     let config = json!({ "channels": { "telegram": { "apiBase": telegram.base() } } });
     let story = Story::bare().config(&config).script([lists_models(&["small"]), says("Hi.")]);
     let mut screen = story.screen(60, 80).args(["onboard"]);
-    for (words, text) in &prompts_and_answers(&story)[..4] {
-        answer_prompt(&mut screen, words, text);
+    for (prompt, text) in &prompts_and_answers(&story)[..4] {
+        answer_prompt(&mut screen, prompt, text);
     }
     // The section could be of the Python program.
     answer_prompt(&mut screen, "Working directory? [c]:", "");

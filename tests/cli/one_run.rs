@@ -61,7 +61,7 @@ fn a_skill_is_loaded_at_the_start() {
 /// A bare run has the skills that its line names, and no others.
 #[test]
 fn a_bare_run_has_the_skills_of_its_line() {
-    let sent = |has_notes: bool| {
+    let request_of = |has_notes: bool| {
         let mut story = Story::new().file("tone/SKILL.md", "Be formal.\n");
         if has_notes {
             story = story
@@ -72,8 +72,8 @@ fn a_bare_run_has_the_skills_of_its_line() {
         story.run(["agent", "--bare", "--skill", "./tone", "-m", "x"]).stdout("Hi.\n").stderr("");
         story.requests()[0].raw.clone()
     };
-    let raw = sent(true);
-    assert_eq!(raw, sent(false));
+    let raw = request_of(true);
+    assert_eq!(raw, request_of(false));
     assert!(raw.contains("Be formal.") && !raw.contains("/tmp"), "{raw}");
 
     let story = Story::new().workspace_file("skills/tea/SKILL.md", TEA);
@@ -109,9 +109,9 @@ fn a_skill_that_cannot_be_loaded_is_an_error() {
     check("./empty", 66, "nanobot: `./empty` has no SKILL.md\n");
     check("./secret.md", 66, "nanobot: `./secret.md` is not a directory\n");
     let failed = |name: &str, cause: &str| {
-        let ran = story.run(["agent", "-m", "x", "--skill", name]);
-        assert_ne!(ran.code(), 0);
-        ran.stderr_has(cause);
+        let result = story.run(["agent", "-m", "x", "--skill", name]);
+        assert_ne!(result.code(), 0);
+        result.stderr_has(cause);
     };
     failed("./big", "larger than 1 MiB");
     failed("./link", "a link that points outside");
@@ -135,8 +135,8 @@ fn a_loaded_skill_grants_what_reading_it_grants() {
         let url = pages.url("/Brest").replace("127.0.0.2", "wttr.in");
         let read = calls("read_file", json!({ "path": "notes.md" }));
         story.server().script([read, calls("web_fetch", json!({ "url": url })), says("Rain.")]);
-        let ran = story.run(["agent", "-m", "x"].iter().chain(flags));
-        ran.stdout("Rain.\n").error_text();
+        let result = story.run(["agent", "-m", "x"].iter().chain(flags));
+        result.stdout("Rain.\n").error_text();
         story.requests()[2].last_content()
     };
     let refused = fetched(&[]);
@@ -228,8 +228,8 @@ fn servers_of_a_file_are_those_of_one_run() {
         says("Looked."),
     ]);
     trust(&story, ".mcp.json");
-    let ran = story.run(["agent", "-m", "x", "--mcp", ".mcp.json", "-s", "own"]);
-    ran.stdout("Looked.\n").stderr_has("denied: mcp_one_set").stderr_has("--allow mcp_one_set");
+    let result = story.run(["agent", "-m", "x", "--mcp", ".mcp.json", "-s", "own"]);
+    result.stdout("Looked.\n").stderr_has("denied: mcp_one_set").stderr_has("--allow mcp_one_set");
     assert_eq!(tool_names(&story), ["mcp_one_look", "mcp_one_set"]);
     let origin_before = origin(&story, "own");
     assert!(origin_before.starts_with("external"), "{origin_before}");
@@ -290,8 +290,8 @@ fn a_file_of_servers_that_cannot_be_used_is_an_error() {
         .file("args.json", entry("args", json!("--root")))
         .file("key.json", entry("env", json!({ "K": { "command": "touch ran; echo k" } })));
     let check = |file: &str, status: i32, cause: &str| {
-        let ran = story.run(["agent", "-m", "x", "--mcp", file]);
-        ran.status(status).stderr_has(cause);
+        let result = story.run(["agent", "-m", "x", "--mcp", file]);
+        result.status(status).stderr_has(cause);
     };
     check("gone.json", 66, "no such file: `gone.json`");
     check("text.json", 65, "`text.json`: it is not JSON: ");
@@ -362,9 +362,9 @@ fn fallback_models_of_one_run() {
             .set("agents.defaults.fallbackModels", configured.clone())
             .set("modelPresets", json!({ "fast": "quick" }))
             .script(script);
-        let ran = story.run(["agent", "-m", "x"].iter().chain(arguments));
-        let code = ran.code();
-        drop((ran.error_text(), ran.text()));
+        let result = story.run(["agent", "-m", "x"].iter().chain(arguments));
+        let code = result.code();
+        drop((result.error_text(), result.text()));
         let requests = story.requests();
         let model = |request: &Request| request.body["model"].as_str().unwrap().to_owned();
         (code, requests.iter().map(model).collect::<Vec<_>>().join(" "))
@@ -409,8 +409,8 @@ fn prompt_files_and_jobs_name_fallback_models() {
     story.run(["cron", "run", &id]).stdout("Hi.\n").error_text();
     assert_eq!(model(), "fourth");
     run_cron(&story, &["edit", &id, "--fallback", ""]).text();
-    let shown = story.run(["cron", "show", &id]).text();
-    assert!(!shown.contains("fallbacks"), "{shown}");
+    let stdout = story.run(["cron", "show", &id]).text();
+    assert!(!stdout.contains("fallbacks"), "{stdout}");
 }
 
 #[test]
@@ -429,8 +429,8 @@ fn a_run_names_its_session() {
     story.run(["agent", "-m", "x", "-s", "f", "--title", "Failed"]).status(1).error_text();
     assert_eq!(title("f"), "Failed\n");
     for flag in ["--bare", "--ephemeral"] {
-        let ran = story.run(["agent", flag, "--title", "x", "-m", "x"]);
-        ran.status(2).stderr_has("cannot be used with");
+        let result = story.run(["agent", flag, "--title", "x", "-m", "x"]);
+        result.status(2).stderr_has("cannot be used with");
     }
     let story = story.file("p.md", "Hello.\n");
     story.run(["run", "--title", "x", "p.md"]).status(2).stderr_has("a prompt file has no session");
@@ -438,45 +438,45 @@ fn a_run_names_its_session() {
 
 #[test]
 fn the_prompt_cache_lives_for_an_hour() {
-    let sent = |story: &Story, arguments: &[&str]| {
+    let request_of = |story: &Story, arguments: &[&str]| {
         story.server().script([says("Hi.")]);
         story.run(["agent", "-m", "x"].iter().chain(arguments)).stdout("Hi.\n").error_text();
         story.requests().last().unwrap().body.clone()
     };
     let claude = || Story::in_format(Format::Anthropic, "claude-opus-4-7");
-    let plain = sent(&claude(), &[]).to_string();
+    let plain = request_of(&claude(), &[]).to_string();
     let marks = plain.matches(r#"{"type":"ephemeral"}"#).count();
     assert!(marks > 2 && !plain.contains("ttl"), "{plain}");
-    assert_eq!(sent(&claude(), &["--cache", "5m"]).to_string().matches("ttl").count(), 0);
-    let long = sent(&claude(), &["--cache", "1h"]).to_string();
+    assert_eq!(request_of(&claude(), &["--cache", "5m"]).to_string().matches("ttl").count(), 0);
+    let long = request_of(&claude(), &["--cache", "1h"]).to_string();
     assert_eq!(long.matches(r#"{"type":"ephemeral","ttl":"1h"}"#).count(), marks, "{long}");
     assert_eq!(long.matches("ephemeral").count(), marks, "{long}");
 
     // A gateway that passes them on.
     let gateway = Story::with_provider("openrouter", "anthropic/claude-opus-4-7")
         .allow_extra_keys(&["cache_control"]);
-    let long = sent(&gateway, &["--cache", "1h"]).to_string();
+    let long = request_of(&gateway, &["--cache", "1h"]).to_string();
     assert!(long.contains(r#"{"type":"ephemeral","ttl":"1h"}"#), "{long}");
 
     // The key is that of the session, and does not show it.
     let openai = |model: &str| Story::with_provider("openai", model);
     let story = openai("gpt-5.4");
-    let first = sent(&story, &["--cache", "1h", "-s", "ada"]);
+    let first = request_of(&story, &["--cache", "1h", "-s", "ada"]);
     assert_eq!(first["prompt_cache_retention"], "24h");
     let key = first["prompt_cache_key"].as_str().unwrap();
     assert!(key.starts_with("nanobot-") && !key.contains("ada"), "{key}");
-    assert_eq!(sent(&story, &["--cache=1h", "-s", "ada"])["prompt_cache_key"], key);
-    assert_ne!(sent(&story, &["--cache=1h", "-s", "other"])["prompt_cache_key"], key);
-    let own = sent(&story, &["--cache=1h", "-s", "ada", "-o", "prompt_cache_key=mine"]);
+    assert_eq!(request_of(&story, &["--cache=1h", "-s", "ada"])["prompt_cache_key"], key);
+    assert_ne!(request_of(&story, &["--cache=1h", "-s", "other"])["prompt_cache_key"], key);
+    let own = request_of(&story, &["--cache=1h", "-s", "ada", "-o", "prompt_cache_key=mine"]);
     assert_eq!(own["prompt_cache_key"], "mine");
-    assert!(sent(&story, &["-s", "ada"])["prompt_cache_key"].is_null());
-    let newer = sent(&openai("gpt-6-luna"), &["--cache", "1h"]);
+    assert!(request_of(&story, &["-s", "ada"])["prompt_cache_key"].is_null());
+    let newer = request_of(&openai("gpt-6-luna"), &["--cache", "1h"]);
     assert!(newer["prompt_cache_key"].is_string() && newer["prompt_cache_retention"].is_null());
     // A provider without such a field gets none, and a filter's key is that of any filter.
-    let other = sent(&Story::with_provider("mistral", "mistral-large"), &["--cache", "1h"]);
+    let other = request_of(&Story::with_provider("mistral", "mistral-large"), &["--cache", "1h"]);
     assert!(!other.to_string().contains("prompt_cache"), "{other}");
     let bare =
-        |story: &Story| sent(story, &["--bare", "--cache", "1h"])["prompt_cache_key"].clone();
+        |story: &Story| request_of(story, &["--bare", "--cache", "1h"])["prompt_cache_key"].clone();
     assert_eq!(bare(&openai("gpt-5.4")), bare(&openai("gpt-5.4")));
     story
         .run(["agent", "-m", "x", "--cache", "1d"])

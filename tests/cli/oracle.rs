@@ -165,13 +165,13 @@ fn compare_slots(max_slots: usize) {
                 continue;
             }
             for minute in (*one..*next).step_by(60) {
-                let found = (
+                let slots = (
                     expression.latest(timestamp(minute + 7), &zone),
                     expression.next(timestamp(minute + 7), &zone),
                 );
-                if found != (Some(timestamp(*one)), Some(timestamp(*next))) {
+                if slots != (Some(timestamp(*one)), Some(timestamp(*next))) {
                     wrong.push(format!(
-                        "{} in {} at {}: {found:?}",
+                        "{} in {} at {}: {slots:?}",
                         row.expression,
                         row.zone,
                         timestamp(minute)
@@ -229,14 +229,14 @@ fn lines_match_those_given_to_the_oracle() {
         let system = named_zone(here).unwrap();
         let mut lines = serde_json::Map::new();
         for job in &cases.jobs {
-            let found = crontab_fields(
+            let fields = crontab_fields(
                 &job.schedule(),
                 job.catch_up,
                 cases.created(),
                 &job.zone(&system),
                 &system,
             );
-            lines.insert(job.name.clone(), json!(found));
+            lines.insert(job.name.clone(), json!(fields));
         }
         all.insert(here.clone(), lines.into());
     }

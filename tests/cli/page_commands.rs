@@ -97,8 +97,8 @@ pub(crate) fn types(text: &'static str, user: fn(&mut Screen<'_>)) -> CommandRow
 }
 
 /// A command that the test `MODULE::NAME`, or the file at this path, runs instead.
-pub(crate) fn elsewhere(text: &'static str, place: &'static str) -> CommandRow {
-    CommandRow { text, replies: Vec::new(), run: CommandRun::Elsewhere(place) }
+pub(crate) fn elsewhere(text: &'static str, page: &'static str) -> CommandRow {
+    CommandRow { text, replies: Vec::new(), run: CommandRun::Elsewhere(page) }
 }
 
 /// A user who leaves a conversation at its first prompt.
@@ -116,7 +116,7 @@ pub(crate) fn run_page(
     mut rows: Vec<CommandRow>,
 ) -> String {
     let mut unused: Vec<&str> = rows.iter().map(|row| row.text).collect();
-    let mut printed = String::new();
+    let mut all_output = String::new();
     for ShownCommand { line, output } in shown_commands(text) {
         let row = rows.iter_mut().find(|row| line.contains(row.text));
         let row = row.unwrap_or_else(|| panic!("no story runs this line: {line}"));
@@ -132,22 +132,22 @@ pub(crate) fn run_page(
                 if !output.is_empty() {
                     assert_eq!(with_shown_ids(&stdout, &output), output, "{line}");
                 }
-                printed += &all;
+                all_output += &all;
             }
             CommandRun::Types(user) => run_on_terminal(story, &line, user),
-            CommandRun::Elsewhere(place) => assert_exists(place),
+            CommandRun::Elsewhere(page) => assert_exists(page),
         }
         assert_eq!(story.server().unused_replies(), 0, "{line}");
     }
     assert_eq!(unused, [""; 0], "rows for no line of the page");
-    printed
+    all_output
 }
 
 /// `text` with its ids replaced by the id that the page shows.
-fn with_shown_ids(text: &str, shown: &str) -> String {
+fn with_shown_ids(text: &str, page_text: &str) -> String {
     let id = regex::Regex::new(r"\b[0-9a-f]{8}\b").unwrap();
-    let shown = id.find(shown).map_or("", |found| found.as_str());
-    id.replace_all(text, shown).into_owned()
+    let page_id = id.find(page_text).map_or("", |id_match| id_match.as_str());
+    id.replace_all(text, page_id).into_owned()
 }
 
 /// The story's PATH, with a directory that has our program, and may have others.
@@ -166,9 +166,9 @@ pub(crate) fn run_line(story: &Story, line: &str, variables: &[(&str, &str)]) ->
     let mut shell = story.program("/bin/sh");
     shell.args(["-c", line]).env("PATH", path_with_nanobot(story));
     shell.envs(variables.iter().copied());
-    let ran = story.wait(shell.spawn().unwrap());
-    let (stdout, stderr) = (ran.text(), ran.error_text());
-    assert_eq!(ran.code(), 0, "{line}\n{stdout}\n{stderr}");
+    let result = story.wait(shell.spawn().unwrap());
+    let (stdout, stderr) = (result.text(), result.error_text());
+    assert_eq!(result.code(), 0, "{line}\n{stdout}\n{stderr}");
     (stdout, stderr)
 }
 
@@ -179,28 +179,28 @@ fn run_on_terminal(story: &Story, line: &str, user: fn(&mut Screen<'_>)) {
         .env("PATH", &path_with_nanobot(story))
         .program("/bin/sh", ["-c", line]);
     user(&mut screen);
-    let shown = screen.text_with_scrollback();
-    assert_eq!(screen.code(), 0, "{line}\n{shown}");
+    let screen_text = screen.text_with_scrollback();
+    assert_eq!(screen.code(), 0, "{line}\n{screen_text}");
     screen.assert_restored();
 }
 
 /// Asserts that the test or the file is there.
 #[track_caller]
-fn assert_exists(place: &str) {
+fn assert_exists(page: &str) {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let Some((module, name)) = place.split_once("::") else {
-        return assert!(root.join(place).exists(), "{place}");
+    let Some((module, name)) = page.split_once("::") else {
+        return assert!(root.join(page).exists(), "{page}");
     };
     let source = std::fs::read_to_string(root.join(format!("tests/cli/{module}.rs"))).unwrap();
-    assert!(source.contains(&format!("fn {name}(")), "{place}");
+    assert!(source.contains(&format!("fn {name}(")), "{page}");
 }
 
 #[test]
 fn commands_and_their_output_are_told_apart() {
     let text = "Words.\n\n    one\n    two\n\nMore.\n\n    $ three\n    its output\n    $ four\n\n    five\n";
-    let found: Vec<(String, String)> =
+    let commands: Vec<(String, String)> =
         shown_commands(text).into_iter().map(|command| (command.line, command.output)).collect();
     let expect = [("one", ""), ("two", ""), ("three", "its output\n"), ("four", ""), ("five", "")];
     let expect = expect.map(|(line, output)| (line.to_owned(), output.to_owned()));
-    assert_eq!(found, expect);
+    assert_eq!(commands, expect);
 }

@@ -143,18 +143,18 @@ struct StyledRun<'a> {
 }
 
 fn runs(row: &str) -> Vec<StyledRun<'_>> {
-    let mut found = Vec::new();
+    let mut runs = Vec::new();
     let mut rest = row;
     while !rest.is_empty() {
         let (plain, marked) = rest.split_once('«').unwrap_or((rest, ""));
         let (marked, after) = marked.split_once('»').unwrap_or((marked, ""));
         let (classes, text) = marked.split_once(':').unwrap_or(("", marked));
-        found.push(StyledRun { classes: "", text: plain });
-        found.push(StyledRun { classes, text });
+        runs.push(StyledRun { classes: "", text: plain });
+        runs.push(StyledRun { classes, text });
         rest = after;
     }
-    found.retain(|run| !run.text.is_empty());
-    found
+    runs.retain(|run| !run.text.is_empty());
+    runs
 }
 
 /// The number of columns of a row, without its marks.

@@ -86,9 +86,9 @@ impl Gate {
 fn a_message_is_answered_and_acknowledged() {
     let line = json!({ "id": "m1", "channel": "mqtt", "chat": "7", "from": "ann", "text": "hello", "facts": { "a": 1 }, "topic": "t" });
     let story = Story::new().script([says("Hi.")]).stdin(format!("\n{line}"));
-    let found = lines(&story.run(["serve", "pipe"]).text());
-    assert_eq!(found.len(), 2);
-    let answer = &found[0];
+    let output_lines = lines(&story.run(["serve", "pipe"]).text());
+    assert_eq!(output_lines.len(), 2);
+    let answer = &output_lines[0];
     assert_eq!(answer["v"], 1);
     assert_eq!(answer["in_reply_to"], "m1");
     assert_eq!(answer["session"], "mqtt:7");
@@ -96,14 +96,14 @@ fn a_message_is_answered_and_acknowledged() {
     assert_eq!(answer["status"], json!({ "name": "answered", "number": 0 }));
     assert_eq!(answer["facts"], json!({ "a": 1, "topic": "t" }));
     assert!(answer["usage"]["input"].as_u64().unwrap() > 0, "{answer}");
-    assert_eq!(found[1], json!({ "v": 1, "type": "ack", "id": "m1" }));
+    assert_eq!(output_lines[1], json!({ "v": 1, "type": "ack", "id": "m1" }));
     // The turn is in the session, under the id that the answer names.
     let stored = story.session("bus_mqtt_7.jsonl");
     let user = stored.iter().find(|line| line["role"] == "user").unwrap();
     assert!(user.to_string().contains(answer["turn"].as_str().unwrap()), "{user}");
     // The workspace is the directory, and the text is not the user's.
-    let asked = &story.requests()[0].raw;
-    assert!(asked.contains("A program passes on messages"), "{asked}");
+    let body = &story.requests()[0].raw;
+    assert!(body.contains("A program passes on messages"), "{body}");
     let explained = story.run(["policy", "explain", "--session", "bus:mqtt:7"]).text();
     assert!(explained.contains("project"), "{explained}");
 }
@@ -117,9 +117,9 @@ fn bad_lines_are_named_and_the_rest_is_answered() {
         message("2", "s", "/new").trim_end()
     );
     let story = Story::new().script([says("One."), says("Two.")]).stdin(input);
-    let found = lines(&story.run(["serve", "pipe"]).status(65).text());
-    assert_eq!(answers(&found), [("1", "One."), ("2", "Two.")]);
-    let errors = found.iter().filter(|line| line["type"] == "error");
+    let output_lines = lines(&story.run(["serve", "pipe"]).status(65).text());
+    assert_eq!(answers(&output_lines), [("1", "One."), ("2", "Two.")]);
+    let errors = output_lines.iter().filter(|line| line["type"] == "error");
     let numbers: Vec<u64> = errors.map(|line| line["line"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [2, 4, 5, 6]);
     // A command of a chat is text here: no user typed it.
@@ -133,18 +133,18 @@ fn an_id_may_be_a_number_and_an_error_names_it() {
                           {\"id\":7,\"session\":\"s\"}\n";
     let story = Story::new().script([says("One."), says("Two.")]).stdin(lines_of_input);
     let check = || {
-        let ran = story.run(["serve", "pipe", "--name", "bus"]).status(65);
-        let found = lines(&ran.text());
+        let result = story.run(["serve", "pipe", "--name", "bus"]).status(65);
+        let output_lines = lines(&result.text());
         let of = |kind: &str, key: &str| -> Vec<Value> {
-            let lines = found.iter().filter(|line| line["type"] == kind);
+            let lines = output_lines.iter().filter(|line| line["type"] == kind);
             lines.map(|line| line[key].clone()).collect()
         };
         let mut answers = of("message", "in_reply_to");
         answers.sort_by_key(Value::to_string);
-        assert_eq!(answers, [json!("1"), json!(1)], "{found:?}");
+        assert_eq!(answers, [json!("1"), json!(1)], "{output_lines:?}");
         let mut acknowledged = of("ack", "id");
         acknowledged.sort_by_key(Value::to_string);
-        assert_eq!(acknowledged, [json!("1"), json!(1)], "{found:?}");
+        assert_eq!(acknowledged, [json!("1"), json!(1)], "{output_lines:?}");
         assert_eq!(of("error", "id"), [json!(7)]);
     };
     check();
@@ -160,15 +160,15 @@ fn a_line_that_is_too_long_is_named_and_the_rest_is_answered() {
     let story = Story::new()
         .script([says("One."), says("Three.")])
         .stdin(lines_of(&message("3", "s", "three")));
-    let found = lines(&story.run(["serve", "pipe"]).status(65).text());
-    assert_eq!(answers(&found), [("1", "One."), ("3", "Three.")]);
+    let output_lines = lines(&story.run(["serve", "pipe"]).status(65).text());
+    assert_eq!(answers(&output_lines), [("1", "One."), ("3", "Three.")]);
     let error = "the line has more than 16777216 bytes";
     let is_named = |line: &Value| line["line"] == 2 && line["error"] == error;
-    assert_eq!(found.iter().filter(|line| is_named(line)).count(), 1);
+    assert_eq!(output_lines.iter().filter(|line| is_named(line)).count(), 1);
     // It may be the last one, without a line break.
     let story = story.script([says("One.")]).stdin(lines_of("").trim_end());
-    let found = lines(&story.run(["serve", "pipe"]).status(65).text());
-    assert!(found.iter().any(is_named), "{found:?}");
+    let output_lines = lines(&story.run(["serve", "pipe"]).status(65).text());
+    assert!(output_lines.iter().any(is_named), "{output_lines:?}");
 }
 
 #[test]
@@ -188,11 +188,11 @@ fn sessions_are_answered_side_by_side_and_each_in_order() {
     let input =
         [message("a1", "a", "first"), message("a2", "a", "second"), message("b1", "b", "beside")];
     let story = story.stdin(input.concat());
-    let found = lines(&story.run(["serve", "pipe", "-j", "2"]).text());
+    let output_lines = lines(&story.run(["serve", "pipe", "-j", "2"]).text());
     let ids: Vec<&str> =
-        answers(&found).iter().map(|(id, _)| *id).filter(|id| *id != "b1").collect();
+        answers(&output_lines).iter().map(|(id, _)| *id).filter(|id| *id != "b1").collect();
     assert_eq!(ids, ["a1", "a2"]);
-    assert_eq!(found.len(), 6);
+    assert_eq!(output_lines.len(), 6);
     assert_eq!(
         story.session("bus_a.jsonl").iter().filter(|line| line["role"] == "assistant").count(),
         2
@@ -218,25 +218,30 @@ fn a_failure_that_passes_is_not_acknowledged() {
         .header("retry-after", "3600");
     let story = Story::new().script([says("One."), sends(limited)]);
     let story = story.stdin([message("1", "s", "one"), message("2", "t", "two")].concat());
-    let found = lines(&story.run(["serve", "pipe"]).status(75).text());
-    assert_eq!(answers(&found), [("1", "One."), ("2", "")]);
-    assert_eq!(found[2]["status"]["number"], 75);
-    let acknowledged: Vec<&Value> = found.iter().filter(|line| line["type"] == "ack").collect();
+    let output_lines = lines(&story.run(["serve", "pipe"]).status(75).text());
+    assert_eq!(answers(&output_lines), [("1", "One."), ("2", "")]);
+    assert_eq!(output_lines[2]["status"]["number"], 75);
+    let acknowledged: Vec<&Value> =
+        output_lines.iter().filter(|line| line["type"] == "ack").collect();
     assert_eq!(acknowledged, [&json!({ "v": 1, "type": "ack", "id": "1" })]);
     // So is one that a budget stopped before the model was asked. A byte order mark is no part of the first message.
     let story = with_price(Story::new()).script([says("One.")]);
     let story = story.set("budget", json!({ "daily": 0.5 }));
     let input = [message("1", "s", "one"), message("2", "s", "two")].concat();
     let story = story.stdin(format!("\u{feff}{input}"));
-    let found = lines(&story.run(["serve", "pipe"]).status(4).text());
-    assert_eq!(answers(&found), [("1", "One."), ("2", "")]);
-    let acknowledged: Vec<&Value> = found.iter().filter(|line| line["type"] == "ack").collect();
+    let output_lines = lines(&story.run(["serve", "pipe"]).status(4).text());
+    assert_eq!(answers(&output_lines), [("1", "One."), ("2", "")]);
+    let acknowledged: Vec<&Value> =
+        output_lines.iter().filter(|line| line["type"] == "ack").collect();
     assert_eq!(acknowledged, [&json!({ "v": 1, "type": "ack", "id": "1" })]);
     // One that stays is.
     let story = Story::new().stdin(message("1", "s", "one"));
     story.server().always(fails(401, "bad key"));
-    let found = lines(&story.run(["serve", "pipe"]).status(77).text());
-    assert_eq!((&found[0]["status"]["number"], &found[1]["type"]), (&json!(77), &json!("ack")));
+    let output_lines = lines(&story.run(["serve", "pipe"]).status(77).text());
+    assert_eq!(
+        (&output_lines[0]["status"]["number"], &output_lines[1]["type"]),
+        (&json!(77), &json!("ack"))
+    );
 }
 
 #[test]
@@ -244,8 +249,8 @@ fn an_offline_pipe_sends_nothing_to_a_remote_model() {
     let story = Story::new()
         .env("NANOBOT_PROVIDERS__CUSTOM__API_BASE", "https://model.example/v1")
         .stdin(message("1", "s", "hi"));
-    let ran = story.run(["serve", "pipe", "--offline"]).status(69);
-    let text = ran.text();
+    let result = story.run(["serve", "pipe", "--offline"]).status(69);
+    let text = result.text();
     assert!(text.contains("`--offline` forbids connecting to `model.example`"), "{text}");
 }
 
@@ -288,11 +293,11 @@ fn many_messages_are_answered_in_the_order_of_their_sessions() {
         .map(|number| message(&number.to_string(), &format!("s{}", number % 7), "x"))
         .collect();
     let story = story.stdin(input);
-    let found = lines(&story.run(["serve", "pipe", "-j", "8"]).text());
-    assert_eq!(found.len(), 400);
+    let output_lines = lines(&story.run(["serve", "pipe", "-j", "8"]).text());
+    assert_eq!(output_lines.len(), 400);
     for session in 0..7 {
         let name = format!("s{session}");
-        let ids: Vec<u64> = found
+        let ids: Vec<u64> = output_lines
             .iter()
             .filter(|line| line["session"] == name.as_str())
             .map(|line| line["in_reply_to"].as_str().unwrap().parse().unwrap())
@@ -337,10 +342,14 @@ fn a_turn_that_fails_for_another_cause_shows_in_the_status() {
     let line = json!({ "id": "1", "session": "s", "text": "look", "files": ["no such file"] });
     let story = Story::new().script([says("Two.")]);
     let story = story.stdin(format!("{line}\n{}", message("2", "s", "two")));
-    let found = lines(&story.run(["serve", "pipe"]).status(1).text());
-    assert_eq!(answers(&found), [("1", ""), ("2", "Two.")]);
-    assert_eq!(found[0]["status"]["number"], 66);
-    assert!(found[0]["error"].as_str().unwrap().contains("no such file"), "{}", found[0]);
+    let output_lines = lines(&story.run(["serve", "pipe"]).status(1).text());
+    assert_eq!(answers(&output_lines), [("1", ""), ("2", "Two.")]);
+    assert_eq!(output_lines[0]["status"]["number"], 66);
+    assert!(
+        output_lines[0]["error"].as_str().unwrap().contains("no such file"),
+        "{}",
+        output_lines[0]
+    );
 }
 
 #[test]
@@ -374,18 +383,18 @@ fn files_of_messages_are_read_as_far_as_the_run_may_read_them() {
     ];
     let input: String = refused.iter().enumerate().map(|(id, file)| line(id, file)).collect();
     let story = story.stdin(format!("{input}{}", line(20, "notes.md"))).script([says("Milk.")]);
-    let ran = story.run(["serve", "pipe"]);
-    assert_ne!(ran.code(), 0);
-    let found = lines(&ran.text());
-    drop(ran);
+    let result = story.run(["serve", "pipe"]);
+    assert_ne!(result.code(), 0);
+    let output_lines = lines(&result.text());
+    drop(result);
     for (id, file) in refused.iter().enumerate() {
         let id = id.to_string();
-        let answer = found.iter().find(|line| line["in_reply_to"] == id).unwrap();
+        let answer = output_lines.iter().find(|line| line["in_reply_to"] == id).unwrap();
         assert!(answer["error"].as_str().unwrap().contains("`files`"), "{file}: {answer}");
     }
-    let asked = story.requests();
-    assert_eq!(asked.len(), 1);
-    assert!(asked[0].raw.contains("buy milk") && !asked[0].raw.contains("the secret"));
+    let requests = story.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(requests[0].raw.contains("buy milk") && !requests[0].raw.contains("the secret"));
     // A grant is the user's word.
     let story = story.stdin(line(1, "DIR/here.md")).script([says("Here.")]);
     story.run(["serve", "pipe", "--read", dir.to_str().unwrap()]).stdout_has("Here.");
@@ -399,8 +408,8 @@ fn messages_of_programs_have_conversations_of_their_own() {
         .script([says("The user's."), says("One.")]);
     story.run(["agent", "-m", "the word is pelican"]).stdout("The user's.\n");
     story = story.stdin(message("1", "cli:direct", "what was the word?"));
-    let found = lines(&story.run(["serve", "pipe"]).text());
-    assert_eq!(found[0]["session"], "cli:direct");
+    let output_lines = lines(&story.run(["serve", "pipe"]).text());
+    assert_eq!(output_lines[0]["session"], "cli:direct");
     assert!(!story.requests()[1].raw.contains("pelican"));
     // A program makes no chat one that the agent may write to.
     let send =
@@ -410,9 +419,9 @@ fn messages_of_programs_have_conversations_of_their_own() {
         let is_own = flags.len() == 2;
         story = story.stdin(chat.to_string());
         story.server().script(is_own.then(|| says("Hello.")));
-        let ran = story.run(flags);
-        let found = lines(&if is_own { ran.text() } else { ran.status(65).text() });
-        assert_eq!(found[0]["type"] == "message", is_own, "{found:?}");
+        let result = story.run(flags);
+        let output_lines = lines(&if is_own { result.text() } else { result.status(65).text() });
+        assert_eq!(output_lines[0]["type"] == "message", is_own, "{output_lines:?}");
         story.server().script([send(), says("No.")]);
         story.run(["agent", "-m", "x"]).stdout("No.\n").stderr_has("denied: message");
     }
@@ -442,10 +451,10 @@ fn an_answered_id_is_answered_from_the_journal() {
     let first = lines(&story.run(NAMED).text());
     assert_eq!(answers(&first), [("1", "One."), ("1", "One.")]);
     let story = story.stdin([message("1", "other", "x"), message("2", "s", "two")].concat());
-    let found = lines(&story.run(NAMED).text());
-    assert_eq!(answers(&found), [("1", "One."), ("2", "Two.")]);
-    assert_eq!(acknowledged(&found), ["1", "2"]);
-    assert_eq!(found[0], first[0]);
+    let output_lines = lines(&story.run(NAMED).text());
+    assert_eq!(answers(&output_lines), [("1", "One."), ("2", "Two.")]);
+    assert_eq!(acknowledged(&output_lines), ["1", "2"]);
+    assert_eq!(output_lines[0], first[0]);
     assert_eq!(story.requests().len(), 2);
     // A name has ids of its own, and no name has none.
     for arguments in [&["serve", "pipe", "--name", "other"][..], &["serve", "pipe"]] {
@@ -464,11 +473,11 @@ fn story_with_message(id: &str) -> Story {
 #[test]
 fn a_journal_needs_ids_and_a_name() {
     let story = Story::new().stdin(json!({ "session": "s", "text": "x" }).to_string());
-    let found = lines(&story.run(NAMED).status(65).text());
-    assert_eq!(found[0]["error"], "`id` is missing, which `--name` needs");
+    let output_lines = lines(&story.run(NAMED).status(65).text());
+    assert_eq!(output_lines[0]["error"], "`id` is missing, which `--name` needs");
     for name in ["", ".", "..", "a/b", "a b"] {
-        let ran = story.run(["serve", "pipe", "--name", name]).status(2);
-        assert!(ran.error_text().contains("letters, digits"), "{name}");
+        let result = story.run(["serve", "pipe", "--name", name]).status(2);
+        assert!(result.error_text().contains("letters, digits"), "{name}");
     }
     assert!(story.requests().is_empty());
 }
@@ -479,9 +488,9 @@ fn one_process_at_a_time_has_a_journal() {
     let mut pipe = RunningPipe::start(&story, &["--name", "bus"]);
     pipe.write(&message("1", "s", "x"));
     assert_eq!(pipe.read_line()["text"], "One.");
-    let ran = story.run(NAMED).status(75);
-    assert!(ran.error_text().contains("the pipe `bus`"), "{}", ran.error_text());
-    drop(ran);
+    let result = story.run(NAMED).status(75);
+    assert!(result.error_text().contains("the pipe `bus`"), "{}", result.error_text());
+    drop(result);
     drop(pipe.stdin.take());
     assert!(pipe.child.wait().unwrap().success());
     story.run(NAMED).stdout("");
@@ -503,26 +512,27 @@ fn what_a_killed_pipe_left_is_taken_up() {
     pipe.child.wait().unwrap();
     drop(sender);
     let story = story.script([says("One."), says("Two.")]);
-    let found = lines(&story.run(NAMED).text());
-    assert_eq!(answers(&found), [("1", "One."), ("2", "Two.")]);
-    assert_eq!(acknowledged(&found), ["1", "2"]);
+    let output_lines = lines(&story.run(NAMED).text());
+    assert_eq!(answers(&output_lines), [("1", "One."), ("2", "Two.")]);
+    assert_eq!(acknowledged(&output_lines), ["1", "2"]);
     let log = std::fs::read_to_string(story.workspace().join("sessions/bus_s.jsonl")).unwrap();
     assert_eq!(log.matches("first words").count(), 1, "{log}");
 
     // After the turn: the session has the answer, the journal does not.
     let whole = std::fs::read_to_string(journal(&story)).unwrap();
-    let kept: Vec<&str> = whole.lines().filter(|line| !line.contains("One.")).collect();
-    std::fs::write(journal(&story), kept.join("\n") + "\n{\"type\":\"ou").unwrap();
-    let found = lines(&story.run(NAMED).text());
-    assert_eq!(answers(&found), [("1", "One.")]);
+    let lines_left: Vec<&str> = whole.lines().filter(|line| !line.contains("One.")).collect();
+    std::fs::write(journal(&story), lines_left.join("\n") + "\n{\"type\":\"ou").unwrap();
+    let output_lines = lines(&story.run(NAMED).text());
+    assert_eq!(answers(&output_lines), [("1", "One.")]);
 
     // Before the answer was printed, or noted as printed.
-    let done = "{\"type\":\"done\",\"key\":\"2\"";
-    let kept: Vec<&str> = whole.lines().filter(|line| !line.starts_with(done)).collect();
-    assert_eq!(kept.len() + 1, whole.lines().count());
-    std::fs::write(journal(&story), kept.join("\n") + "\n").unwrap();
-    let found = lines(&story.run(NAMED).text());
-    assert_eq!(answers(&found), [("2", "Two.")]);
+    let line_start = "{\"type\":\"done\",\"key\":\"2\"";
+    let lines_left: Vec<&str> =
+        whole.lines().filter(|line| !line.starts_with(line_start)).collect();
+    assert_eq!(lines_left.len() + 1, whole.lines().count());
+    std::fs::write(journal(&story), lines_left.join("\n") + "\n").unwrap();
+    let output_lines = lines(&story.run(NAMED).text());
+    assert_eq!(answers(&output_lines), [("2", "Two.")]);
     story.run(NAMED).stdout("");
     assert_eq!(story.requests().len(), 3);
 }
@@ -536,11 +546,11 @@ fn an_answer_that_the_output_limit_cut_is_the_same_after_a_kill() {
     assert_eq!(first[0]["status"]["name"], "limit");
     // The session has the answer, the journal does not.
     let whole = std::fs::read_to_string(journal(&story)).unwrap();
-    let kept: Vec<&str> = whole
+    let lines_left: Vec<&str> = whole
         .lines()
         .filter(|line| line.contains("\"in\"") || line.contains("\"turn\",\"ids\""))
         .collect();
-    std::fs::write(journal(&story), kept.join("\n") + "\n").unwrap();
+    std::fs::write(journal(&story), lines_left.join("\n") + "\n").unwrap();
     let again = lines(&story.stdin("").run(NAMED).status(1).text());
     assert_eq!(answers(&again), [("1", "abcd")]);
     for name in ["text", "status", "error"] {
@@ -555,21 +565,24 @@ fn a_failure_that_passes_is_tried_again() {
     let line = message("1", "s", "one");
     // The broker sends the message again, since it got no acknowledgement.
     let story = story.stdin([&*line, &*line].concat());
-    let found = lines(&story.run(NAMED).status(75).text());
-    assert_eq!(answers(&found), [("1", ""), ("1", "One.")]);
-    assert_eq!(acknowledged(&found), ["1"]);
+    let output_lines = lines(&story.run(NAMED).status(75).text());
+    assert_eq!(answers(&output_lines), [("1", ""), ("1", "One.")]);
+    assert_eq!(acknowledged(&output_lines), ["1"]);
     // Without that, the next run tries it.
     let story = story.script([limited(), limited(), limited(), limited()]);
     let story = story.stdin(message("2", "s", "two"));
-    let found = lines(&story.run(NAMED).status(75).text());
-    assert_eq!(acknowledged(&found), [""; 0]);
+    let output_lines = lines(&story.run(NAMED).status(75).text());
+    assert_eq!(acknowledged(&output_lines), [""; 0]);
     // With its line, which is the same message, it is tried once.
     let story = story.script([limited(), limited(), limited(), limited()]);
-    let found = lines(&story.run(NAMED).status(75).text());
-    assert_eq!(answers(&found), [("2", "")]);
+    let output_lines = lines(&story.run(NAMED).status(75).text());
+    assert_eq!(answers(&output_lines), [("2", "")]);
     let story = story.script([says("Two.")]).stdin("");
-    let found = lines(&story.run(NAMED).text());
-    assert_eq!((answers(&found), acknowledged(&found)), (vec![("2", "Two.")], vec!["2"]));
+    let output_lines = lines(&story.run(NAMED).text());
+    assert_eq!(
+        (answers(&output_lines), acknowledged(&output_lines)),
+        (vec![("2", "Two.")], vec!["2"])
+    );
 }
 
 /// A message whose turn is killed each time ends with an error, so that it does not come again for ever.
@@ -580,29 +593,29 @@ fn a_message_that_kills_the_program_each_time_is_given_up() {
     let limited = || fails(429, "slow down");
     for _ in 0..4 {
         story.server().script([limited(), limited(), limited(), limited()]);
-        let found = lines(&story.run(NAMED).status(75).text());
-        assert_eq!(acknowledged(&found), [""; 0]);
+        let output_lines = lines(&story.run(NAMED).status(75).text());
+        assert_eq!(acknowledged(&output_lines), [""; 0]);
         story = story.stdin("");
     }
-    let asked = story.requests().len();
+    let request_count = story.requests().len();
     for attempt in 1..=2 {
         let (sender, stream) = Response::streaming();
         story.server().script([sends(stream)]);
         let mut pipe = RunningPipe::start(&story, &["--name", "bus"]);
-        story.server().wait_for_requests(asked + attempt);
+        story.server().wait_for_requests(request_count + attempt);
         pipe.child.kill().unwrap();
         pipe.child.wait().unwrap();
         drop(sender);
     }
     // The others are answered.
     let story = story.script([says("Two.")]).stdin(message("2", "t", "two"));
-    let ran = story.run(NAMED);
-    let found = lines(&ran.status(1).text());
-    assert_eq!(answers(&found), [("1", ""), ("2", "Two.")]);
-    assert_eq!(found[0]["status"]["name"], "failed");
+    let result = story.run(NAMED);
+    let output_lines = lines(&result.status(1).text());
+    assert_eq!(answers(&output_lines), [("1", ""), ("2", "Two.")]);
+    assert_eq!(output_lines[0]["status"]["name"], "failed");
     let error = "the program was killed each time it answered this message";
-    assert_eq!(found[0]["error"], error);
-    assert_eq!(acknowledged(&found), ["1", "2"]);
+    assert_eq!(output_lines[0]["error"], error);
+    assert_eq!(acknowledged(&output_lines), ["1", "2"]);
     story.stdin("").run(NAMED).stdout("");
 }
 
@@ -619,8 +632,11 @@ fn an_answer_that_nobody_reads_is_printed_by_the_next_run() {
     pipe.write(&message("1", "s", "one"));
     drop(pipe.stdin.take());
     pipe.child.wait().unwrap();
-    let found = lines(&story.run(NAMED).text());
-    assert_eq!((answers(&found), acknowledged(&found)), (vec![("1", "One.")], vec!["1"]));
+    let output_lines = lines(&story.run(NAMED).text());
+    assert_eq!(
+        (answers(&output_lines), acknowledged(&output_lines)),
+        (vec![("1", "One.")], vec!["1"])
+    );
     assert_eq!(story.requests().len(), 1);
 }
 
@@ -628,8 +644,8 @@ fn an_answer_that_nobody_reads_is_printed_by_the_next_run() {
 fn nothing_is_answered_that_the_journal_cannot_hold() {
     let story = Story::new().stdin(message("1", "s", "one"));
     std::fs::create_dir_all(journal(&story)).unwrap();
-    let ran = story.run(NAMED).status(74);
-    assert!(ran.error_text().contains("inbox.jsonl"), "{}", ran.error_text());
+    let result = story.run(NAMED).status(74);
+    assert!(result.error_text().contains("inbox.jsonl"), "{}", result.error_text());
     assert!(story.requests().is_empty());
 }
 
@@ -641,9 +657,9 @@ fn progress_is_printed_on_request() {
     };
     story().run(["serve", "pipe"]).text();
     let story = story();
-    let ran = story.run(["serve", "pipe", "-v"]);
-    assert!(ran.error_text().contains("list_dir"), "{}", ran.error_text());
-    ran.text();
+    let result = story.run(["serve", "pipe", "-v"]);
+    assert!(result.error_text().contains("list_dir"), "{}", result.error_text());
+    result.text();
 }
 
 #[test]
@@ -715,8 +731,8 @@ fn a_detached_consolidation_keeps_no_pipe_waiting() {
         calls_save_memory("[2026-01-01 10:00] Words.", "Likes words.")(request)
     });
     let story = story.script([says("Here."), consolidates]).stdin(message("1", "a", "x"));
-    let found = lines(&story.run(["pipe"]).text());
-    assert_eq!(answers(&found), [("1", "Here.")]);
+    let output_lines = lines(&story.run(["pipe"]).text());
+    assert_eq!(answers(&output_lines), [("1", "Here.")]);
     std::fs::write(released, "").unwrap();
     until_exists(&story.workspace().join("memory/MEMORY.md"));
 }

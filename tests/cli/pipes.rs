@@ -86,8 +86,8 @@ fn pipes_and_files_are_read_and_other_inputs_on_request() {
 #[test]
 fn an_empty_attachment_is_reported() {
     let story = Story::new().file("empty", "").script([says("Hello.")]);
-    let ran = story.run(["agent", "-m", "hi", "-a", "empty"]).stdout("Hello.\n");
-    ran.stderr("nanobot: `empty` is empty\n");
+    let result = story.run(["agent", "-m", "hi", "-a", "empty"]).stdout("Hello.\n");
+    result.stderr("nanobot: `empty` is empty\n");
 }
 
 #[test]
@@ -152,12 +152,12 @@ fn a_silent_socket_is_left_alone_and_an_ended_one_is_read() {
 
 #[test]
 fn unreadable_input_is_reported() {
-    let check = |name: &str, arguments: &[&str], status: i32, words: &str| {
+    let check = |name: &str, arguments: &[&str], status: i32, message: &str| {
         let story = Story::new();
         let mut command = story.command(["agent"]);
         let stdin = stdin_of_kind(&story, name);
         let child = command.args(arguments).stdin(stdin).spawn().unwrap();
-        story.wait(child).status(status).stderr_has(words);
+        story.wait(child).status(status).stderr_has(message);
     };
     check("endless device", &["--stdin", "-m", "x"], 65, "longer than 16 MiB");
     check("directory", &["--stdin", "-m", "x"], 74, "read standard input");
@@ -180,10 +180,10 @@ fn a_silent_pipe_is_reported_and_times_out() {
     let story = Story::new().env("NANOBOT_STDIN_TIMEOUT_S", "2.5");
     let (reader, writer) = std::io::pipe().unwrap();
     let child = story.command(["agent", "-m", "x"]).stdin(reader).spawn().unwrap();
-    let ran = story.wait(child).status(66);
-    let told = ran.error_text();
-    assert!(told.starts_with("nanobot: waiting for standard input"), "{told}");
-    assert!(told.contains("without standard input") && told.contains("--no-stdin"), "{told}");
+    let result = story.wait(child).status(66);
+    let stderr = result.error_text();
+    assert!(stderr.starts_with("nanobot: waiting for standard input"), "{stderr}");
+    assert!(stderr.contains("without standard input") && stderr.contains("--no-stdin"), "{stderr}");
     drop(writer);
     // A socket that is read on request is waited for as well.
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -212,8 +212,8 @@ fn closed_descriptors_behave_like_dev_null() {
     let story = Story::new().script([says("1"), says("2"), says("3")]);
     let shell = |redirections: &str| {
         let mut command = story.program("/bin/sh");
-        let words = format!("exec \"$0\" agent -m x {redirections}");
-        command.args(["-c", &words, NANOBOT]);
+        let command_line = format!("exec \"$0\" agent -m x {redirections}");
+        command.args(["-c", &command_line, NANOBOT]);
         story.wait(command.spawn().unwrap())
     };
     shell("<&-").stdout("1\n");
@@ -307,10 +307,10 @@ fn colour_is_used_on_terminals_and_on_request() {
         }
         let mut all = vec!["agent", "-m", "x"];
         all.extend(arguments);
-        let ran = story.run(all).status(1);
-        let told = ran.error_text();
-        assert!(told.contains("no"), "{told}");
-        told.contains('\u{1b}')
+        let result = story.run(all).status(1);
+        let stderr = result.error_text();
+        assert!(stderr.contains("no"), "{stderr}");
+        stderr.contains('\u{1b}')
     };
     assert!(!colored(&[], &[]));
     assert!(!colored(&["--color", "never"], &[]));
@@ -328,8 +328,8 @@ fn failure_on_terminal(env: &[(&str, &str)]) -> String {
     let mut command = story.program("script");
     command.args(["-qec", &format!("{NANOBOT} agent -m x"), "/dev/null"]);
     command.env("TERM", "xterm").envs(env.iter().copied());
-    let ran = story.wait(command.spawn().unwrap()).status(78);
-    ran.text()
+    let result = story.wait(command.spawn().unwrap()).status(78);
+    result.text()
 }
 
 #[test]

@@ -32,9 +32,9 @@ fn tools_are_filtered_by_names_and_patterns() {
     // Patterns for the tools of servers match none where no server is configured.
     assert_eq!(offered(&["--tools", "glob,mcp_*"]), ["glob"]);
     let story = Story::new();
-    let fails = |flags: [&str; 2], words: &str| {
-        let ran = story.run([&["agent", "-m", "x"], &flags[..]].concat());
-        ran.status(2).stderr_has(words);
+    let fails = |flags: [&str; 2], message: &str| {
+        let result = story.run([&["agent", "-m", "x"], &flags[..]].concat());
+        result.status(2).stderr_has(message);
     };
     fails(["--tools", "raed_*"], "there is no tool `raed_*`");
     fails(["--disabled-tools", "exce"], "did you mean `exec`?");
@@ -52,10 +52,10 @@ fn tools_are_filtered_by_names_and_patterns() {
 fn a_denial_is_final_reported_once_and_names_its_flag() {
     let write = || calls("write_file", json!({ "path": "a", "content": "x" }));
     let story = Story::new().script([write(), write(), says("Not allowed.")]);
-    let ran = story.run(["agent", "-m", "x"]).stdout("Not allowed.\n");
-    let told = ran.error_text();
-    assert_eq!(told.matches("denied: write_file").count(), 1, "{told}");
-    assert!(told.contains("--write"), "{told}");
+    let run_result = story.run(["agent", "-m", "x"]).stdout("Not allowed.\n");
+    let stderr = run_result.error_text();
+    assert_eq!(stderr.matches("denied: write_file").count(), 1, "{stderr}");
+    assert!(stderr.contains("--write"), "{stderr}");
     let result = story.requests()[1].last_content();
     assert!(result.contains("Tool call denied: ") && result.contains("final"), "{result}");
 }
@@ -98,11 +98,11 @@ fn only_probable_accidents_are_refused_as_explain_says() {
     let check = |command: &str, status: i32| {
         let arguments = json!({ "command": command }).to_string();
         for ask in [["policy", "explain"], ["tool", "run"]] {
-            let ran = story.run([&ask[..], &["exec", &arguments, "--write"]].concat());
-            let ran = ran.status(status);
-            let told = [ran.text(), ran.error_text()].concat();
+            let result = story.run([&ask[..], &["exec", &arguments, "--write"]].concat());
+            let result = result.status(status);
+            let output = [result.text(), result.error_text()].concat();
             if status == 77 {
-                assert!(told.contains(&format!("`{command}`")), "{told}");
+                assert!(output.contains(&format!("`{command}`")), "{output}");
             }
         }
     };
@@ -114,8 +114,8 @@ fn only_probable_accidents_are_refused_as_explain_says() {
     let run = |command: &str| calls("exec", json!({ "command": command }));
     let accidents = [run("reboot"), run("halt"), run("poweroff"), says("All refused.")];
     story.server().script(accidents);
-    let ran = story.run(["agent", "-m", "x"]).stdout("All refused.\n");
-    assert_eq!(ran.error_text().matches("denied: exec").count(), 3);
+    let result = story.run(["agent", "-m", "x"]).stdout("All refused.\n");
+    assert_eq!(result.error_text().matches("denied: exec").count(), 3);
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn a_deny_rule_through_a_link_denies_what_the_link_leads_to() {
                 .stderr_has("is denied by the rule `read_file(");
         }
         let command = "cat data/secret/k link/secret/k 2>&1; true";
-        let shown = run(&rule, "exec", json!({ "command": command })).text();
-        assert!(!shown.contains("THE SECRET"), "{rule}: {shown}");
+        let stdout = run(&rule, "exec", json!({ "command": command })).text();
+        assert!(!stdout.contains("THE SECRET"), "{rule}: {stdout}");
         run(&rule, "read_file", json!({ "path": "link/open" })).stdout_has("open");
         story
             .run(["policy", "explain", "read_file", "data/secret/k", "--deny", &rule])
@@ -221,17 +221,17 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
         says("done"),
     ]);
     std::os::unix::fs::symlink("a.key", story.dir().join("link")).unwrap();
-    let ran = story.run(["agent", "-m", "x", "--deny", "read_file(*.key)"]).stdout("done\n");
-    assert_eq!(ran.error_text().matches("read_file(*.key)").count(), 1);
+    let result = story.run(["agent", "-m", "x", "--deny", "read_file(*.key)"]).stdout("done\n");
+    assert_eq!(result.error_text().matches("read_file(*.key)").count(), 1);
     let requests = story.requests();
     assert!(requests[1].last_content().contains("rule `read_file(*.key)`"));
     assert!(
         requests[2].last_content().contains('b') && !requests[2].last_content().contains("a.key")
     );
     assert!(!requests[3].last_content().contains("secret"));
-    let check = |flags: &[&str], words: &str| {
+    let check = |flags: &[&str], message: &str| {
         let all = ["agent", "-m", "x"].iter().chain(flags).copied();
-        story.run(all).status(2).stderr_has(words);
+        story.run(all).status(2).stderr_has(message);
     };
     check(&["--allow", "exec(git *)"], "confined by the sandbox, not by their text");
     check(&["--deny", "exec("], "closing");
@@ -260,25 +260,25 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
 fn every_tool_of_a_run_is_known_by_name() {
     let story = Story::new().set("channels.webhook.enabled", json!(true)).script([says("ok")]);
     story.run(["agent", "-m", "x", "--model", "gpt-5", "--allow", "sessions"]).stdout("ok\n");
-    let asked = &story.requests()[0].body;
-    let mut offered: Vec<&str> = asked["tools"]
+    let body = &story.requests()[0].body;
+    let mut offered: Vec<&str> = body["tools"]
         .as_array()
         .unwrap()
         .iter()
         .map(|tool| tool["function"]["name"].as_str().unwrap())
         .collect();
-    let mut known: Vec<&str> = BUILT_IN_TOOLS.iter().map(|tool| tool.name).collect();
+    let mut tool_names: Vec<&str> = BUILT_IN_TOOLS.iter().map(|tool| tool.name).collect();
     offered.sort_unstable();
-    known.sort_unstable();
-    assert_eq!(offered, known);
+    tool_names.sort_unstable();
+    assert_eq!(offered, tool_names);
 }
 
 #[test]
 fn names_and_hosts_of_the_config_are_checked() {
-    let check = |tools: Value, words: &str| {
+    let check = |tools: Value, message: &str| {
         let story = with_tools(Story::new(), tools);
-        story.run(["agent", "-m", "x"]).status(78).stderr_has(words);
-        story.run(["config", "check"]).status(78).stdout_has(words);
+        story.run(["agent", "-m", "x"]).status(78).stderr_has(message);
+        story.run(["config", "check"]).status(78).stdout_has(message);
     };
     check(json!({ "deny": ["exce"] }), "did you mean `exec`?");
     check(json!({ "allow": ["foo("] }), "closing");
@@ -320,8 +320,8 @@ fn the_plan_profile_offers_no_changing_tools_and_reports_it_once() {
     story.run(["agent", "-m", "z"]).stdout("acting\n");
     story.run(["agent", "-m", "z"]).stdout("more\n");
     let requests = story.requests();
-    let count = |number: usize, words: &str| {
-        requests[number].body["messages"].to_string().matches(words).count()
+    let count = |number: usize, phrase: &str| {
+        requests[number].body["messages"].to_string().matches(phrase).count()
     };
     assert_eq!([0, 1, 2, 3].map(|number| count(number, "Plan mode: ")), [1, 1, 1, 1]);
     assert_eq!([0, 1, 2, 3].map(|number| count(number, "Plan mode is over")), [0, 0, 1, 1]);
@@ -337,11 +337,11 @@ fn custom_profiles_set_prompt_tools_rules_and_model() {
     let text = "---\ndescription: reviews\nextends: plan\nmodel: other\ntools: [read_file, exec]\n---\nYou review code.\n";
     crate::story::write(&path, text.as_bytes());
     story.run(["agent", "-m", "x", "--profile", "reviewer"]).stdout("ok\n");
-    let asked = &story.requests()[0].body;
-    assert_eq!(asked["model"], "other");
-    let system = asked["messages"][0]["content"].as_str().unwrap();
+    let body = &story.requests()[0].body;
+    assert_eq!(body["model"], "other");
+    let system = body["messages"][0]["content"].as_str().unwrap();
     assert!(system.contains("# Profile: reviewer\n\nYou review code."), "{system}");
-    let names: Vec<&str> = asked["tools"]
+    let names: Vec<&str> = body["tools"]
         .as_array()
         .unwrap()
         .iter()
@@ -353,9 +353,9 @@ fn custom_profiles_set_prompt_tools_rules_and_model() {
         .run(["agent", "-m", "x", "--profile", "reviewer"])
         .status(78)
         .stderr_has("unknown field `sandbox`");
-    let wrong = |text: &[u8], words: &str| {
+    let wrong = |text: &[u8], message: &str| {
         crate::story::write(&path, text);
-        story.run(["agent", "-m", "x", "--profile", "reviewer"]).status(78).stderr_has(words);
+        story.run(["agent", "-m", "x", "--profile", "reviewer"]).status(78).stderr_has(message);
     };
     wrong(b"\n---\nextends: plan\n---\n", "does not begin with one");
     wrong(b"--- \nextends: plan\n---\n", "does not begin with one");
@@ -490,18 +490,18 @@ fn instruction_files_of_a_directory_are_read_after_it_is_trusted() {
 fn the_policy_withstands_bypass_attempts() {
     let story = Story::new().file("a", "x");
     crate::story::write(&story.home().join(".ssh/id"), b"key");
-    let ran = story.run(["policy", "check"]);
-    let text = ran.text();
+    let result = story.run(["policy", "check"]);
+    let text = result.text();
     assert!(text.starts_with("commands run in namespaces of their own"), "{text}");
     let lines = text.lines().skip(1).count();
     assert_eq!(text.matches("ok  ").count(), lines, "{text}");
-    for words in ["another program over TCP", ".ssh", "config.json", "create a file in `$DIR`"] {
-        assert!(text.contains(words), "{words}: {text}");
+    for phrase in ["another program over TCP", ".ssh", "config.json", "create a file in `$DIR`"] {
+        assert!(text.contains(phrase), "{phrase}: {text}");
     }
     // Granted operations are not tried.
     assert!(!story.run(["policy", "check", "--write"]).text().contains("`$DIR`"));
-    let left = std::fs::read_dir(story.dir()).unwrap().count();
-    assert_eq!(left, 1);
+    let entry_count = std::fs::read_dir(story.dir()).unwrap().count();
+    assert_eq!(entry_count, 1);
     story.run(["policy", "check", "--sandbox", "off"]).status(1).stderr_has("nothing to test");
 }
 
@@ -540,10 +540,10 @@ fn instruction_files_are_changed_after_content_from_outside_only_with_permission
     };
     let script = || script(soul.to_str().unwrap(), skill.to_str().unwrap());
     story.server().script(script());
-    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    let told = ran.error_text();
-    assert_eq!(told.matches("instructs later runs").count(), 5, "{told}");
-    assert!(told.contains("--allow notes") && told.contains("--allow startup"), "{told}");
+    let result = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    let stderr = result.error_text();
+    assert_eq!(stderr.matches("instructs later runs").count(), 5, "{stderr}");
+    assert!(stderr.contains("--allow notes") && stderr.contains("--allow startup"), "{stderr}");
     let text = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
     assert_eq!(text("AGENTS.md"), "mine");
     assert!(
@@ -555,11 +555,11 @@ fn instruction_files_are_changed_after_content_from_outside_only_with_permission
     assert!(!skill.exists() && !story.dir().join("sub/AGENTS.md").exists());
 
     story.server().script(script());
-    let ran = story.run(["agent", "-m", "x", "--write", "--allow", "notes"]);
-    let told = ran.stdout("done\n").error_text();
-    assert_eq!(told.matches("instructs later runs and").count(), 3, "{told}");
+    let result = story.run(["agent", "-m", "x", "--write", "--allow", "notes"]);
+    let stderr = result.stdout("done\n").error_text();
+    assert_eq!(stderr.matches("instructs later runs and").count(), 3, "{stderr}");
     let changed = "changed what instructs later runs: `~/.nanobot/workspace/SOUL.md`, ";
-    assert_eq!(told.matches(changed).count(), 1, "{told}");
+    assert_eq!(stderr.matches(changed).count(), 1, "{stderr}");
     assert_eq!(std::fs::read_to_string(&soul).unwrap(), "evil");
     assert_eq!(text("AGENTS.md"), "mine");
     // A denial wins, in every conversation.
@@ -611,8 +611,8 @@ fn the_memory_is_among_the_notes_that_a_rule_denies() {
         says("no"),
     ]);
     let grant = format!("--write={}", path.display());
-    let ran = pipe(&["agent", "-m", "x", "--deny", "notes", &grant]).stdout("no\n");
-    let errors = ran.error_text();
+    let result = pipe(&["agent", "-m", "x", "--deny", "notes", &grant]).stdout("no\n");
+    let errors = result.error_text();
     assert_eq!(errors.matches("`notes` is denied by a rule").count(), 4, "{errors}");
     assert!(!errors.contains("changed the memory"), "{errors}");
     assert!(story.requests().last().unwrap().last_content().contains("Read-only file system"));
@@ -621,8 +621,8 @@ fn the_memory_is_among_the_notes_that_a_rule_denies() {
         .server()
         .script([run("echo OBEY > memory/MEMORY.md; rm -r memory; echo x > y"), says("no")]);
     let flags = ["-C", workspace.to_str().unwrap(), "--write", "--deny", "notes"];
-    let ran = story.run([&["agent", "-m", "x"], &flags[..]].concat()).stdout("no\n");
-    assert!(!ran.error_text().contains("changed the memory"));
+    let result = story.run([&["agent", "-m", "x"], &flags[..]].concat()).stdout("no\n");
+    assert!(!result.error_text().contains("changed the memory"));
     assert!(workspace.join("y").exists());
     assert_eq!(memory(), "- likes mate\n");
 }
@@ -641,9 +641,9 @@ fn a_command_that_cannot_change_the_workspace_names_the_file_tools() {
     ]);
     let flag = format!("--write={}", workspace.display());
     story.run(["agent", "-m", "x", &flag]).stdout("done\n").stderr("");
-    let told = story.requests()[1].last_content();
-    let words = "in this run: the file tools change the workspace)";
-    assert!(told.contains(words) && !told.contains("--write"), "{told}");
+    let content = story.requests()[1].last_content();
+    let message = "in this run: the file tools change the workspace)";
+    assert!(content.contains(message) && !content.contains("--write"), "{content}");
     assert!(path.exists());
 }
 
@@ -657,8 +657,8 @@ fn the_agents_own_notes_are_changed_after_daily_work() {
         calls("write_file", json!({ "path": soul, "content": "new" })),
         says("done"),
     ]);
-    let ran = story.run(["agent", "--strict", "-m", "x"]).stdout("done\n");
-    ran.stderr("nanobot: changed what instructs later runs: `~/.nanobot/workspace/SOUL.md`; `nanobot undo` takes it back\n");
+    let result = story.run(["agent", "--strict", "-m", "x"]).stdout("done\n");
+    result.stderr("nanobot: changed what instructs later runs: `~/.nanobot/workspace/SOUL.md`; `nanobot undo` takes it back\n");
     assert_eq!(std::fs::read_to_string(&soul).unwrap(), "new");
 }
 
@@ -672,9 +672,9 @@ fn explain_shows_the_origin_of_a_session() {
         calls("web_fetch", json!({ "url": page })),
         says("fetched"),
     ]);
-    let explain = |words: &str| {
-        let ran = story.run(["policy", "explain", "--session", "cli:direct"]);
-        ran.stdout_has(words);
+    let explain = |expect: &str| {
+        let result = story.run(["policy", "explain", "--session", "cli:direct"]);
+        result.stdout_has(expect);
     };
     story.run(["agent", "-m", "x"]).stdout("hello\n");
     explain("origin      user: nothing is restricted\n");
@@ -703,8 +703,8 @@ fn a_killed_turn_does_not_lose_the_origin_of_what_it_has_read() {
     run.wait().unwrap();
     // A turn without calls, which need not look at the earlier ones for itself.
     story.server().script([says("later")]);
-    let ran = story.run(["agent", "-m", "and now?"]).stdout("later\n");
-    drop(ran.error_text());
+    let result = story.run(["agent", "-m", "and now?"]).stdout("later\n");
+    drop(result.error_text());
     story
         .run(["policy", "explain", "--session", "cli:direct"])
         .stdout_has("origin      external (a web page, since message ");
@@ -726,15 +726,15 @@ fn memory_from_outside_stays_labelled_until_it_is_accepted() {
         says("day two"),
         says("day three"),
     ]);
-    let ran = story.run(["agent", "-m", "x", "-s", "one"]);
-    ran.stdout("day one\n").stderr_has("changed the memory, which later runs read");
+    let result = story.run(["agent", "-m", "x", "-s", "one"]);
+    result.stdout("day one\n").stderr_has("changed the memory, which later runs read");
     story.run(["memory", "log"]).stdout_has("the session contained untrusted content");
-    let origin = |key: &str, words: &str| {
-        story.run(["policy", "explain", "--session", key]).stdout_has(words);
+    let origin = |key: &str, expect: &str| {
+        story.run(["policy", "explain", "--session", key]).stdout_has(expect);
     };
     // The next run begins as one that has read others' content, and daily work goes on.
-    let ran = story.run(["agent", "-m", "x", "-s", "two"]).stdout("day two\n");
-    ran.stderr_has("changed what instructs later runs: `~/.nanobot/workspace/SOUL.md`");
+    let result = story.run(["agent", "-m", "x", "-s", "two"]).stdout("day two\n");
+    result.stderr_has("changed what instructs later runs: `~/.nanobot/workspace/SOUL.md`");
     assert!(soul.exists());
     origin("two", "origin      project (the memory, which has content from outside");
     story.run(["memory", "accept"]).stderr_has("").stdout_has("");
@@ -757,11 +757,11 @@ fn a_denial_names_its_file_and_a_flag_to_copy() {
     assert!(error.contains("try: `--read $'/tmp/a\\n  try: rm -rf ~'`"), "{error}");
     let story =
         story.script([calls("write_file", json!({ "path": "a.txt", "content": "x" })), says("no")]);
-    let told = story.run(["agent", "-m", "x"]).stdout("no\n").error_text();
-    assert!(told.contains("denied: write_file: `$DIR/a.txt` is read-only"), "{told}");
-    assert!(told.ends_with("; `--write` would allow it\n"), "{told}");
+    let stderr = story.run(["agent", "-m", "x"]).stdout("no\n").error_text();
+    assert!(stderr.contains("denied: write_file: `$DIR/a.txt` is read-only"), "{stderr}");
+    assert!(stderr.ends_with("; `--write` would allow it\n"), "{stderr}");
     // That hint is for a model.
-    assert!(!told.contains("show the change"), "{told}");
+    assert!(!stderr.contains("show the change"), "{stderr}");
     assert!(
         story.requests()[1]
             .last_content()
@@ -773,7 +773,7 @@ fn a_denial_names_its_file_and_a_flag_to_copy() {
 fn write_in_the_home_directory_explains_itself() {
     let story = Story::new().script([says("ok"), says("ok")]);
     let home = story.home();
-    for (flags, words) in [
+    for (flags, message) in [
         (&["--write"][..], "`--write` applies to `~/.nanobot/workspace`:"),
         (&["--write=."], "only with `-C .`"),
     ] {
@@ -782,14 +782,14 @@ fn write_in_the_home_directory_explains_itself() {
             .current_dir(&home)
             .spawn()
             .unwrap();
-        story.wait(child).stdout("ok\n").stderr_has(words);
+        story.wait(child).stdout("ok\n").stderr_has(message);
     }
 }
 
 #[test]
 fn the_workspace_takes_the_place_of_a_deleted_directory_and_says_so() {
     let story = Story::new().script([says("one"), says("two")]);
-    for (flag, words) in [
+    for (flag, message) in [
         (
             "--write",
             "`--write` applies to `~/.nanobot/workspace`: the current directory cannot be found",
@@ -797,21 +797,21 @@ fn the_workspace_takes_the_place_of_a_deleted_directory_and_says_so() {
         ("--json", "working in `~/.nanobot/workspace`: the current directory cannot be found"),
     ] {
         let mut command = story.in_deleted_directory(&["agent", "-m", "x", "--new", flag]);
-        let ran = story.wait(command.spawn().unwrap());
-        drop(ran.stderr_has(words).text());
+        let result = story.wait(command.spawn().unwrap());
+        drop(result.stderr_has(message).text());
     }
 }
 
 #[test]
 fn the_workspace_takes_the_place_of_the_home_directory_and_says_so() {
     let story = Story::new().script([says("one"), says("two"), says("three"), says("four")]);
-    let words = "working in `~/.nanobot/workspace`: the home directory is used as working directory only with `-C .`";
+    let message = "working in `~/.nanobot/workspace`: the home directory is used as working directory only with `-C .`";
     let start = |more: &[&str]| {
         let arguments = [&["agent", "-m", "x"], more].concat();
         let child = story.command(arguments).current_dir(story.home()).spawn().unwrap();
         story.wait(child)
     };
-    start(&["--json", "-s", "work"]).stdout_has("\"one\"").stderr_has(words);
+    start(&["--json", "-s", "work"]).stdout_has("\"one\"").stderr_has(message);
     // Once for each conversation; not in a script that prints text, and not where `-C` says what is meant.
     start(&["--json", "-s", "work"]).stdout_has("\"two\"");
     start(&["-s", "other"]).stdout("three\n");
@@ -819,24 +819,24 @@ fn the_workspace_takes_the_place_of_the_home_directory_and_says_so() {
     // Again where the conversation comes back from another directory.
     story.server().script([says("five"), says("six"), says("seven")]);
     story.run(["agent", "-m", "x", "-s", "work"]).stdout("five\n");
-    start(&["--json", "-s", "work"]).stdout_has("\"six\"").stderr_has(words);
+    start(&["--json", "-s", "work"]).stdout_has("\"six\"").stderr_has(message);
     let above =
         "`/` contains the home directory, and is used as working directory only with `-C .`";
     let mut at_root = story.command(["agent", "-m", "x", "--json", "-s", "fourth"]);
-    let ran = story.wait(at_root.current_dir("/").spawn().unwrap());
-    ran.stdout_has("\"seven\"").stderr_has(above);
+    let result = story.wait(at_root.current_dir("/").spawn().unwrap());
+    result.stdout_has("\"seven\"").stderr_has(above);
 }
 
 #[test]
 fn a_run_without_a_provider_leaves_nothing_behind() {
     let story = Story::bare();
     for more in [&[][..], &["--new"], &["-s", "work"], &["--json"]] {
-        let ran = story.run([&["agent", "-m", "hi"], more].concat()).status(78);
-        let ran = match more {
-            ["--json"] => ran.stdout_has("\"config\""),
-            _ => ran,
+        let result = story.run([&["agent", "-m", "hi"], more].concat()).status(78);
+        let result = match more {
+            ["--json"] => result.stdout_has("\"config\""),
+            _ => result,
         };
-        ran.stderr_has("no provider is configured");
+        result.stderr_has("no provider is configured");
         assert!(!story.home().join(".nanobot").exists(), "{more:?}");
     }
 }
@@ -844,9 +844,9 @@ fn a_run_without_a_provider_leaves_nothing_behind() {
 #[test]
 fn a_tool_is_shown_with_the_schema_of_its_arguments() {
     let story = Story::new();
-    let shown = story.run(["tool", "show", "read_file"]).text();
-    assert!(shown.starts_with("read_file\n\n"), "{shown}");
-    assert!(shown.contains("\"required\""), "{shown}");
+    let stdout = story.run(["tool", "show", "read_file"]).text();
+    assert!(stdout.starts_with("read_file\n\n"), "{stdout}");
+    assert!(stdout.contains("\"required\""), "{stdout}");
     let line = story.run(["tool", "show", "read_file", "--json"]).json();
     assert_eq!(line["parameters"]["required"][0], "path");
     story
@@ -869,12 +869,12 @@ fn undo_of_an_unknown_turn_is_refused() {
 #[test]
 fn explain_matches_a_run() {
     let story = Story::new();
-    let explain = |arguments: &[&str], status: i32, words: &str| {
+    let explain = |arguments: &[&str], status: i32, message: &str| {
         let all = ["policy", "explain"].iter().chain(arguments).copied();
-        let ran = story.run(all).status(status);
+        let result = story.run(all).status(status);
         match status {
-            2 => ran.stderr_has(words),
-            _ => ran.stdout_has(words),
+            2 => result.stderr_has(message),
+            _ => result.stdout_has(message),
         };
     };
     // No call at all.
@@ -885,14 +885,14 @@ fn explain_matches_a_run() {
     explain(&["fly", "x"], 2, "`fly` is not a tool");
     explain(&["exce", "x"], 2, "did you mean `exec`?");
     // The decision for the web tools.
-    for (url, words) in [
+    for (url, message) in [
         ("http://127.0.0.1/", "is not a public address"),
         ("http://10.0.0.1/", "grant: --net=10.0.0.1"),
         ("http://localhost/", "tools.ssrfWhitelist"),
         ("http://example.org:22/", "grant: --net=example.org:22"),
         ("file:///etc/passwd", "is not `http` or `https`"),
     ] {
-        explain(&["web_fetch", url], 77, words);
+        explain(&["web_fetch", url], 77, message);
     }
     explain(&["web_fetch", "https://example.org/"], 0, "allowed: ");
     explain(&["web_fetch", "http://127.0.0.1:8000/", "--net=127.0.0.1:8000"], 0, "allowed: ");
@@ -904,9 +904,9 @@ fn explain_matches_a_run() {
     );
     explain(&["exec", "ls", "--sandbox", "off"], 0, "not sandboxed");
     // The reason why a tool is missing.
-    let absent = |arguments: &[&str], words: &str| {
-        explain(arguments, 77, words);
-        explain(&[arguments, &["--json"]].concat(), 77, words);
+    let absent = |arguments: &[&str], phrase: &str| {
+        explain(arguments, 77, phrase);
+        explain(&[arguments, &["--json"]].concat(), 77, phrase);
     };
     absent(&["write_file", "a", "--deny", "write_file"], "the rule `write_file` (--deny)");
     absent(&["exec", "ls", "--tools", "read_file"], "`--tools` leaves it out");
@@ -930,8 +930,8 @@ fn explain_matches_a_run() {
         json!({ "ssrfWhitelist": ["10.0.0.0/8"], "exec": { "denyPatterns": ["curl"] }, "read": ["/etc"] }),
     );
     let text = story.run(["policy", "explain", "--read", "/etc"]).text();
-    for words in ["10.0.0.0/8 (tools.ssrfWhitelist)", "`curl` (tools.exec.denyPatterns)"] {
-        assert!(text.contains(words), "{text}");
+    for phrase in ["10.0.0.0/8 (tools.ssrfWhitelist)", "`curl` (tools.exec.denyPatterns)"] {
+        assert!(text.contains(phrase), "{text}");
     }
     let mut lines: Vec<&str> = text.lines().collect();
     let count = lines.len();
@@ -945,8 +945,8 @@ fn a_missing_path_in_the_config_is_not_fatal() {
     let read = || calls("read_file", json!({ "path": "~/gone.md" }));
     let story = Story::new().script([read(), says("Refused."), read(), says("It is back.")]);
     let gone = story.home().join("gone.md");
-    let places = json!([gone, "notes/no/such"]);
-    let story = with_tools(story, json!({ "read": places, "write": places }));
+    let paths = json!([gone, "notes/no/such"]);
+    let story = with_tools(story, json!({ "read": paths, "write": paths }));
     story.run(["agent", "-m", "x"]).stdout("Refused.\n").stderr_has("denied: read_file");
     std::fs::write(&gone, "milk").unwrap();
     story.run(["agent", "-m", "x"]).stdout("It is back.\n");

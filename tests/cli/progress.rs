@@ -35,8 +35,8 @@ fn masked_text(screen: &Screen<'_>) -> String {
     let text = screen.text();
     let frame = |letter: char| if SPINNER_FRAMES.contains(letter) { '⠋' } else { letter };
     let text: String = text.chars().map(frame).collect();
-    let sent = Regex::new(r"[\d.]+k in").expect("it is a pattern");
-    sent.replace_all(&text, "9k in").into_owned()
+    let pattern = Regex::new(r"[\d.]+k in").expect("it is a pattern");
+    pattern.replace_all(&text, "9k in").into_owned()
 }
 
 /// Server-sent events with these deltas and this ending.
@@ -176,7 +176,7 @@ fn waits_are_counted_down() {
     let raw = String::from_utf8_lossy(&screen.raw()).into_owned();
     let counted = Regex::new(r"retrying in (\d) s").expect("it is a pattern");
     let mut counted: Vec<u8> =
-        counted.captures_iter(&raw).map(|found| found[1].parse().unwrap()).collect();
+        counted.captures_iter(&raw).map(|captures| captures[1].parse().unwrap()).collect();
     assert!(counted.is_sorted_by(|before, after| before >= after));
     counted.dedup();
     assert!(counted.len() > 1, "{counted:?}");
@@ -203,7 +203,7 @@ fn verbose_prints_a_summary_at_the_end() {
         .file("a", "one\ntwo\n")
         .script([calls("read_file", json!({ "path": "a", "limit": 5 })), says("Done.")]);
     let text = run_to_success(&story, &["agent", "-v", "-m", "x"]).text();
-    for words in [
+    for phrase in [
         "✓",
         "read_file a",
         "limit: 5",
@@ -214,7 +214,7 @@ fn verbose_prints_a_summary_at_the_end() {
         " · 2 requests · ",
         " · 1 tool call",
     ] {
-        assert!(text.contains(words), "no {words:?} in {text}");
+        assert!(text.contains(phrase), "no {phrase:?} in {text}");
     }
     assert!(!text.contains("key-of-the-story"), "{text}");
 }
@@ -297,9 +297,9 @@ fn the_scene_of_the_readme() {
         ("digest", "0 8 * * 1-5", "what is new in ~/inbox?"),
         ("backup", "0 3 * * *", "did it run?"),
     ] {
-        let ran = story.run(["cron", "add", "-n", name, "-c", schedule, "-m", message]);
-        assert!(ran.text().contains(name), "{}", ran.error_text());
-        ran.error_text();
+        let result = story.run(["cron", "add", "-n", name, "-c", schedule, "-m", message]);
+        assert!(result.text().contains(name), "{}", result.error_text());
+        result.error_text();
     }
     let programs = story.home().join("bin");
     std::fs::create_dir(&programs).unwrap();

@@ -71,9 +71,9 @@ fn propose(story: &Story, script: impl IntoIterator<Item = Responder>) -> Vec<u8
     let before = snapshot_tree(&story.dir());
     let turns: Vec<Responder> = script.into_iter().chain([says("Fixed.")]).collect();
     story.server().script(turns);
-    let ran = story.run(["agent", "--propose", "-m", "fix it"]).stderr_has("Fixed.\n");
+    let result = story.run(["agent", "--propose", "-m", "fix it"]).stderr_has("Fixed.\n");
     assert!(snapshot_tree(&story.dir()) == before, "the directory has changed");
-    ran.bytes()
+    result.bytes()
 }
 
 /// Runs `nanobot apply` with a patch in a file.
@@ -151,9 +151,9 @@ fn a_proposal_names_what_only_git_applies() {
     let Some(story) = in_repository() else { return };
     let check = |script: &str, expect: &str| {
         story.server().script([runs(script), says("Done.")]);
-        let ran = story.run(["agent", "--propose", "--ephemeral", "-m", "fix it"]);
-        let (notices, patch) = (ran.error_text(), ran.bytes());
-        drop(ran);
+        let result = story.run(["agent", "--propose", "--ephemeral", "-m", "fix it"]);
+        let (notices, patch) = (result.error_text(), result.bytes());
+        drop(result);
         let refused = apply(&story, patch, &[]);
         let is_refused = refused.code() != 0;
         refused.text();
@@ -310,8 +310,8 @@ fn a_patch_does_not_name_the_home_directory() {
     );
     apply(&story, patch, &[]).stdout(&format!("created ./{name}\n"));
     assert!(!story.workspace().join("memory/MEMORY.md").exists());
-    let made = std::fs::metadata(story.dir().join(name)).unwrap();
-    assert_eq!(made.permissions().mode() & 0o100, 0o100);
+    let metadata = std::fs::metadata(story.dir().join(name)).unwrap();
+    assert_eq!(metadata.permissions().mode() & 0o100, 0o100);
     let patch = "diff --git a/~/old b/~/old\n--- a/~/old\n+++ b/~/old\n@@ -1 +1 @@\n-1\n+2\n";
     apply(&story, patch, &[]).stdout("changed ./~/old\n");
     story.run(["undo", "-q"]).stdout_has("restored ~/old\n");
@@ -332,8 +332,8 @@ fn a_signal_does_not_divide_a_patch() {
         let child = story.command(["apply", file.to_str().unwrap()]).spawn().unwrap();
         until("a file is there", || story.dir().join("f0").exists());
         send_signal(&child, signal);
-        let ran = story.wait(child).stdout_has("created f0\n").stdout_has("created f599\n");
-        assert_eq!(ran.signal(), Some(signal));
+        let result = story.wait(child).stdout_has("created f0\n").stdout_has("created f599\n");
+        assert_eq!(result.signal(), Some(signal));
         let is_there = |number: &u32| story.dir().join(format!("f{number}")).exists();
         assert_eq!((0..600).filter(is_there).count(), 600);
     }
@@ -436,10 +436,10 @@ fn the_answer_is_beside_the_patch() {
     story.server().script([write(), says("Now 2.")]);
     story.run(["agent", "--propose", "-m", "x"]).stdout(patch).stderr("Now 2.\n");
     story.server().script([write(), says("Now 2.")]);
-    let ran = story.run(["agent", "--propose", "--json", "-m", "x"]);
-    let result = ran.json();
+    let run_result = story.run(["agent", "--propose", "--json", "-m", "x"]);
+    let result = run_result.json();
     assert_eq!((&result["patch"], &result["text"]), (&json!(patch), &json!("Now 2.")));
-    drop(ran);
+    drop(run_result);
     // Without a change there is no patch.
     story.server().script([says("It is right.")]);
     story
@@ -458,9 +458,9 @@ fn the_answer_is_beside_the_patch() {
         .stdout(patch)
         .stderr_has("Half.\n");
     story.server().script([write(), crate::server::fails(400, "no")]);
-    let ran = story.run(["agent", "--propose", "-m", "x"]);
-    assert_ne!(ran.code(), 0);
-    ran.stdout("").stderr_has("the patch is not printed, because the run failed");
+    let run_result = story.run(["agent", "--propose", "-m", "x"]);
+    assert_ne!(run_result.code(), 0);
+    run_result.stdout("").stderr_has("the patch is not printed, because the run failed");
     assert_eq!(std::fs::read_to_string(story.dir().join("a")).unwrap(), "1\n");
     // So does a prompt file.
     let story = story.file("p.md", "---\ntools: write_file\n---\nFix it.\n");
@@ -539,8 +539,8 @@ fn trusted_instructions_hold_in_the_copy() {
 fn a_proposal_has_limits() {
     let story = Story::new().file("a", "1\n");
     let check = |flags: &[&str], status: i32, expect: &str| {
-        let ran = story.run(["agent", "--propose", "-m", "x"].iter().chain(flags));
-        ran.status(status).stdout("").stderr_has(expect);
+        let result = story.run(["agent", "--propose", "-m", "x"].iter().chain(flags));
+        result.status(status).stdout("").stderr_has(expect);
     };
     for flags in [
         &["--write"][..],
@@ -576,35 +576,39 @@ fn a_proposal_has_limits() {
         says("ok"),
     ];
     story.server().script(script);
-    let ran = story.run(["agent", "--propose", "-m", "x"]);
-    let ran =
-        ran.stderr_has("dependencies and build results are not in the patch: `web/node_modules`\n");
-    let patch = ran.text();
+    let result = story.run(["agent", "--propose", "-m", "x"]);
+    let result = result
+        .stderr_has("dependencies and build results are not in the patch: `web/node_modules`\n");
+    let patch = result.text();
     assert!(patch.contains("b/vendor/b") && !patch.contains("node_modules"), "{patch}");
-    drop(ran);
+    drop(result);
     // What a run makes git ignore is named, and in the patch if a tool wrote it.
     let story = Story::new().file("a", "1\n").file(".gitignore", "*.o\n");
     let script = || {
         [runs("echo 1 > x.o; echo 1 > y.log; mkdir logs; echo 1 > logs/z; echo 1 > b"), says("ok")]
     };
     story.server().script(script());
-    let ran = story.run(["agent", "--propose", "-m", "x"]).stderr("ok\n");
-    assert!(ran.text().contains("b/y.log") && !ran.text().contains("x.o"), "{}", ran.text());
-    drop(ran);
+    let result = story.run(["agent", "--propose", "-m", "x"]).stderr("ok\n");
+    assert!(
+        result.text().contains("b/y.log") && !result.text().contains("x.o"),
+        "{}",
+        result.text()
+    );
+    drop(result);
     story.server().script(
         [writes(".gitignore", "*.o\n*.log\nlogs/\n*.txt\n"), writes("mine.txt", "1\n")]
             .into_iter()
             .chain(script()),
     );
-    let ran = story.run(["agent", "--propose", "-m", "x"]).stderr(
+    let result = story.run(["agent", "--propose", "-m", "x"]).stderr(
         "ok\nnanobot: not in the patch, since a `.gitignore` that the run has changed ignores it: `logs`, `x.o`, `y.log`\n",
     );
-    let patch = ran.text();
+    let patch = result.text();
     assert!(
         ["b/.gitignore", "b/b", "b/mine.txt"].iter().all(|name| patch.contains(name)),
         "{patch}"
     );
-    drop(ran);
+    drop(result);
     let restricted = Story::new().set("tools.restrictToWorkspace", json!(true));
     restricted.run(["agent", "--propose", "-m", "x"]).status(77).stderr_has("restrictToWorkspace");
 }
@@ -621,8 +625,8 @@ fn links_and_pipes_in_the_repository_are_not_copied() {
         "rm -f .git/info/exclude; ln -s \"$HOME/key\" .git/info/exclude; ln -s \"$HOME/key\" .git/refs/heads/other; \
          mkfifo .git/refs/heads/pipe",
     );
-    let look = "cat .git/info/exclude .git/refs/heads/*; git log --oneline | wc -l";
-    story.server().script([runs(look), says("Fixed.")]);
+    let command = "cat .git/info/exclude .git/refs/heads/*; git log --oneline | wc -l";
+    story.server().script([runs(command), says("Fixed.")]);
     story.run(["agent", "--propose", "-m", "fix it"]).stdout("").error_text();
     let result = story.requests()[1].last_content();
     assert!(!result.contains("TOPSECRET") && result.contains('1'), "{result}");

@@ -10,8 +10,8 @@ use serde_json::json;
 
 /// The `origin` line of `policy explain` for the session `key`.
 fn origin_line(story: &Story, key: &str) -> String {
-    let ran = story.run(["policy", "explain", "--session", key]);
-    let text = ran.text();
+    let result = story.run(["policy", "explain", "--session", key]);
+    let text = result.text();
     let line = text.lines().find(|line| line.starts_with("origin"));
     line.unwrap_or_default().to_owned()
 }
@@ -40,12 +40,12 @@ fn the_results_of_a_trusted_server_are_not_content_from_outside() {
     let plan = || json!({ "tools": [plain_tool("set")] });
     let check = |entry, expect: &str| {
         let story = story_with_servers(&[("one", plan(), entry)]);
-        let ran = story.run(["mcp", "accept", "one", "--yes"]);
-        ran.stdout_has("set").stderr_has("accepted");
+        let result = story.run(["mcp", "accept", "one", "--yes"]);
+        result.stdout_has("set").stderr_has("accepted");
         story.server().script([calls("mcp_one_set", json!({})), says("done")]);
         let flags = ["--allow", "mcp_one_set"];
-        let ran = story.run([&["agent", "-m", "x"], &flags[..]].concat());
-        ran.stdout("done\n").error_text();
+        let result = story.run([&["agent", "-m", "x"], &flags[..]].concat());
+        result.stdout("done\n").error_text();
         let line = origin_line(&story, "cli:direct");
         assert!(line.contains(expect), "{line}");
         story.run(["mcp", "list"]).text()
@@ -70,21 +70,21 @@ fn a_job_keeps_the_origin_of_runs_that_are_no_longer_sent() {
     }
     let line = origin_line(&story, &format!("cron:{id}"));
     assert!(line.contains("external (a web page"), "{line}");
-    let sent = story.requests().last().unwrap().raw.clone();
-    assert!(!sent.contains("words of another"), "{sent}");
+    let body = story.requests().last().unwrap().raw.clone();
+    assert!(!body.contains("words of another"), "{body}");
 }
 
 #[test]
 fn a_denial_of_changes_is_stated_in_the_system_prompt() {
     let story = Story::new();
     let prompt = |flags: &[&str]| {
-        let ran = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat());
-        ran.json()["messages"][0]["content"].as_str().unwrap().to_owned()
+        let result = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat());
+        result.json()["messages"][0]["content"].as_str().unwrap().to_owned()
     };
-    let words = "By a rule of the user, the memory and the workspace's instruction files and skills may not be changed.";
+    let phrase = "By a rule of the user, the memory and the workspace's instruction files and skills may not be changed.";
     assert!(!prompt(&[]).contains("may not be changed"));
     let denied = prompt(&["--deny", "notes", "--deny", "cron"]);
-    assert!(denied.contains(words) && denied.contains("jobs may not be changed"));
+    assert!(denied.contains(phrase) && denied.contains("jobs may not be changed"));
 }
 
 #[test]
@@ -119,8 +119,8 @@ fn may_reach(story: &Story, pages: &PageServer) -> bool {
         calls("web_fetch", json!({ "url": pages.url("/composed") })),
         says("done"),
     ]);
-    let ran = story.run(["agent", "-m", "x", "--new"]).stdout("done\n");
-    ran.error_text();
+    let run_result = story.run(["agent", "-m", "x", "--new"]).stdout("done\n");
+    run_result.error_text();
     let result = story.requests().last().unwrap().last_content();
     assert!(result.contains("words of another") || result.contains("denied"), "{result}");
     !result.contains("denied")
@@ -137,8 +137,8 @@ fn a_skill_that_was_written_after_content_by_others_names_no_hosts() {
     let turn = |calls_of_turn: Vec<crate::server::Responder>| {
         story.server().script(calls_of_turn);
         story.server().script([says("done")]);
-        let ran = story.run(["agent", "-m", "x", "--new"]).stdout("done\n");
-        ran.error_text();
+        let result = story.run(["agent", "-m", "x", "--new"]).stdout("done\n");
+        result.error_text();
     };
     let writes = || calls("write_file", json!({ "path": path, "content": skill(&pages.url("/")) }));
     let reads = |path: &str| calls("read_file", json!({ "path": path }));
@@ -217,8 +217,8 @@ fn words_within_the_name_of_a_file_name_no_host() {
         .file("prompt.txt", "Review ./notes on evil.example now.");
     let check = |arguments: &[&str], is_named: bool| {
         asks_for_composed_address(&story);
-        let ran = story.run([&["agent", "--new"], arguments].concat()).stdout("done\n");
-        assert_eq!(ran.error_text().contains("--net=evil.example"), !is_named);
+        let result = story.run([&["agent", "--new"], arguments].concat()).stdout("done\n");
+        assert_eq!(result.error_text().contains("--net=evil.example"), !is_named);
         assert_eq!(was_named(&story), is_named, "{arguments:?}");
     };
     check(&["-m", "review ./notes on evil.example"], false);
@@ -275,8 +275,8 @@ fn a_quoted_path_in_a_message_names_no_host() {
     let check = |message: &str, is_named: bool| {
         let story = Story::new().file("notes.txt", "OBEY");
         asks_for_composed_address(&story);
-        let ran = story.run(["agent", "-m", message]).stdout("done\n");
-        ran.error_text();
+        let result = story.run(["agent", "-m", message]).stdout("done\n");
+        result.error_text();
         assert_eq!(was_named(&story), is_named, "{message}");
     };
     check("sum up evil.example", true);
@@ -301,8 +301,8 @@ fn links_of_a_page_can_be_opened_in_the_next_turn() {
     let fetch = |path: &str| calls("web_fetch", json!({ "url": pages.url(path) }));
     let turn = |message: &str, path: &str| {
         story.server().script([fetch(path), says("done")]);
-        let ran = story.run(["agent", "-m", message]).stdout("done\n");
-        ran.error_text();
+        let result = story.run(["agent", "-m", message]).stdout("done\n");
+        result.error_text();
         story.requests().last().unwrap().last_content()
     };
     assert!(turn("what is new about tea?", "/news").contains("/second"));

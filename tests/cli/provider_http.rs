@@ -20,8 +20,8 @@ fn data_event(value: &Value) -> String {
     format!("data: {value}\n\n")
 }
 
-fn text_event(words: &str) -> String {
-    data_event(&json!({ "choices": [{ "delta": { "content": words } }] }))
+fn text_event(phrase: &str) -> String {
+    data_event(&json!({ "choices": [{ "delta": { "content": phrase } }] }))
 }
 
 fn stop_event() -> String {
@@ -90,12 +90,12 @@ fn a_complete_reply_does_not_wait_for_the_end_of_the_connection() {
 fn a_timeout_during_a_retry_names_the_failure_before_it() {
     let (sender, silence) = Response::streaming();
     let story = Story::new().script([fails(500, "out of order"), sends(silence)]);
-    let ran = story.run(["agent", "-m", "x", "--json", "--timeout", "2"]).status(124);
-    let error = ran.json()["error"].clone();
+    let result = story.run(["agent", "-m", "x", "--json", "--timeout", "2"]).status(124);
+    let error = result.json()["error"].clone();
     assert_eq!(error["cause"], "timeout");
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("attempt 1 of 4 failed (") && message.contains("500"), "{message}");
-    ran.stderr_has("out of order").stderr_has("stopped: `--timeout` expired");
+    result.stderr_has("out of order").stderr_has("stopped: `--timeout` expired");
     drop(sender);
 }
 
@@ -173,9 +173,9 @@ fn an_unfinished_stream_is_retried_if_nothing_was_shown() {
     let story = Story::new().script([half(), says("whole")]);
     story.run(["agent", "-m", "x"]).stdout("whole\n");
     let story = Story::new().script([half(), half(), says("whole")]);
-    let ran = story.run(["agent", "-m", "x", "--json"]);
-    assert_eq!(ran.json()["text"], "whole");
-    drop(ran);
+    let result = story.run(["agent", "-m", "x", "--json"]);
+    assert_eq!(result.json()["text"], "whole");
+    drop(result);
     // A program that reads the events has the first half already.
     let story = Story::new().script([half()]);
     drop(
@@ -191,9 +191,9 @@ fn an_unfinished_stream_is_retried_if_nothing_was_shown() {
 
 #[test]
 fn errors_within_a_good_status_are_errors() {
-    let check = |answer: Response, times: usize, status: i32, words: &str| {
+    let check = |answer: Response, times: usize, status: i32, message: &str| {
         let story = Story::new().script((0..times).map(|_| sends(answer.clone())));
-        story.run(["agent", "-m", "x"]).status(status).stderr_has(words);
+        story.run(["agent", "-m", "x"]).status(status).stderr_has(message);
     };
     check(
         Response::json(200, &json!({ "error": { "message": "no such", "code": 400 } })),
@@ -292,13 +292,13 @@ fn a_rate_limit_says_until_when() {
                 .header("retry-after", "3600"),
         )
     };
-    let words = "slow down (status 429), until 2026-01-02T04:04:05Z";
+    let message = "slow down (status 429), until 2026-01-02T04:04:05Z";
     let story = Story::new().script([busy()]);
-    story.run(["agent", "-m", "x"]).status(75).stderr_has(words);
+    story.run(["agent", "-m", "x"]).status(75).stderr_has(message);
     let story = Story::new().script([busy()]);
-    story.run(["agent", "--json", "-m", "x"]).status(75).stdout_has(words).stderr_has(words);
+    story.run(["agent", "--json", "-m", "x"]).status(75).stdout_has(message).stderr_has(message);
     let story = Story::new().script([busy()]);
-    story.run(["status", "check"]).status(75).stdout_has(words);
+    story.run(["status", "check"]).status(75).stdout_has(message);
 }
 
 #[test]
@@ -313,9 +313,12 @@ fn the_limit_of_an_account_is_not_waited_for() {
 #[test]
 fn an_account_without_credit_is_not_the_fault_of_the_key() {
     let story = Story::new().script([fails(402, "Payment required")]);
-    let told = story.run(["agent", "-m", "x"]).status(77).error_text();
-    assert!(told.contains("Payment required (status 402)\n"), "{told}");
-    assert!(told.contains("credit or a payment method") && !told.contains("key is"), "{told}");
+    let stderr = story.run(["agent", "-m", "x"]).status(77).error_text();
+    assert!(stderr.contains("Payment required (status 402)\n"), "{stderr}");
+    assert!(
+        stderr.contains("credit or a payment method") && !stderr.contains("key is"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -326,12 +329,12 @@ fn permanent_failures_to_connect_are_not_retried() {
         let story = Story::new()
             .set("providers.custom.apiBase", json!("https://model.invalid/v1"))
             .env("HTTPS_PROXY", &format!("http://user:secret-word@127.0.0.1:{port}"));
-        let words = story.run(["agent", "-m", "x"]).status(69).error_text();
+        let stderr = story.run(["agent", "-m", "x"]).status(69).error_text();
         let expect = format!(
             "the proxy `http://***@127.0.0.1:{port}` refuses to connect to `model.invalid`: status {status}"
         );
-        assert!(words.contains(&expect), "{words}");
-        assert!(!words.contains("--resume"), "{words}");
+        assert!(stderr.contains(&expect), "{stderr}");
+        assert!(!stderr.contains("--resume"), "{stderr}");
         assert_eq!(proxy.requests().len(), 1);
     }
     // The proxy of the config is used as that of a variable, which precedes it.
@@ -341,17 +344,17 @@ fn permanent_failures_to_connect_are_not_retried() {
         .set("providers.custom.apiBase", json!("https://model.invalid/v1"))
         .set("http.proxy", json!(url));
     let ask = ["agent", "-m", "x"];
-    let words = format!("the proxy `{url}` refuses to connect to `model.invalid`: status 403");
-    story.run(ask).status(69).stderr_has(&words);
+    let message = format!("the proxy `{url}` refuses to connect to `model.invalid`: status 403");
+    story.run(ask).status(69).stderr_has(&message);
     assert_eq!(proxy.requests().len(), 1);
     let story = story.env("HTTPS_PROXY", "http://127.0.0.1:1");
-    let words = "connection refused (through the proxy `http://127.0.0.1:1`)";
-    story.run(ask).status(69).stderr_has(words);
+    let message = "connection refused (through the proxy `http://127.0.0.1:1`)";
+    story.run(ask).status(69).stderr_has(message);
     let story = Story::new().set("http.proxy", json!("http://user:secret-word@"));
     story.run(ask).status(78).stderr("nanobot: `http.proxy` is not a valid proxy URL\n");
     let story = Story::new().set("providers.custom.apiBase", json!("ftp://model.invalid/v1"));
-    let words = story.run(["agent", "-m", "x"]).status(78).error_text();
-    assert!(words.contains("unknown scheme: ftp"), "{words}");
+    let stderr = story.run(["agent", "-m", "x"]).status(78).error_text();
+    assert!(stderr.contains("unknown scheme: ftp"), "{stderr}");
     // A proxy that is overloaded may let the next request through.
     let proxy = Story::new().script((0..4).map(|_| sends(Response::text(503, "text/plain", "no"))));
     let story = Story::new()
@@ -369,8 +372,8 @@ fn a_refused_connection_is_reported() {
 #[test]
 fn a_redirect_is_not_followed_with_the_key() {
     let other = Story::new();
-    let place = format!("http://127.0.0.1:{}/v1/chat/completions", other.server().port);
-    let moved = Response::json(308, &json!({})).header("location", &place);
+    let location = format!("http://127.0.0.1:{}/v1/chat/completions", other.server().port);
+    let moved = Response::json(308, &json!({})).header("location", &location);
     let story = Story::new().script([sends(moved)]);
     story.run(["agent", "-m", "x"]).status(1).stderr_has("redirected to");
     assert!(other.requests().is_empty());
@@ -381,8 +384,8 @@ fn a_redirect_within_the_server_is_followed() {
     for (status, absolute) in [(307, false), (308, true)] {
         let story = Story::new();
         let origin = format!("http://127.0.0.1:{}", story.server().port);
-        let place = format!("{}/v2/chat/completions", if absolute { &origin } else { "" });
-        let moved = Response::json(status, &json!({})).header("location", &place);
+        let location = format!("{}/v2/chat/completions", if absolute { &origin } else { "" });
+        let moved = Response::json(status, &json!({})).header("location", &location);
         let story = story.script([sends(moved), says("ok")]);
         story.run(["agent", "-m", "x"]).stdout("ok\n");
         let requests = story.requests();
@@ -406,9 +409,9 @@ fn the_key_is_sent_only_in_its_header() {
         calls("exec", json!({ "command": "env; cat /proc/self/cmdline" })),
         fails(400, "your key key-of-the-story is odd"),
     ]);
-    let ran = story.run(["agent", "-m", "x", "-v", "--json", "--record", "tape"]).status(1);
-    assert!(!ran.text().contains(key) && !ran.error_text().contains(key));
-    drop(ran);
+    let result = story.run(["agent", "-m", "x", "-v", "--json", "--record", "tape"]).status(1);
+    assert!(!result.text().contains(key) && !result.error_text().contains(key));
+    drop(result);
     assert!(story.requests().iter().all(|request| !request.raw.contains(key)));
     let session =
         std::fs::read_to_string(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
@@ -490,16 +493,16 @@ fn a_proxy_is_used_for_other_hosts() {
 /// response.
 pub(crate) fn start_tls_server(story: &Story, body: &str) -> Option<(std::process::Child, u16)> {
     use std::io::{BufRead, BufReader, Write};
-    let words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca && \
+    let command_line = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca && \
                  openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key -out request -subj /CN=localhost && \
                  printf 'subjectAltName=DNS:localhost\\nbasicConstraints=CA:FALSE\\n' > more && \
                  openssl x509 -req -in request -CA ca.pem -CAkey ca.key -CAcreateserial -out cert -days 2 -extfile more";
     if !require("openssl") {
         return None;
     }
-    let made = story.program("/bin/sh").args(["-c", words]).output();
-    let made = made.unwrap();
-    assert!(made.status.success(), "{made:?}");
+    let output = story.program("/bin/sh").args(["-c", command_line]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
     let mut server = story.program("openssl");
     server.args(["s_server", "-accept", "127.0.0.1:0", "-cert", "cert", "-key", "key"]);
     let mut server = server.stdin(std::process::Stdio::piped()).spawn().unwrap();
@@ -540,10 +543,13 @@ fn tls_requires_a_valid_certificate() {
             };
             story.run(["agent", "-m", "x"]).stdout("Over TLS.\n");
         } else {
-            let words = story.run(["agent", "-m", "x", "-v"]).status(69).error_text();
-            assert!(words.contains("the certificate of `localhost` is not accepted: "), "{words}");
-            assert!(words.contains("(CA certificates are from "), "{words}");
-            assert!(!words.contains("attempt 2"), "{words}");
+            let stderr = story.run(["agent", "-m", "x", "-v"]).status(69).error_text();
+            assert!(
+                stderr.contains("the certificate of `localhost` is not accepted: "),
+                "{stderr}"
+            );
+            assert!(stderr.contains("(CA certificates are from "), "{stderr}");
+            assert!(!stderr.contains("attempt 2"), "{stderr}");
         }
         drop(server.kill());
         server.wait().unwrap();
@@ -578,8 +584,8 @@ fn tls_requires_a_valid_certificate() {
             )
         };
         let mut command = story.command(arguments);
-        let ran = story.wait(command.env("SSL_CERT_FILE", &path).spawn().unwrap());
-        ran.status(78).stderr_has(&expect("SSL_CERT_FILE"));
+        let result = story.wait(command.env("SSL_CERT_FILE", &path).spawn().unwrap());
+        result.status(78).stderr_has(&expect("SSL_CERT_FILE"));
         story.run(["config", "set", "http.caFile", &path]).stdout("");
         story.run(arguments).status(78).stderr_has(&expect("http.caFile"));
     }
@@ -647,42 +653,42 @@ fn tls_and_plain_text_are_told_apart() {
 /// Every format, streamed and not, with the flags for it.
 fn formats_and_modes() -> impl Iterator<Item = (Format, &'static [&'static str])> {
     let streams: [&[&str]; 2] = [&[], &["--no-stream"]];
-    ALL_FORMATS.into_iter().flat_map(move |format| streams.map(|words| (format, words)))
+    ALL_FORMATS.into_iter().flat_map(move |format| streams.map(|flags| (format, flags)))
 }
 
 /// `agent -m x` with more arguments.
-fn agent_arguments<'a>(more: &[&'a str], words: &[&'a str]) -> Vec<&'a str> {
-    [&["agent", "-m", "x"], words, more].concat()
+fn agent_arguments<'a>(more: &[&'a str], flags: &[&'a str]) -> Vec<&'a str> {
+    [&["agent", "-m", "x"], flags, more].concat()
 }
 
 /// Texts and images of all results in the last request, and the ids that they answer.
 fn results_with_ids(format: Format, request: &Request) -> Vec<(String, String)> {
-    let mut found = Vec::new();
+    let mut id_and_content = Vec::new();
     for message in request.messages() {
         match format {
             Format::Chat if message["role"] == "tool" => {
-                found.push((message["tool_call_id"].clone(), message["content"].clone()));
+                id_and_content.push((message["tool_call_id"].clone(), message["content"].clone()));
             }
             Format::Anthropic => {
                 let blocks = message["content"].as_array().cloned().unwrap_or_default();
                 let results = blocks.into_iter().filter(|block| block["type"] == "tool_result");
-                found.extend(
+                id_and_content.extend(
                     results.map(|block| (block["tool_use_id"].clone(), block["content"].clone())),
                 );
             }
             Format::Responses if message["type"] == "function_call_output" => {
-                found.push((message["call_id"].clone(), message["output"].clone()));
+                id_and_content.push((message["call_id"].clone(), message["output"].clone()));
             }
             _ => {}
         }
     }
     let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    found.into_iter().map(|(id, content)| (text(id), text(content))).collect()
+    id_and_content.into_iter().map(|(id, content)| (text(id), text(content))).collect()
 }
 
 #[test]
 fn tools_work_in_every_format() {
-    for (format, words) in formats_and_modes() {
+    for (format, flags) in formats_and_modes() {
         let read = |path: &str| ("read_file", json!({ "path": path }));
         let story = Story::in_format(format, "scripted")
             .file("a.txt", "alpha")
@@ -691,27 +697,29 @@ fn tools_work_in_every_format() {
                 calls_all([read("a.txt"), read("b.txt"), read("gone.txt")]),
                 says("Both are there."),
             ]);
-        let ran = story.run(agent_arguments(&["--json"], words));
-        let result = ran.json();
+        let run_result = story.run(agent_arguments(&["--json"], flags));
+        let result = run_result.json();
         assert_eq!(result["text"], "Both are there.", "{format:?}");
         assert_eq!(
             (&result["model"], &result["usage"]["output"]),
             (&json!("scripted"), &json!(14))
         );
-        drop(ran);
-        let asked = story.requests();
-        assert!(asked.iter().all(|asked| Format::from_path(&asked.path) == Some(format)));
-        assert!(asked.iter().all(|asked| asked.body["stream"].is_null() != words.is_empty()));
-        let found = results_with_ids(format, &asked[1]);
-        assert_eq!(found.len(), 3, "{format:?}");
-        let ids: Vec<&str> = found.iter().map(|(id, _)| id.as_str()).collect();
-        let number = asked[0].messages().len();
+        drop(run_result);
+        let requests = story.requests();
+        assert!(requests.iter().all(|request| Format::from_path(&request.path) == Some(format)));
+        assert!(
+            requests.iter().all(|request| request.body["stream"].is_null() != flags.is_empty())
+        );
+        let results = results_with_ids(format, &requests[1]);
+        assert_eq!(results.len(), 3, "{format:?}");
+        let ids: Vec<&str> = results.iter().map(|(id, _)| id.as_str()).collect();
+        let number = requests[0].messages().len();
         assert_eq!(ids, [0, 1, 2].map(|at| format!("call_{number}_{at}")));
-        for ((_, content), words) in found.iter().zip(["alpha", "beta", "gone.txt"]) {
-            assert!(content.contains(words), "{format:?}: {content}");
+        for ((_, content), phrase) in results.iter().zip(["alpha", "beta", "gone.txt"]) {
+            assert!(content.contains(phrase), "{format:?}: {content}");
         }
         if format == Format::Anthropic {
-            let messages = asked[1].messages();
+            let messages = requests[1].messages();
             assert_eq!(messages.len(), 3, "results stand in one message");
             let failed = messages[2]["content"]
                 .as_array()
@@ -727,18 +735,18 @@ fn tools_work_in_every_format() {
 fn images_are_sent_in_every_format() {
     let png = png_image(3, 2);
     let data = base64::engine::general_purpose::STANDARD.encode(&png);
-    for (format, words) in formats_and_modes() {
+    for (format, flags) in formats_and_modes() {
         let story = Story::in_format(format, "scripted").file("a.png", &png).script([
             calls("read_file", json!({ "path": "a.png" })),
             says("ok"),
             says("piped"),
         ]);
-        story.run(agent_arguments(&["-a", "a.png"], words)).stdout("ok\n");
+        story.run(agent_arguments(&["-a", "a.png"], flags)).stdout("ok\n");
         let requests = story.requests();
         assert_eq!(requests[0].raw.matches(&data).count(), 1, "{format:?}");
         assert_eq!(requests[1].raw.matches(&data).count(), 2, "{format:?}");
         let story = story.stdin(&png);
-        story.run(agent_arguments(&["-a", "-", "--new"], words)).stdout("piped\n");
+        story.run(agent_arguments(&["-a", "-", "--new"], flags)).stdout("piped\n");
         assert_eq!(story.requests()[2].raw.matches(&data).count(), 1, "{format:?}");
     }
 }
@@ -755,17 +763,20 @@ fn error_response(format: Format, status: u16, kind: &str) -> Response {
 
 #[test]
 fn failures_are_reported_in_every_format() {
-    for (format, words) in formats_and_modes() {
-        for (answered, kind, status) in [
+    for (format, flags) in formats_and_modes() {
+        for (answer_status, kind, status) in [
             (400, "invalid_request_error", 1),
             (401, "authentication_error", 77),
             (403, "permission_error", 77),
             (404, "not_found_error", 78),
             (413, "request_too_large", 65),
         ] {
-            let story = Story::in_format(format, "scripted")
-                .script([sends(error_response(format, answered, kind))]);
-            story.run(agent_arguments(&[], words)).status(status).stderr_has("No, thanks.");
+            let story = Story::in_format(format, "scripted").script([sends(error_response(
+                format,
+                answer_status,
+                kind,
+            ))]);
+            story.run(agent_arguments(&[], flags)).status(status).stderr_has("No, thanks.");
         }
         // The provider's support finds a request by this name.
         let header = match format {
@@ -775,7 +786,7 @@ fn failures_are_reported_in_every_format() {
         let named = error_response(format, 400, "invalid_request_error").header(header, "req_7");
         Story::in_format(format, "scripted")
             .script([sends(named)])
-            .run(agent_arguments(&[], words))
+            .run(agent_arguments(&[], flags))
             .status(1)
             .stderr_has("No, thanks. (status 400, request req_7)");
         let busy = error_response(format, 429, "rate_limit_error").header("retry-after", "1");
@@ -786,15 +797,15 @@ fn failures_are_reported_in_every_format() {
             sends(overloaded),
             says("ok"),
         ]);
-        let ran = story.run(agent_arguments(&["-v"], words)).stdout("ok\n");
-        let told = ran.error_text();
+        let result = story.run(agent_arguments(&["-v"], flags)).stdout("ok\n");
+        let stderr = result.error_text();
         assert!(
-            told.contains("attempt 2 in 1.0 s") && told.contains("No, thanks. (status 529)"),
-            "{told}"
+            stderr.contains("attempt 2 in 1.0 s") && stderr.contains("No, thanks. (status 529)"),
+            "{stderr}"
         );
         let long = error_response(format, 429, "rate_limit_error").header("retry-after", "600");
         let story = Story::in_format(format, "scripted").script([sends(long)]);
-        story.run(agent_arguments(&[], words)).status(75).stderr_has("No, thanks.");
+        story.run(agent_arguments(&[], flags)).status(75).stderr_has("No, thanks.");
         // The same errors within a response of status 200.
         for (kind, tries, status) in [
             ("overloaded_error", 4, 69),
@@ -804,14 +815,14 @@ fn failures_are_reported_in_every_format() {
             let answer = error_response(format, 200, kind);
             let story = Story::in_format(format, "scripted")
                 .script((0..tries).map(|_| sends(answer.clone())));
-            story.run(agent_arguments(&[], words)).status(status).stderr_has("No, thanks.");
+            story.run(agent_arguments(&[], flags)).status(status).stderr_has("No, thanks.");
         }
     }
 }
 
 #[test]
 fn schemas_are_sent_in_every_format() {
-    for (format, words) in formats_and_modes() {
+    for (format, mode_flags) in formats_and_modes() {
         let answer = says("{\"name\": \"Ada\", \"age\": 36}");
         let mut story = Story::in_format(format, "scripted").script([answer]);
         let mut model = "scripted";
@@ -827,23 +838,23 @@ fn schemas_are_sent_in_every_format() {
             Format::Responses => {}
         }
         let flags = ["--schema", "name, age int", "--model", model];
-        let ran = story.run(agent_arguments(&flags, words));
-        let value: Value = serde_json::from_str(&ran.text()).unwrap();
+        let result = story.run(agent_arguments(&flags, mode_flags));
+        let value: Value = serde_json::from_str(&result.text()).unwrap();
         assert_eq!(value, json!({ "name": "Ada", "age": 36 }));
-        let asked = &story.requests()[0].body;
+        let body = &story.requests()[0].body;
         let schema = match format {
-            Format::Chat => &asked["response_format"]["json_schema"]["schema"],
-            Format::Anthropic => &asked["output_config"]["format"]["schema"],
-            Format::Responses => &asked["text"]["format"]["schema"],
+            Format::Chat => &body["response_format"]["json_schema"]["schema"],
+            Format::Anthropic => &body["output_config"]["format"]["schema"],
+            Format::Responses => &body["text"]["format"]["schema"],
         };
-        assert_eq!(schema["type"], "object", "{format:?}: {asked}");
-        assert_eq!(schema["additionalProperties"], false, "{format:?}: {asked}");
+        assert_eq!(schema["type"], "object", "{format:?}: {body}");
+        assert_eq!(schema["additionalProperties"], false, "{format:?}: {body}");
     }
 }
 
 #[test]
 fn finish_reasons_are_read_in_every_format() {
-    for (format, words) in formats_and_modes() {
+    for (format, flags) in formats_and_modes() {
         let reply = |text: &str, finish: &str| {
             replies(json!({ "role": "assistant", "content": text }), finish)
         };
@@ -852,27 +863,30 @@ fn finish_reasons_are_read_in_every_format() {
             let count = if finish == "length" { 4 } else { 1 };
             let story = Story::in_format(format, "scripted")
                 .script((0..count).map(|_| reply(text, finish)));
-            let ran = story.run(agent_arguments(&[], words));
-            let found = (ran.code(), ran.text(), ran.error_text());
-            drop(ran);
-            found
+            let result = story.run(agent_arguments(&[], flags));
+            let outcome = (result.code(), result.text(), result.error_text());
+            drop(result);
+            outcome
         };
-        let (status, text, told) = check("1 ", "length");
-        assert!(status == 3 && text == "1 1 1 1 \n", "{format:?}: {status} {text} {told}");
-        let (status, text, told) = check("", "content_filter");
-        assert!(status == 1 && text.is_empty() && told.contains("declined"), "{format:?}: {told}");
-        // An answer cut by a content filter is incomplete and reported as such.
-        let (status, text, told) = check("Half of", "content_filter");
+        let (status, text, stderr) = check("1 ", "length");
+        assert!(status == 3 && text == "1 1 1 1 \n", "{format:?}: {status} {text} {stderr}");
+        let (status, text, stderr) = check("", "content_filter");
         assert!(
-            status == 1 && text == "Half of\n" && told.contains("declined"),
-            "{format:?}: {status} {text} {told}"
+            status == 1 && text.is_empty() && stderr.contains("declined"),
+            "{format:?}: {stderr}"
         );
-        let (status, text, told) = check("", "odd");
+        // An answer cut by a content filter is incomplete and reported as such.
+        let (status, text, stderr) = check("Half of", "content_filter");
+        assert!(
+            status == 1 && text == "Half of\n" && stderr.contains("declined"),
+            "{format:?}: {status} {text} {stderr}"
+        );
+        let (status, text, stderr) = check("", "odd");
         assert!(
             status == 1
                 && text.is_empty()
-                && told.contains("an empty reply with the unknown finish reason `odd`"),
-            "{format:?}: {told}"
+                && stderr.contains("an empty reply with the unknown finish reason `odd`"),
+            "{format:?}: {stderr}"
         );
     }
 }
@@ -880,7 +894,7 @@ fn finish_reasons_are_read_in_every_format() {
 #[test]
 fn each_request_begins_with_the_bytes_of_the_previous_one() {
     const CACHE_CONTROL: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
-    for (format, words) in formats_and_modes() {
+    for (format, flags) in formats_and_modes() {
         let model = if format == Format::Anthropic { "claude-opus-4-7" } else { "gpt-5" };
         let read = |path: &str| calls("read_file", json!({ "path": path }));
         let story = Story::in_format(format, model).file("a.txt", "alpha").script([
@@ -891,11 +905,11 @@ fn each_request_begins_with_the_bytes_of_the_previous_one() {
             read("a.txt"),
             says("again"),
         ]);
-        story.run(agent_arguments(&["--reasoning-effort", "high"], words)).stdout("ok\n");
-        story.run(agent_arguments(&["--reasoning-effort", "high"], words)).stdout("again\n");
-        let asked = story.requests();
+        story.run(agent_arguments(&["--reasoning-effort", "high"], flags)).stdout("ok\n");
+        story.run(agent_arguments(&["--reasoning-effort", "high"], flags)).stdout("again\n");
+        let requests = story.requests();
         let open = |raw: &str| raw.strip_suffix("]}").expect("what grows stands last").to_owned();
-        for (number, pair) in asked.windows(2).enumerate() {
+        for (number, pair) in requests.windows(2).enumerate() {
             let [before, after] = [&pair[0].raw, &pair[1].raw];
             let within_turn = number != 3;
             let first = number == 0 || number == 4;
@@ -906,15 +920,15 @@ fn each_request_begins_with_the_bytes_of_the_previous_one() {
             assert!(after.starts_with(&open(&before)), "{format:?}:\n{before}\n{after}");
             assert!(within_turn || pair[1].messages().len() > pair[0].messages().len());
         }
-        for asked in &asked {
-            let marks = asked.raw.matches(CACHE_CONTROL).count();
-            let expect = match (format, asked.messages().len()) {
+        for request in &requests {
+            let marks = request.raw.matches(CACHE_CONTROL).count();
+            let expect = match (format, request.messages().len()) {
                 (Format::Anthropic, 1) => 3,
-                (Format::Anthropic, _) if asked.last_content().contains("tool_result") => 4,
+                (Format::Anthropic, _) if request.last_content().contains("tool_result") => 4,
                 (Format::Anthropic, _) => 3,
                 _ => 0,
             };
-            assert_eq!(marks, expect, "{format:?}: {}", asked.raw);
+            assert_eq!(marks, expect, "{format:?}: {}", request.raw);
         }
     }
 }
@@ -953,13 +967,13 @@ fn unusual_but_valid_streams_are_accepted_in_every_format() {
                 turn(calls("read_file", json!({ "path": "a.txt" }))),
                 turn(says("h\u{e9}llo \u{2028}\u{85} \u{1f642}")),
             ]);
-            let ran = story.run(["agent", "-m", "x", "--json"]);
+            let result = story.run(["agent", "-m", "x", "--json"]);
             assert_eq!(
-                ran.json()["text"],
+                result.json()["text"],
                 "h\u{e9}llo \u{2028}\u{85} \u{1f642}",
                 "{format:?}, change {number}"
             );
-            drop(ran);
+            drop(result);
             assert!(story.requests()[1].raw.contains("alpha"));
         }
     }
@@ -991,8 +1005,8 @@ fn a_character_that_is_cut_in_two_is_joined() {
         let script = [replies(call, "tool_calls"), replies(text, "stop")];
         let story = Story::in_format(format, "scripted").script(script.map(with_split_character));
         story.run(["agent", "-m", "x", "--write"]).stdout("a \u{1f600}b\n");
-        let written = std::fs::read_to_string(story.dir().join("a")).unwrap();
-        assert_eq!(written, "\u{1f600}", "{format:?}");
+        let content = std::fs::read_to_string(story.dir().join("a")).unwrap();
+        assert_eq!(content, "\u{1f600}", "{format:?}");
     }
 }
 
@@ -1016,11 +1030,11 @@ fn calls_are_repaired_before_they_run_and_go_back() {
             .script([replies(message, "tool_calls"), says("Done.")]);
         story.run(["agent", "-m", "x"]).stdout("Done.\n");
         let request = &story.requests()[1];
-        let sent = request.raw.as_str();
+        let body = request.raw.as_str();
         for name in ["functions.", "<|channel|>", "default_api:nothing\"", "malformed_arguments"] {
-            assert!(!sent.contains(name), "{format:?}: {name} in {sent}");
+            assert!(!body.contains(name), "{format:?}: {name} in {body}");
         }
-        assert!(sent.contains("default_api_nothing"), "{format:?}: {sent}");
+        assert!(body.contains("default_api_nothing"), "{format:?}: {body}");
         let results = results_with_ids(format, request);
         let is_list = |(_, text): &&(String, String)| text.contains("notes.md");
         assert_eq!(results.iter().filter(is_list).count(), 2, "{format:?}: {results:?}");
@@ -1067,13 +1081,13 @@ fn a_session_continues_in_another_format() {
 
 #[test]
 fn the_final_request_of_a_turn_has_no_tools() {
-    for (format, words) in formats_and_modes() {
+    for (format, flags) in formats_and_modes() {
         let list = || calls("list_dir", json!({ "path": "." }));
         let story = Story::in_format(format, "scripted").script([list(), says("So far.")]);
-        let ran = story.run(agent_arguments(&["--max-iterations", "1"], words));
-        assert_eq!(ran.text(), "So far.\n");
-        drop((ran.code(), ran.error_text()));
-        drop(ran);
+        let result = story.run(agent_arguments(&["--max-iterations", "1"], flags));
+        assert_eq!(result.text(), "So far.\n");
+        drop((result.code(), result.error_text()));
+        drop(result);
         let requests = story.requests();
         let choice = |at: usize| {
             let choice = &requests[at].body["tool_choice"];
@@ -1092,12 +1106,12 @@ fn the_final_request_of_a_turn_has_no_tools() {
 fn a_dry_run_is_a_command_that_sends_the_request() {
     for format in ALL_FORMATS {
         let story = Story::in_format(format, "scripted").script([says("ok")]);
-        let words = story.run(["agent", "-m", "it's", "--dry-run=curl"]).text();
+        let command_line = story.run(["agent", "-m", "it's", "--dry-run=curl"]).text();
         let mut shell = story.program("/bin/sh");
-        let Ok(ran) = shell.args(["-c", &words]).env("API_KEY", "k").output() else {
+        let Ok(result) = shell.args(["-c", &command_line]).env("API_KEY", "k").output() else {
             return;
         };
-        if !ran.status.success() {
+        if !result.status.success() {
             // Without curl a run receives the script's reply.
             story.run(["agent", "-m", "x"]).stdout("ok\n");
             continue;
@@ -1123,13 +1137,15 @@ fn invalid_requests_are_detected() {
         let mut wrong = request.clone();
         wrong.body["colour"] = "red".into();
         assert!(
-            formats::validate_request(&wrong, &[]).is_some_and(|words| words.contains("colour"))
+            formats::validate_request(&wrong, &[])
+                .is_some_and(|argument| argument.contains("colour"))
         );
         assert_eq!(formats::validate_request(&wrong, &["colour".to_owned()]), None);
         wrong = request.clone();
         wrong.body["tools"][0]["nme"] = "x".into();
         assert!(
-            formats::validate_request(&wrong, &[]).is_some_and(|words| words.contains("/tools/0"))
+            formats::validate_request(&wrong, &[])
+                .is_some_and(|argument| argument.contains("/tools/0"))
         );
     }
 }

@@ -51,9 +51,9 @@ fn mistral_requests() {
         .run(["agent", "-m", "y", "--reasoning-effort", "medium"])
         .stdout("ok\n")
         .stderr_has("marked as interrupted");
-    let asked = story.requests();
-    let (called, answered) = call_and_result_ids(&asked[1].messages());
-    assert_eq!(called, answered);
+    let requests = story.requests();
+    let (called, ids) = call_and_result_ids(&requests[1].messages());
+    assert_eq!(called, ids);
     assert!(called[0] != called[1], "{called:?}");
     assert!(
         called
@@ -61,21 +61,22 @@ fn mistral_requests() {
             .all(|id| id.len() == 9 && id.chars().all(|letter| letter.is_ascii_alphanumeric())),
         "{called:?}"
     );
-    assert_eq!(asked[1].body["reasoning_effort"], "none");
-    assert_eq!(asked[3].body["reasoning_effort"], "high");
+    assert_eq!(requests[1].body["reasoning_effort"], "none");
+    assert_eq!(requests[3].body["reasoning_effort"], "high");
     assert!(
-        asked
+        requests
             .iter()
-            .all(|asked| asked.body["stream"] == true && asked.body["stream_options"].is_null())
+            .all(|request| request.body["stream"] == true
+                && request.body["stream_options"].is_null())
     );
     // No user message follows a tool result directly.
-    for asked in &asked {
-        let messages = asked.messages();
+    for request in &requests {
+        let messages = request.messages();
         let roles = roles(&messages);
         assert!(roles.windows(2).all(|pair| pair != ["tool", "user"]), "{roles:?}");
     }
-    assert_eq!(call_and_result_ids(&asked[3].messages()).0[..2], called);
-    let last = asked[3].messages();
+    assert_eq!(call_and_result_ids(&requests[3].messages()).0[..2], called);
+    let last = requests[3].messages();
     let last: Vec<&Value> = last.iter().rev().take(2).map(|message| &message["content"]).collect();
     assert_eq!(last[1], "(images follow)");
     assert_eq!(last[0][0]["type"], "image_url");
@@ -83,7 +84,7 @@ fn mistral_requests() {
 
 #[test]
 fn deepseek_gets_a_reasoning_field_even_if_empty() {
-    for words in [&[][..], &["--no-stream"]] {
+    for flags in [&[][..], &["--no-stream"]] {
         let story = provider_story("deepseek", "deepseek-chat")
             .allow_extra_keys(&["reasoning_content", "thinking"])
             .script([
@@ -93,21 +94,21 @@ fn deepseek_gets_a_reasoning_field_even_if_empty() {
                 says("more"),
             ]);
         story
-            .run([&["agent", "-m", "x", "--reasoning-effort", "high"], words].concat())
+            .run([&["agent", "-m", "x", "--reasoning-effort", "high"], flags].concat())
             .stdout("ok\n");
         story
-            .run([&["agent", "-m", "x", "--reasoning-effort", "none"], words].concat())
+            .run([&["agent", "-m", "x", "--reasoning-effort", "none"], flags].concat())
             .stdout("more\n");
-        let asked = story.requests();
-        for asked in &asked[2..] {
-            let messages = asked.messages();
+        let requests = story.requests();
+        for request in &requests[2..] {
+            let messages = request.messages();
             let replies = messages.iter().filter(|message| message["role"] == "assistant");
             let thoughts: Vec<&Value> = replies.map(|reply| &reply["reasoning_content"]).collect();
             let expect: Vec<Value> = ["I must look.", "", ""].map(Value::from).into();
             assert_eq!(thoughts, expect.iter().take(thoughts.len()).collect::<Vec<_>>());
         }
-        assert_eq!(asked[0].body["thinking"], json!({ "type": "enabled" }));
-        assert_eq!(asked[3].body["thinking"], json!({ "type": "disabled" }));
+        assert_eq!(requests[0].body["thinking"], json!({ "type": "enabled" }));
+        assert_eq!(requests[3].body["thinking"], json!({ "type": "disabled" }));
     }
 }
 
@@ -122,11 +123,11 @@ fn kimi_requests_have_no_temperature() {
         .run(["agent", "-m", "x", "--temperature", "0.3"])
         .stdout("ok\n")
         .stderr("nanobot: `kimi-k2.6` takes no temperature: 0.3 is not sent\n");
-    let asked = story.requests();
-    assert!(asked.iter().all(|asked| asked.body["temperature"].is_null()));
-    assert_eq!(asked[1].messages()[2]["reasoning_content"], "hm");
-    let (called, answered) = call_and_result_ids(&asked[1].messages());
-    assert_eq!(called, answered);
+    let requests = story.requests();
+    assert!(requests.iter().all(|request| request.body["temperature"].is_null()));
+    assert_eq!(requests[1].messages()[2]["reasoning_content"], "hm");
+    let (called, ids) = call_and_result_ids(&requests[1].messages());
+    assert_eq!(called, ids);
 }
 
 #[test]
@@ -194,18 +195,18 @@ fn openrouter_requests() {
         let story = provider_story("openrouter", model)
             .allow_extra_keys(&["reasoning_details", "cache_control"]);
         let story = story.script([crate::server::sends(answer.clone()), says("ok")]);
-        let ran = story.run(["agent", "-m", "x", "--json"]);
-        let result = ran.json();
+        let run_result = story.run(["agent", "-m", "x", "--json"]);
+        let result = run_result.json();
         // The second answer reports no cost: the table's price is added to the reported cost of the first one.
         assert!(result["cost_usd"].as_f64().unwrap() >= 0.5, "{result}");
         assert!(result["cost_usd"].as_f64().unwrap() < 0.6, "{result}");
-        drop(ran);
-        let asked = story.requests();
-        assert_eq!(asked[1].messages()[2]["reasoning_details"], merged);
-        for asked in &asked {
-            assert_eq!(asked.raw.matches("cache_control").count(), marks, "{model}");
+        drop(run_result);
+        let requests = story.requests();
+        assert_eq!(requests[1].messages()[2]["reasoning_details"], merged);
+        for request in &requests {
+            assert_eq!(request.raw.matches("cache_control").count(), marks, "{model}");
         }
-        assert!(asked[1].raw.starts_with(asked[0].raw.strip_suffix("]}").unwrap()));
+        assert!(requests[1].raw.starts_with(requests[0].raw.strip_suffix("]}").unwrap()));
     }
 }
 
@@ -217,7 +218,7 @@ fn gemini_thought_signatures_are_sent_back() {
     };
     let mut third = call("c", "");
     third.as_object_mut().unwrap().shift_remove("extra_content");
-    for words in [&[][..], &["--no-stream"]] {
+    for flags in [&[][..], &["--no-stream"]] {
         // The second time their ids are in use.
         let list = json!([call("a", "first"), call("", "second"), third]);
         let signs = || {
@@ -227,18 +228,18 @@ fn gemini_thought_signatures_are_sent_back() {
         let story = provider_story("gemini", "gemini-3-pro")
             .allow_extra_keys(&["extra_content"])
             .script([signs(), says("ok"), signs(), says("more"), says("last")]);
-        story.run([&["agent", "-m", "x"], words].concat()).stdout("ok\n");
-        story.run([&["agent", "-m", "x"], words].concat()).stdout("more\n");
-        story.run([&["agent", "-m", "x"], words].concat()).stdout("last\n");
-        for (number, asked) in story.requests().iter().enumerate() {
-            let messages = asked.messages();
+        story.run([&["agent", "-m", "x"], flags].concat()).stdout("ok\n");
+        story.run([&["agent", "-m", "x"], flags].concat()).stdout("more\n");
+        story.run([&["agent", "-m", "x"], flags].concat()).stdout("last\n");
+        for (number, request) in story.requests().iter().enumerate() {
+            let messages = request.messages();
             let calls = messages.iter().filter_map(|message| message["tool_calls"].as_array());
             let calls: Vec<&Value> = calls.flatten().collect();
             assert_eq!(calls.len(), [0, 3, 3, 6, 6][number]);
-            for (place, call) in calls.into_iter().enumerate() {
+            for (index, call) in calls.into_iter().enumerate() {
                 let sign = &call["extra_content"]["google"]["thought_signature"];
                 let expect = [json!("first"), json!("second"), Value::Null];
-                assert_eq!(*sign, expect[place % 3]);
+                assert_eq!(*sign, expect[index % 3]);
             }
         }
     }
@@ -256,7 +257,7 @@ fn minimax_reasoning_is_split() {
 
 #[test]
 fn openai_requests() {
-    let sent = |model: &str| {
+    let request_of = |model: &str| {
         let story = Story::with_provider("openai", model).script([says("ok")]);
         story
             .run(["agent", "-m", "x", "--temperature", "0.7", "--max-tokens", "99"])
@@ -267,17 +268,17 @@ fn openai_requests() {
             });
         story.requests()[0].clone()
     };
-    let mini = sent("o1-mini");
+    let mini = request_of("o1-mini");
     assert_eq!(roles(&mini.messages()), ["user"]);
-    let said = mini.last_content();
-    assert!(said.starts_with("# nanobot") && said.contains("\n\nx\n\n[Runtime"), "{said}");
+    let content = mini.last_content();
+    assert!(content.starts_with("# nanobot") && content.contains("\n\nx\n\n[Runtime"), "{content}");
     for (model, temperature) in
         [("gpt-5", Value::Null), ("o3", Value::Null), ("gpt-4.1", json!(0.7))]
     {
-        let asked = sent(model);
-        assert_eq!(asked.body["temperature"], temperature, "{model}");
+        let request = request_of(model);
+        assert_eq!(request.body["temperature"], temperature, "{model}");
         assert_eq!(
-            (&asked.body["max_completion_tokens"], &asked.body["max_tokens"]),
+            (&request.body["max_completion_tokens"], &request.body["max_tokens"]),
             (&json!(99), &Value::Null)
         );
     }
@@ -312,9 +313,9 @@ fn invalid_tool_call_ids_are_rewritten() {
         story.run(["agent", "-m", "x"]).stdout("more\n");
         for request in [&story.requests()[1], &story.requests()[3]] {
             let mut called = Vec::new();
-            let mut answered = Vec::new();
-            collect_ids(&request.body, &mut called, &mut answered);
-            assert_eq!(called, answered, "{format}");
+            let mut result_ids = Vec::new();
+            collect_ids(&request.body, &mut called, &mut result_ids);
+            assert_eq!(called, result_ids, "{format}");
             let fits = |id: &String| {
                 (1..=64).contains(&id.len())
                     && id
@@ -340,31 +341,31 @@ fn calls_with_the_same_id_get_unique_ids() {
         story.run(["agent", "-m", "x"]).stdout("ok\n");
         story.run(["agent", "-m", "x"]).stdout("more\n");
         let mut before = String::new();
-        for (number, asked) in story.requests().iter().enumerate() {
-            let (mut called, mut answered) = (Vec::new(), Vec::new());
-            collect_ids(&asked.body, &mut called, &mut answered);
-            assert_eq!(called, answered, "{format}");
+        for (number, request) in story.requests().iter().enumerate() {
+            let (mut called, mut result_ids) = (Vec::new(), Vec::new());
+            collect_ids(&request.body, &mut called, &mut result_ids);
+            assert_eq!(called, result_ids, "{format}");
             assert_eq!(called.len(), [0, 2, 4, 4, 6][number], "{format}");
             called.sort();
             called.dedup();
-            assert_eq!(called.len(), answered.len(), "{format}: {answered:?}");
+            assert_eq!(called.len(), result_ids.len(), "{format}: {result_ids:?}");
             let open = before.strip_suffix("]}").unwrap_or_default();
-            let is_same = format == "anthropic" || asked.raw.starts_with(open);
-            assert!(is_same, "{format}, {number}:\n{before}\n{}", asked.raw);
-            before.clone_from(&asked.raw);
+            let is_same = format == "anthropic" || request.raw.starts_with(open);
+            assert!(is_same, "{format}, {number}:\n{before}\n{}", request.raw);
+            before.clone_from(&request.raw);
         }
     }
 }
 
 /// The ids of calls and of results, in any format.
-fn collect_ids(value: &Value, called: &mut Vec<String>, answered: &mut Vec<String>) {
+fn collect_ids(value: &Value, called: &mut Vec<String>, result_ids: &mut Vec<String>) {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     match value["type"].as_str() {
         Some("tool_use" | "function") if value["id"].is_string() => called.push(text(&value["id"])),
         Some("function_call") => called.push(text(&value["call_id"])),
-        Some("tool_result") => answered.push(text(&value["tool_use_id"])),
-        Some("function_call_output") => answered.push(text(&value["call_id"])),
-        _ if value["role"] == "tool" => answered.push(text(&value["tool_call_id"])),
+        Some("tool_result") => result_ids.push(text(&value["tool_use_id"])),
+        Some("function_call_output") => result_ids.push(text(&value["call_id"])),
+        _ if value["role"] == "tool" => result_ids.push(text(&value["tool_call_id"])),
         _ => {}
     }
     let inner: Vec<&Value> = match value {
@@ -373,6 +374,6 @@ fn collect_ids(value: &Value, called: &mut Vec<String>, answered: &mut Vec<Strin
         _ => Vec::new(),
     };
     for value in inner {
-        collect_ids(value, called, answered);
+        collect_ids(value, called, result_ids);
     }
 }

@@ -123,13 +123,13 @@ impl PushServer {
 
     /// Sends a message of a user. It is sent again at each connection, until it is acknowledged; the bridge and WeCom know no
     /// acknowledgements, and send it once.
-    pub(crate) fn send_message(&self, said: &UserMessage<'_>) {
-        self.send_changed(said, &|_| ());
+    pub(crate) fn send_message(&self, user_message: &UserMessage<'_>) {
+        self.send_changed(user_message, &|_| ());
     }
 
     /// Sends a message whose content is changed before: the data of DingTalk, or the event of Feishu.
-    pub(crate) fn send_changed(&self, said: &UserMessage<'_>, change: &dyn Fn(&mut Value)) {
-        let mut frame = (self.frame_of)(said);
+    pub(crate) fn send_changed(&self, user_message: &UserMessage<'_>, change: &dyn Fn(&mut Value)) {
+        let mut frame = (self.frame_of)(user_message);
         for member in ["data", "payload"] {
             if let Some(text) = frame[member].as_str() {
                 let mut content: Value = serde_json::from_str(text).unwrap();
@@ -146,7 +146,7 @@ impl PushServer {
             frame["s"] = state.sequence.into();
             state.replayed.push(frame.clone());
         } else {
-            state.pending.push((said.id.to_owned(), frame.clone()));
+            state.pending.push((user_message.id.to_owned(), frame.clone()));
         }
         drop(state);
         self.sockets.send(&frame);
@@ -191,7 +191,7 @@ impl PushServer {
 impl State {
     fn answer(&mut self, chat: &Value, text: &Value, key: &str) {
         let (chat, text) = (chat.as_str().unwrap(), text.as_str().unwrap());
-        if key.is_empty() || self.answers.iter().all(|(.., known)| known != key) {
+        if key.is_empty() || self.answers.iter().all(|(.., other)| other != key) {
             let answer = (chat.to_owned(), text.to_owned(), key.to_owned());
             self.answers.push(answer);
         }
@@ -309,16 +309,16 @@ fn talk_dingtalk(state: &mut State, message: &Value) -> Vec<Value> {
     Vec::new()
 }
 
-fn dingtalk_frame(said: &UserMessage<'_>) -> Value {
+fn dingtalk_frame(user_message: &UserMessage<'_>) -> Value {
     let data = json!({
-        "msgId": said.id, "msgtype": "text", "text": { "content": format!(" {}", said.text) },
-        "conversationType": if said.group.is_some() { "2" } else { "1" },
-        "conversationId": said.group.unwrap_or("cid-direct"), "senderStaffId": said.from, "senderNick": "Ann",
-        "isInAtList": said.mentions, "createAt": STORY_MILLIS, "robotCode": ID,
+        "msgId": user_message.id, "msgtype": "text", "text": { "content": format!(" {}", user_message.text) },
+        "conversationType": if user_message.group.is_some() { "2" } else { "1" },
+        "conversationId": user_message.group.unwrap_or("cid-direct"), "senderStaffId": user_message.from, "senderNick": "Ann",
+        "isInAtList": user_message.mentions, "createAt": STORY_MILLIS, "robotCode": ID,
         "sessionWebhook": "https://oapi.dingtalk.com/robot/sendBySession?session=1",
     });
     json!({ "specVersion": "1.0", "type": "CALLBACK", "data": data.to_string(),
-        "headers": { "topic": "/v1.0/im/bot/messages/get", "messageId": said.id, "contentType": "application/json",
+        "headers": { "topic": "/v1.0/im/bot/messages/get", "messageId": user_message.id, "contentType": "application/json",
             "appId": "1", "connectionId": "1", "time": "1" } })
 }
 
@@ -356,18 +356,21 @@ fn talk_wecom(state: &mut State, message: &Value) -> Vec<Value> {
     }
 }
 
-fn wecom_frame(said: &UserMessage<'_>) -> Value {
-    let text = match said.group {
-        Some(_) => format!("@Robot {}", said.text),
-        None => said.text.to_owned(),
+fn wecom_frame(user_message: &UserMessage<'_>) -> Value {
+    let text = match user_message.group {
+        Some(_) => format!("@Robot {}", user_message.text),
+        None => user_message.text.to_owned(),
     };
-    let mut body = json!({ "msgid": said.id, "aibotid": ID, "chattype": "single", "from": { "userid": said.from },
+    let mut body = json!({ "msgid": user_message.id, "aibotid": ID, "chattype": "single", "from": { "userid": user_message.from },
         "msgtype": "text", "text": { "content": text } });
-    if let Some(group) = said.group {
+    if let Some(group) = user_message.group {
         (body["chattype"], body["chatid"]) = (json!("group"), json!(group));
     }
-    let chat =
-        if said.text == "a closed question" { "closed" } else { said.group.unwrap_or(said.from) };
+    let chat = if user_message.text == "a closed question" {
+        "closed"
+    } else {
+        user_message.group.unwrap_or(user_message.from)
+    };
     json!({ "cmd": "aibot_msg_callback", "headers": { "req_id": format!("r-{chat}") }, "body": body })
 }
 
@@ -388,13 +391,13 @@ fn talk_bridge(state: &mut State, message: &Value) -> Vec<Value> {
     }
 }
 
-fn bridge_frame(said: &UserMessage<'_>) -> Value {
-    let chat = match said.group {
+fn bridge_frame(user_message: &UserMessage<'_>) -> Value {
+    let chat = match user_message.group {
         Some(group) => format!("{group}@g.us"),
-        None => format!("{}@s.whatsapp.net", said.from),
+        None => format!("{}@s.whatsapp.net", user_message.from),
     };
-    json!({ "type": "message", "id": said.id, "sender": chat, "pn": "", "content": said.text,
-        "timestamp": STORY_MILLIS / 1000, "isGroup": said.group.is_some() })
+    json!({ "type": "message", "id": user_message.id, "sender": chat, "pn": "", "content": user_message.text,
+        "timestamp": STORY_MILLIS / 1000, "isGroup": user_message.group.is_some() })
 }
 
 fn qq(state: &mut State, request: &Request) -> Response {
@@ -436,7 +439,7 @@ fn qq(state: &mut State, request: &Request) -> Response {
         }
         Some("messages") => {
             let key = format!("{chat} {} {}", body["msg_id"], body["msg_seq"]);
-            if state.answers.iter().any(|(.., known)| *known == key) {
+            if state.answers.iter().any(|(.., other)| *other == key) {
                 let body = json!({ "code": 40_054_005, "message": "消息被去重，请检查请求msgseq" });
                 return Response::json(400, &body);
             }
@@ -468,8 +471,8 @@ fn talk_qq(state: &mut State, message: &Value) -> Vec<Value> {
         }
         Some(6) if message["d"]["session_id"] != "s1" => vec![json!({ "op": 9, "d": false })],
         Some(6) => {
-            let seen = message["d"]["seq"].as_u64().unwrap_or(0);
-            let is_new = |frame: &&Value| frame["s"].as_u64().unwrap() > seen;
+            let sequence_number = message["d"]["seq"].as_u64().unwrap_or(0);
+            let is_new = |frame: &&Value| frame["s"].as_u64().unwrap() > sequence_number;
             let mut frames: Vec<Value> = state.replayed.iter().filter(is_new).cloned().collect();
             frames.push(json!({ "op": 0, "s": state.sequence, "t": "RESUMED", "d": "" }));
             frames
@@ -478,17 +481,18 @@ fn talk_qq(state: &mut State, message: &Value) -> Vec<Value> {
     }
 }
 
-fn qq_frame(said: &UserMessage<'_>) -> Value {
+fn qq_frame(user_message: &UserMessage<'_>) -> Value {
     let time = "2026-01-02T11:04:05+08:00";
-    let mut data = json!({ "id": said.id, "content": said.text, "timestamp": time });
-    let kind = match said.group {
+    let mut data =
+        json!({ "id": user_message.id, "content": user_message.text, "timestamp": time });
+    let kind = match user_message.group {
         Some(group) => {
             data["group_openid"] = group.into();
-            data["author"] = json!({ "id": said.from, "member_openid": said.from });
+            data["author"] = json!({ "id": user_message.from, "member_openid": user_message.from });
             "GROUP_AT_MESSAGE_CREATE"
         }
         None => {
-            data["author"] = json!({ "id": said.from, "user_openid": said.from });
+            data["author"] = json!({ "id": user_message.from, "user_openid": user_message.from });
             "C2C_MESSAGE_CREATE"
         }
     };
@@ -598,26 +602,30 @@ fn talk_feishu(state: &mut State, message: &Value) -> Vec<Value> {
     }
 }
 
-fn feishu_frame(said: &UserMessage<'_>) -> Value {
-    let text = if said.mentions { format!("@_user_1 {}", said.text) } else { said.text.to_owned() };
+fn feishu_frame(user_message: &UserMessage<'_>) -> Value {
+    let text = if user_message.mentions {
+        format!("@_user_1 {}", user_message.text)
+    } else {
+        user_message.text.to_owned()
+    };
     let mention = json!([{ "key": "@_user_1", "id": { "open_id": "ou_bot" }, "name": "Robot" }]);
     let mut message = json!({
-        "message_id": format!("om_{}", said.id), "create_time": STORY_MILLIS.to_string(),
-        "chat_id": said.group.unwrap_or("oc_direct"), "chat_type": if said.group.is_some() { "group" } else { "p2p" },
+        "message_id": format!("om_{}", user_message.id), "create_time": STORY_MILLIS.to_string(),
+        "chat_id": user_message.group.unwrap_or("oc_direct"), "chat_type": if user_message.group.is_some() { "group" } else { "p2p" },
         "message_type": "text", "content": json!({ "text": text }).to_string(),
     });
-    if said.mentions {
+    if user_message.mentions {
         message["mentions"] = mention;
     }
     let event = json!({
         "schema": "2.0",
-        "header": { "event_id": said.id, "event_type": "im.message.receive_v1", "create_time": "1", "token": "",
+        "header": { "event_id": user_message.id, "event_type": "im.message.receive_v1", "create_time": "1", "token": "",
             "app_id": ID, "tenant_key": "t" },
-        "event": { "sender": { "sender_id": { "open_id": said.from }, "sender_type": "user", "tenant_key": "t" },
+        "event": { "sender": { "sender_id": { "open_id": user_message.from }, "sender_type": "user", "tenant_key": "t" },
             "message": message },
     });
     json!({ "SeqID": 1, "LogID": 2, "service": 7, "method": 1, "payload": event.to_string(),
-        "headers": { "type": "event", "message_id": said.id, "sum": "2", "seq": "0", "trace_id": "t" } })
+        "headers": { "type": "event", "message_id": user_message.id, "sum": "2", "seq": "0", "trace_id": "t" } })
 }
 
 /// Feishu's frames; an event is cut in two.

@@ -85,9 +85,9 @@ fn commands_of_the_readme_do_what_it_says() {
     assert_eq!(report.unwrap(), "The second.\n");
     let review = std::fs::read_to_string(story.dir().join("a.md.review"));
     assert_eq!(review.unwrap(), "Good.\n");
-    let sent = telegram.sent();
-    assert_eq!(sent[0], "Hello, Ann.");
-    assert!(sent[1].contains("Filesystem"), "{sent:?}");
+    let messages = telegram.sent();
+    assert_eq!(messages[0], "Hello, Ann.");
+    assert!(messages[1].contains("Filesystem"), "{messages:?}");
     let table = story.crontab().table().unwrap();
     assert_eq!(table.matches(" --scheduled\n").count(), 3, "{table}");
 }

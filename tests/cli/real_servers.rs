@@ -52,30 +52,30 @@ fn story_with_server(server: Value) -> Story {
 /// `tool run` of a tool that succeeds.
 #[track_caller]
 fn call_tool(story: &Story, tool: &str, arguments: &Value) -> String {
-    let ran = story.run(["tool", "run", "s", tool, &arguments.to_string()]);
-    let (output, complaints) = (ran.text(), ran.error_text());
-    assert_eq!(ran.code(), 0, "{output}{complaints}");
+    let result = story.run(["tool", "run", "s", tool, &arguments.to_string()]);
+    let (output, complaints) = (result.text(), result.error_text());
+    assert_eq!(result.code(), 0, "{output}{complaints}");
     output
 }
 
 /// `tool run` of a tool that fails.
 #[track_caller]
 fn call_tool_and_fail(story: &Story, tool: &str, arguments: &Value) -> String {
-    let ran = story.run(["tool", "run", "s", tool, &arguments.to_string()]);
-    let said = ran.text() + &ran.error_text();
-    assert_eq!(ran.code(), 1, "{said}");
-    said
+    let result = story.run(["tool", "run", "s", tool, &arguments.to_string()]);
+    let stderr = result.text() + &result.error_text();
+    assert_eq!(result.code(), 1, "{stderr}");
+    stderr
 }
 
 /// The output of `mcp check` for a working server.
 #[track_caller]
 fn test_server(story: &Story) -> String {
-    let ran = story.run(["mcp", "check", "s"]);
-    let said = ran.text();
-    assert_eq!(ran.code(), 0, "{said}{}", ran.error_text());
-    ran.error_text();
+    let result = story.run(["mcp", "check", "s"]);
+    let stdout = result.text();
+    assert_eq!(result.code(), 0, "{stdout}{}", result.error_text());
+    result.error_text();
     assert_no_processes(story);
-    said
+    stdout
 }
 
 /// Checks that no process of the story's home is left.
@@ -92,8 +92,8 @@ fn assert_no_processes(story: &Story) {
 
 /// Checks all features of server-everything over any transport.
 fn check_everything_server(story: &Story) {
-    let said = test_server(story);
-    assert!(said.contains("2025-11-25"), "{said}");
+    let output = test_server(story);
+    assert!(output.contains("2025-11-25"), "{output}");
     assert!(call_tool(story, "echo", &json!({ "message": "hi" })).contains("Echo: hi"));
     assert!(call_tool(story, "get-sum", &json!({ "a": 2, "b": 3 })).contains('5'));
     assert!(call_tool_and_fail(story, "get-sum", &json!({ "a": 2, "b": "x" })).contains("number"));
@@ -108,9 +108,9 @@ fn check_everything_server(story: &Story) {
         calls("mcp_s_trigger-long-running-operation", json!({ "duration": 1, "steps": 2 })),
         says("Seen."),
     ]);
-    let ran = story.run(["agent", "-m", "look", "--json", "--new"]).status(0);
-    assert_eq!(ran.json()["text"], "Seen.", "{}", ran.text());
-    ran.error_text();
+    let result = story.run(["agent", "-m", "look", "--json", "--new"]).status(0);
+    assert_eq!(result.json()["text"], "Seen.", "{}", result.text());
+    result.error_text();
     let requests = story.requests();
     let raw = &requests[requests.len() - 2].raw;
     assert!(raw.contains("iVBORw0KGgo"), "no picture in {raw:.3000}");
@@ -126,9 +126,9 @@ fn check_everything_server(story: &Story) {
         says("Seen."),
     ]);
     let flags = ["--new", "--allow", "mcp_s_*"];
-    let ran = story.run([&["agent", "-m", "ask"], &flags[..]].concat());
-    assert_eq!(ran.text(), "Seen.\n", "{}", ran.error_text());
-    ran.error_text();
+    let result = story.run([&["agent", "-m", "ask"], &flags[..]].concat());
+    assert_eq!(result.text(), "Seen.\n", "{}", result.error_text());
+    result.error_text();
     let requests = story.requests();
     assert!(requests[requests.len() - 2].last_content().contains("which drink?"));
     assert!(requests.last().unwrap().last_content().contains("It is tea."));
@@ -203,11 +203,11 @@ fn server_filesystem() {
     let Some(command) = program_path("mcp-server-filesystem") else {
         return;
     };
-    let place = tempfile::tempdir().unwrap();
-    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("notes.md"), "buy milk\n").unwrap();
     // The directory is in the server's arguments, which grants write access to it.
-    let story = story_with_server(json!({ "command": command, "args": [place.path()] }));
+    let story = story_with_server(json!({ "command": command, "args": [dir.path()] }));
     assert!(test_server(&story).contains("2025-"));
     let read = call_tool(&story, "read_text_file", &json!({ "path": path("notes.md") }));
     assert!(read.contains("buy milk"), "{read}");
@@ -224,15 +224,15 @@ fn server_memory() {
     let Some(command) = program_path("mcp-server-memory") else {
         return;
     };
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("memory.jsonl");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("memory.jsonl");
     // As its README configures it: the file does not exist yet.
     let story =
         story_with_server(json!({ "command": command, "env": { "MEMORY_FILE_PATH": file } }));
     let ada = json!({ "name": "Ada", "entityType": "person", "observations": ["likes milk"] });
     call_tool(&story, "create_entities", &json!({ "entities": [ada] }));
-    let known = call_tool(&story, "read_graph", &json!({}));
-    assert!(known.contains("likes milk"), "{known}");
+    let result = call_tool(&story, "read_graph", &json!({}));
+    assert!(result.contains("likes milk"), "{result}");
     assert!(std::fs::read_to_string(file).unwrap().contains("Ada"));
     assert_no_processes(&story);
 }
@@ -257,16 +257,16 @@ fn server_git() {
     let Some(command) = program_path("mcp-server-git") else {
         return;
     };
-    let place = tempfile::tempdir().unwrap();
-    let made = Command::new("git").args(["init", "--quiet"]).arg(place.path()).status();
-    assert!(made.unwrap().success());
-    std::fs::write(place.path().join("notes.md"), "buy milk\n").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let git_status = Command::new("git").args(["init", "--quiet"]).arg(dir.path()).status();
+    assert!(git_status.unwrap().success());
+    std::fs::write(dir.path().join("notes.md"), "buy milk\n").unwrap();
     let story =
-        story_with_server(json!({ "command": command, "args": ["--repository", place.path()] }));
-    let here = json!({ "repo_path": place.path() });
+        story_with_server(json!({ "command": command, "args": ["--repository", dir.path()] }));
+    let here = json!({ "repo_path": dir.path() });
     let status = call_tool(&story, "git_status", &here);
     assert!(status.contains("notes.md"), "{status}");
-    let add = json!({ "repo_path": place.path(), "files": ["notes.md"] });
+    let add = json!({ "repo_path": dir.path(), "files": ["notes.md"] });
     call_tool(&story, "git_add", &add);
     assert!(call_tool(&story, "git_status", &here).contains("to be committed"));
     call_tool_and_fail(&story, "git_status", &json!({ "repo_path": "/" }));

@@ -42,8 +42,8 @@ fn reasoning_goes_back_in_the_place_where_the_server_put_it() {
     let thinking = json!({ "type": "thinking", "thinking": [{ "type": "text", "text": "Hm." }] });
     let signed = json!({ "type": "thinking", "thinking": [{ "type": "text", "text": "Hm." }],
                          "signature": "s" });
-    let words = json!({ "type": "text", "text": "I look." });
-    let chunks = |thinking: &Value| json!({ "content": [thinking, words] });
+    let text_block = json!({ "type": "text", "text": "I look." });
+    let chunks = |thinking: &Value| json!({ "content": [thinking, text_block] });
     let tags = |text: &str| json!({ "content": text });
     // The sources are in the table of `provider::chat::reasoning`.
     let rows = [
@@ -84,7 +84,7 @@ fn reasoning_goes_back_in_the_place_where_the_server_put_it() {
     ];
     for (provider, model, received, expect) in rows {
         let expect = expect.unwrap_or_else(|| received.clone());
-        for words in [&[][..], &["--no-stream"]] {
+        for flags in [&[][..], &["--no-stream"]] {
             let story = Story::with_provider(provider, model)
                 .file("a.txt", "alpha")
                 .allow_extra_keys(REASONING_KEYS)
@@ -94,17 +94,17 @@ fn reasoning_goes_back_in_the_place_where_the_server_put_it() {
                     says("ok"),
                     says("more"),
                 ]);
-            let run = |text: &str| story.run([&["agent", "-m", "x"], words].concat()).stdout(text);
+            let run = |text: &str| story.run([&["agent", "-m", "x"], flags].concat()).stdout(text);
             run("ok\n");
             run("more\n");
-            let asked = story.requests();
-            for (request, places) in [(1, &[2][..]), (2, &[2, 4]), (3, &[2, 4])] {
-                let messages = asked[request].messages();
-                for place in places {
+            let requests = story.requests();
+            for (request, indexes) in [(1, &[2][..]), (2, &[2, 4]), (3, &[2, 4])] {
+                let messages = requests[request].messages();
+                for index in indexes {
                     assert_eq!(
-                        sent_reasoning(&messages[*place]),
+                        sent_reasoning(&messages[*index]),
                         expect,
-                        "{provider} {model} {words:?}, message {place} of request {request}"
+                        "{provider} {model} {flags:?}, message {index} of request {request}"
                     );
                 }
             }
@@ -140,11 +140,11 @@ fn reasoning_goes_to_no_other_server_or_model() {
         let story = story.set("agents.defaults.provider", json!("openrouter"));
         let other = ["agent", "-m", "x", "--model", "openai/gpt-4.1-mini"];
         story.run(other).stdout("another model\n");
-        let asked = story.requests();
-        assert_eq!(asked[2].body["model"], asked[0].body["model"]);
-        assert_ne!(sent_reasoning(&asked[1].messages()[2]), json!({}));
-        for asked in &asked[2..] {
-            assert_eq!(sent_reasoning(&asked.messages()[2]), json!({}), "{fields}");
+        let requests = story.requests();
+        assert_eq!(requests[2].body["model"], requests[0].body["model"]);
+        assert_ne!(sent_reasoning(&requests[1].messages()[2]), json!({}));
+        for request in &requests[2..] {
+            assert_eq!(sent_reasoning(&request.messages()[2]), json!({}), "{fields}");
         }
     }
 }
@@ -152,10 +152,10 @@ fn reasoning_goes_to_no_other_server_or_model() {
 #[test]
 fn think_blocks_are_not_part_of_the_answer_wherever_they_stand() {
     let check = |text: &str, answer: &str| {
-        for words in [&[][..], &["--no-stream"]] {
+        for flags in [&[][..], &["--no-stream"]] {
             let story = Story::new().script([says(text)]);
-            let ran = story.run([&["agent", "-m", "x"], words].concat());
-            ran.stdout(&format!("{answer}\n"));
+            let result = story.run([&["agent", "-m", "x"], flags].concat());
+            result.stdout(&format!("{answer}\n"));
             let log = story.session("cli_direct.jsonl");
             let reply = log.iter().find(|line| line["role"] == "assistant");
             assert_eq!(reply.unwrap()["content"], answer);

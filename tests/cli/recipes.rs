@@ -87,7 +87,7 @@ fn recipes_for_scripts_do_what_they_say() {
         prints("--replay demo", "demo"),
     ];
     let page = include_str!("../../recipes/scripts.md");
-    let printed = run_page(&story, page, &[], rows);
+    let output = run_page(&story, page, &[], rows);
     let read = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
     assert_eq!(read("rapport.txt"), "Un rapport.\n");
     assert_eq!(read("fixed.txt"), "Tea at four.\n");
@@ -106,6 +106,6 @@ fn recipes_for_scripts_do_what_they_say() {
         let counts = [("where is the price", 3), ("add a docstring", 2)];
         let named = counts.iter().find(|(text, _)| request.raw.contains(text));
         let is_bare = !request.raw.contains("say hello in hello.sh");
-        assert!(!is_bare || tools == named.map_or(0, |(_, count)| *count), "{printed}");
+        assert!(!is_bare || tools == named.map_or(0, |(_, count)| *count), "{output}");
     }
 }

@@ -26,12 +26,12 @@ pub(crate) fn assert_recorded(path: &str, text: &str) {
     }
     let changes = Diff::new(&old, text).unified_with_header(1, path, "made by the code");
     let count = changes.lines().count();
-    let mut shown: String =
+    let mut start: String =
         changes.lines().take(SHOWN_LINES).map(|line| format!("{line}\n")).collect();
     if count > SHOWN_LINES {
-        shown.push_str(&format!("… and {} lines more\n", count - SHOWN_LINES));
+        start.push_str(&format!("… and {} lines more\n", count - SHOWN_LINES));
     }
     panic!(
-        "`{path}` is not what the code makes:\n{shown}If that is meant, `.ci/renew` writes it anew; the diff is part of the change."
+        "`{path}` is not what the code makes:\n{start}If that is meant, `.ci/renew` writes it anew; the diff is part of the change."
     );
 }

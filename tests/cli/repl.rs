@@ -263,8 +263,8 @@ fn a_change_is_shown_and_made_only_after_approval() {
     screen.type_("r").until("why not?");
     send_line(&mut screen, "use the list in list.md").until("Not written.").until_prompt("> ");
     assert_eq!(std::fs::read_to_string(story.dir().join("notes.md")).unwrap(), "milk\n");
-    let told = story.requests()[1].last_content();
-    assert!(told.contains("the user said no: use the list in list.md"), "{told}");
+    let content = story.requests()[1].last_content();
+    assert!(content.contains("the user said no: use the list in list.md"), "{content}");
     send_line(&mut screen, "again").until_prompt("  allow?");
     // One key is an answer.
     screen.type_("y").until("Written.");
@@ -343,8 +343,8 @@ fn an_edit_that_cannot_be_made_is_not_asked_about() {
         .until("Allow edit_file to change notes.md?")
         .until("-milk\n    +bread")
         .until_prompt("  allow?");
-    let told = story.requests()[1].last_content();
-    assert!(told.contains("old_text was not found"), "{told}");
+    let content = story.requests()[1].last_content();
+    assert!(content.contains("old_text was not found"), "{content}");
     screen.type_("y").until("Done.").until_prompt("> ");
     let text = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
     assert_eq!(text, "bread\n");
@@ -354,11 +354,11 @@ fn an_edit_that_cannot_be_made_is_not_asked_about() {
 #[test]
 fn a_new_file_outside_is_asked_about_too() {
     let story = Story::new();
-    let place = story.home().join("other");
-    std::fs::create_dir(&place).unwrap();
-    let path = place.join("new.md");
+    let dir = story.home().join("other");
+    std::fs::create_dir(&dir).unwrap();
+    let path = dir.join("new.md");
     let change = json!({ "path": path.to_str().unwrap(), "content": "x\n" });
-    let nowhere = json!({ "path": place.join("a/b.md").to_str().unwrap(), "content": "x\n" });
+    let nowhere = json!({ "path": dir.join("a/b.md").to_str().unwrap(), "content": "x\n" });
     let story = story.script([
         calls("write_file", change),
         says("Written."),
@@ -375,7 +375,7 @@ fn a_new_file_outside_is_asked_about_too() {
     // Even where its directory does not exist yet.
     send_line(&mut screen, "more").until_prompt("  allow?");
     screen.type_("n").until("Denied.").until_prompt("> ");
-    assert!(!place.join("a").exists());
+    assert!(!dir.join("a").exists());
     exit_and_check(&mut screen);
 }
 
@@ -530,8 +530,8 @@ fn an_answer_about_startup_files_does_not_change_the_config_of_git() {
         exec("git remote add up https://x.org/y"),
         says("Done."),
     ]);
-    let made = story.program("git").args(["init", "-q"]).status();
-    assert!(made.unwrap().success());
+    let status = story.program("git").args(["init", "-q"]).status();
+    assert!(status.unwrap().success());
     let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "--write"]));
     send_line(&mut screen, "go").until("Make the changes of AGENTS.md?").until_prompt("  allow?");
     send_line(&mut screen, "session")
@@ -715,9 +715,9 @@ fn a_paste_of_many_lines_is_one_message() {
     screen.paste(&lines.join("\n")).until_prompt("> [pasted 500 lines]");
     assert!(story.server().requests().is_empty());
     screen.press(Key::Enter).until("Long.");
-    let said = user_messages(&story);
-    assert_eq!(said.len(), 1);
-    assert!(said[0].contains("line 1\\tof many\\nline 2") && said[0].contains("line 500"));
+    let messages = user_messages(&story);
+    assert_eq!(messages.len(), 1);
+    assert!(messages[0].contains("line 1\\tof many\\nline 2") && messages[0].contains("line 500"));
     exit_and_check(&mut screen);
 }
 
@@ -785,8 +785,11 @@ fn type_ahead_during_a_turn_is_preserved() {
     std::fs::write(story.dir().join("go"), "").unwrap();
     screen.until("Second.").until("> the third");
     screen.press(Key::Enter).until("Third.");
-    let said = user_messages(&story);
-    assert!(said[1].contains("the second line") && said[2].contains("the third"), "{said:?}");
+    let messages = user_messages(&story);
+    assert!(
+        messages[1].contains("the second line") && messages[2].contains("the third"),
+        "{messages:?}"
+    );
     exit_and_check(&mut screen);
 }
 
@@ -819,10 +822,10 @@ fn output_of_a_shell_command_is_sent_with_the_next_message() {
     let key = format!("ghp_{}", "aB3".repeat(12));
     send_line(&mut screen, &format!("!echo TOKEN={key}")).until(&format!("\nTOKEN={key}"));
     send_line(&mut screen, "what was that?").until("I see.");
-    let said = user_messages(&story).pop().unwrap();
-    assert!(said.contains("TOKEN=") && !said.contains(&key), "{said}");
-    assert!(said.contains("what was that?") && said.contains("$ echo out"), "{said}");
-    assert!(said.contains("out\\n") && said.contains("[status 3]"), "{said}");
+    let message = user_messages(&story).pop().unwrap();
+    assert!(message.contains("TOKEN=") && !message.contains(&key), "{message}");
+    assert!(message.contains("what was that?") && message.contains("$ echo out"), "{message}");
+    assert!(message.contains("out\\n") && message.contains("[status 3]"), "{message}");
     exit_and_check(&mut screen);
 }
 
@@ -845,11 +848,14 @@ fn a_command_of_the_user_has_the_terminal() {
     screen.until("\ngo").resize(24, 70).until("24 70").press(Key::Ctrl('c'));
     screen.until("[ended by a signal]").until_prompt("> ");
     send_line(&mut screen, "what was that?").until("I see.");
-    let said = user_messages(&story).pop().unwrap();
+    let message = user_messages(&story).pop().unwrap();
     for text in ["24 80\\n", "\\ncolour\\n", "[its output is not included: it was typed to]"] {
-        assert!(said.contains(text), "{text}: {said}");
+        assert!(message.contains(text), "{text}: {message}");
     }
-    assert!(!said.contains("Ada") && !said.contains("DRAWN") && !said.contains("u001b"), "{said}");
+    assert!(
+        !message.contains("Ada") && !message.contains("DRAWN") && !message.contains("u001b"),
+        "{message}"
+    );
     exit_and_check(&mut screen);
 }
 
@@ -922,8 +928,8 @@ fn a_file_after_an_at_sign_is_attached() {
     send_line(&mut screen, "what is in @\"a b.md\"?")
         .until("attached: a b.md, 8 B\n")
         .until("Milk.");
-    let said = user_messages(&story).pop().unwrap();
-    assert!(said.contains("buy milk"), "{said}");
+    let message = user_messages(&story).pop().unwrap();
+    assert!(message.contains("buy milk"), "{message}");
     exit_and_check(&mut screen);
 }
 
@@ -1242,9 +1248,12 @@ fn the_last_message_is_edited_again() {
     let (old_key, _) = old_key.split_once('`').unwrap();
     let old_key = old_key.to_owned();
     send_line(&mut screen, " better").until("Better.").until_prompt("> ");
-    let said = user_messages(&story);
-    assert_eq!(said.len(), 2, "{said:?}");
-    assert!(said[1].contains("wriet it better") && !said[1].contains("undone"), "{said:?}");
+    let messages = user_messages(&story);
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert!(
+        messages[1].contains("wriet it better") && !messages[1].contains("undone"),
+        "{messages:?}"
+    );
     // Back to the start.
     send_line(&mut screen, "/rewind x").until("`x` is not a number").until_prompt("> ");
     send_line(&mut screen, "/rewind 3").until("has 2 messages").until("try: `/rewind 2`");

@@ -8,14 +8,14 @@ use serde_json::json;
 fn the_demo_answers_from_real_files() {
     let story =
         Story::bare().file("README.md", "# The great work\n").file("src/main.c", "int main;");
-    let ran = story.run(["agent", "--replay", "demo", "-m", "What is in this folder?"]);
-    let text = ran.text();
+    let result = story.run(["agent", "--replay", "demo", "-m", "What is in this folder?"]);
+    let text = result.text();
     assert!(
         text.starts_with("This folder contains 1 file and 1 folder:\n\n- README.md\n- src/\n"),
         "{text}"
     );
     assert!(text.contains("README.md begins: The great work"), "{text}");
-    drop(ran);
+    drop(result);
     assert!(!story.home().join(".nanobot").exists(), "a rehearsal leaves nothing behind");
     // The home directory is protected from the agent, but the demo still works there.
     let child = story
@@ -60,16 +60,16 @@ fn a_recording_is_replayed_without_a_network() {
 #[test]
 fn a_dry_run_prints_the_exact_request() {
     let story = Story::new().script([says("ok")]);
-    let shown = story.run(["agent", "-m", "hello", "--dry-run"]).text();
+    let stdout = story.run(["agent", "-m", "hello", "--dry-run"]).text();
     assert!(!story.workspace().join("sessions").exists());
     story.run(["agent", "-m", "hello", "--ephemeral"]).stdout("ok\n");
-    assert_eq!(shown.trim_end(), story.normalize_paths(&story.requests()[0].raw));
+    assert_eq!(stdout.trim_end(), story.normalize_paths(&story.requests()[0].raw));
     let curl = story.run(["agent", "-m", "it's", "--dry-run=curl"]).text();
     let base = format!("http://127.0.0.1:{}/v1/chat/completions", story.server().port);
     assert!(curl.starts_with(&format!("curl -sS '{base}'")) && curl.contains("$API_KEY"), "{curl}");
     story.server().script([says("ok")]);
-    let done = std::process::Command::new("sh").arg("-c").arg(&curl).env("API_KEY", "k").output();
-    if done.is_ok_and(|done| done.status.success()) {
+    let output = std::process::Command::new("sh").arg("-c").arg(&curl).env("API_KEY", "k").output();
+    if output.is_ok_and(|output| output.status.success()) {
         assert!(story.requests()[1].last_content().starts_with("it's"));
     } else {
         // Without curl a run receives the script's reply instead.
@@ -83,7 +83,7 @@ fn a_dry_run_is_byte_for_byte_what_the_same_command_sends() {
     let story = Story::new().script([says("Noted.")]);
     story.run(["agent", "-m", "My cat is Mia."]).stdout("Noted.\n");
     let session = || std::fs::read(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
-    for words in [
+    for arguments in [
         &["-m", "Who?"][..],
         &["-m", "Plan it.", "--profile", "plan"],
         &["-m", "Who?", "--new"],
@@ -92,28 +92,28 @@ fn a_dry_run_is_byte_for_byte_what_the_same_command_sends() {
         &["-m", "Who?", "--fork", "cli:direct"],
         &["-m", "/compact"],
     ] {
-        let command = |more: &[&'static str]| [&["agent"], words, more].concat();
+        let command = |more: &[&'static str]| [&["agent"], arguments, more].concat();
         let before = session();
-        let shown = story.run(command(&["--dry-run"])).text();
-        assert_eq!(session(), before, "{words:?}");
+        let stdout = story.run(command(&["--dry-run"])).text();
+        assert_eq!(session(), before, "{arguments:?}");
         let locked = story.workspace().join("sessions/cli_direct.jsonl.lock");
         std::fs::remove_file(&locked).unwrap();
-        story.run(command(&["--dry-run"])).stdout(&shown);
-        assert!(!locked.exists(), "{words:?}");
+        story.run(command(&["--dry-run"])).stdout(&stdout);
+        assert!(!locked.exists(), "{arguments:?}");
         std::fs::write(&locked, "").unwrap();
         story.server().script([says("ok")]);
-        let ran = story.run(command(&[]));
-        drop((ran.text(), ran.error_text(), ran.code()));
-        drop(ran);
-        let sent = story.normalize_paths(&story.requests().last().unwrap().raw);
-        assert!(shown.trim_end_matches('\n') == sent, "{words:?}:\n{shown}\n{sent}");
+        let result = story.run(command(&[]));
+        drop((result.text(), result.error_text(), result.code()));
+        drop(result);
+        let body = story.normalize_paths(&story.requests().last().unwrap().raw);
+        assert!(stdout.trim_end_matches('\n') == body, "{arguments:?}:\n{stdout}\n{body}");
     }
     let story = story.stdin("some text");
-    let shown = story.run(["agent", "-m", "Sum up", "--dry-run"]).text();
+    let stdout = story.run(["agent", "-m", "Sum up", "--dry-run"]).text();
     story.server().script([says("ok")]);
     story.run(["agent", "-m", "Sum up"]).stdout("ok\n");
-    let sent = story.normalize_paths(&story.requests().last().unwrap().raw);
-    assert_eq!(shown.trim_end_matches('\n'), sent);
+    let body = story.normalize_paths(&story.requests().last().unwrap().raw);
+    assert_eq!(stdout.trim_end_matches('\n'), body);
 }
 
 #[test]
@@ -143,46 +143,46 @@ fn run_call(
     all.extend(arguments);
     // A denial is also printed on standard error.
     story.run(all).stdout("ok\n").error_text();
-    let told = story.requests().last().unwrap().last_content();
-    (story, told)
+    let content = story.requests().last().unwrap().last_content();
+    (story, content)
 }
 
 #[test]
 fn only_the_write_flag_allows_changes() {
     let write = |path: &str| json!({ "path": path, "content": "x" });
-    let (story, words) = run_call(Story::new(), &[], "write_file", write("a.txt"));
-    assert!(words.contains("--write") && !story.dir().join("a.txt").exists(), "{words}");
-    let (story, words) = run_call(story, &["--write"], "write_file", write("a.txt"));
-    assert!(words.starts_with("created") && story.dir().join("a.txt").exists(), "{words}");
+    let (story, content) = run_call(Story::new(), &[], "write_file", write("a.txt"));
+    assert!(content.contains("--write") && !story.dir().join("a.txt").exists(), "{content}");
+    let (story, content) = run_call(story, &["--write"], "write_file", write("a.txt"));
+    assert!(content.starts_with("created") && story.dir().join("a.txt").exists(), "{content}");
     std::fs::create_dir(story.dir().join("out")).unwrap();
-    let (story, words) = run_call(story, &["--write=out"], "write_file", write("out/b.txt"));
-    assert!(words.starts_with("created"), "{words}");
-    let (story, words) = run_call(story, &["--write=out"], "write_file", write("c.txt"));
-    assert!(words.contains("--write"), "{words}");
+    let (story, content) = run_call(story, &["--write=out"], "write_file", write("out/b.txt"));
+    assert!(content.starts_with("created"), "{content}");
+    let (story, content) = run_call(story, &["--write=out"], "write_file", write("c.txt"));
+    assert!(content.contains("--write"), "{content}");
     let memory = story.workspace().join("memory/MEMORY.md");
-    let (story, words) = run_call(story, &[], "write_file", write(memory.to_str().unwrap()));
-    assert!(words.starts_with("created") && memory.exists(), "{words}");
-    let (story, words) = run_call(story, &["--write"], "write_file", write("../up.txt"));
-    assert!(words.contains("outside") && !story.dir().join("../up.txt").exists(), "{words}");
+    let (story, content) = run_call(story, &[], "write_file", write(memory.to_str().unwrap()));
+    assert!(content.starts_with("created") && memory.exists(), "{content}");
+    let (story, content) = run_call(story, &["--write"], "write_file", write("../up.txt"));
+    assert!(content.contains("outside") && !story.dir().join("../up.txt").exists(), "{content}");
     let session = story.workspace().join("sessions/cli_direct.jsonl");
-    let (story, words) = run_call(story, &["--write"], "read_file", json!({ "path": session }));
-    assert!(words.contains("not accessible to tools"), "{words}");
+    let (story, content) = run_call(story, &["--write"], "read_file", json!({ "path": session }));
+    assert!(content.contains("not accessible to tools"), "{content}");
     let config = story.home().join(".nanobot/config.json");
-    let (_, words) = run_call(story, &["--read", "/"], "read_file", json!({ "path": config }));
-    assert!(words.contains("not accessible to tools"), "{words}");
+    let (_, content) = run_call(story, &["--read", "/"], "read_file", json!({ "path": config }));
+    assert!(content.contains("not accessible to tools"), "{content}");
 }
 
 #[test]
 fn readable_and_writable_paths_of_a_run() {
-    let (story, words) =
+    let (story, content) =
         run_call(Story::new(), &[], "read_file", json!({ "path": "/etc/hostname" }));
-    assert!(words.contains("--read /etc/hostname"), "{words}");
-    let (story, words) =
+    assert!(content.contains("--read /etc/hostname"), "{content}");
+    let (story, content) =
         run_call(story, &["--read", "/etc"], "read_file", json!({ "path": "/etc/passwd" }));
-    assert!(words.contains("root:"), "{words}");
+    assert!(content.contains("root:"), "{content}");
     let story = story.workspace_file("notes.md", "in the workspace");
-    let (story, words) = run_call(story, &[], "read_file", json!({ "path": "notes.md" }));
-    assert!(words.contains("/workspace/notes.md"), "{words}");
+    let (story, content) = run_call(story, &[], "read_file", json!({ "path": "notes.md" }));
+    assert!(content.contains("/workspace/notes.md"), "{content}");
     // The home directory cannot be the working directory; the workspace is used instead.
     let home = story.home();
     story.server().script([calls("exec", json!({ "command": "pwd" })), says("ok")]);
@@ -233,11 +233,11 @@ fn skills_and_instruction_files_are_in_the_system_prompt() {
         "<requires>CLI: no-such-program</requires>",
         "memory: Remember lasting facts",
     ];
-    let places: Vec<usize> = order
+    let positions: Vec<usize> = order
         .iter()
-        .map(|words| system.find(words).unwrap_or_else(|| panic!("{words} in {system}")))
+        .map(|phrase| system.find(phrase).unwrap_or_else(|| panic!("{phrase} in {system}")))
         .collect();
-    assert!(places.is_sorted(), "{places:?}");
+    assert!(positions.is_sorted(), "{positions:?}");
     assert!(
         story.requests()[1].last_content().contains("memory/HISTORY.md"),
         "a built-in skill can be read"
@@ -247,9 +247,9 @@ fn skills_and_instruction_files_are_in_the_system_prompt() {
 #[test]
 fn an_image_read_by_a_tool_is_sent_to_the_model() {
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
-    let (story, words) =
+    let (story, content) =
         run_call(Story::new().file("a.png", png), &[], "read_file", json!({ "path": "a.png" }));
-    assert!(words.contains("data:image/png;base64,iVBORw0KGgo"), "{words}");
+    assert!(content.contains("data:image/png;base64,iVBORw0KGgo"), "{content}");
     let messages = story.requests()[1].messages();
     assert_eq!(messages[messages.len() - 2]["content"], "[image: a.png]");
     let stored = story.session("cli_direct.jsonl");
@@ -279,9 +279,9 @@ fn a_strict_replay_in_another_place_accepts_the_same_requests_only() {
         .script([calls("read_file", json!({ "path": "a.txt" })), says("It says alpha.")]);
     let ask = |story: &Story, more: &[&str]| {
         let arguments = [&["agent", "-m", "read a.txt", "--model", "scripted"], more].concat();
-        let ran = story.run(arguments);
-        let done = (ran.code(), ran.text(), ran.error_text());
-        drop(ran);
+        let result = story.run(arguments);
+        let done = (result.code(), result.text(), result.error_text());
+        drop(result);
         done
     };
     assert_eq!(ask(&story, &["--record", "tape"]).0, 0);

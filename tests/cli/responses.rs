@@ -50,8 +50,8 @@ fn function_call(number: usize) -> Value {
             "arguments": "{\"path\":\"a.txt\"}", "status": "completed" })
 }
 
-fn output_message(words: &str, phase: &str) -> Value {
-    let content = json!([{ "type": "output_text", "text": words, "annotations": [] }]);
+fn output_message(phrase: &str, phase: &str) -> Value {
+    let content = json!([{ "type": "output_text", "text": phrase, "annotations": [] }]);
     json!({ "type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "phase": phase, "content": content })
 }
 
@@ -68,7 +68,7 @@ fn reasoning_is_sent_back_unchanged() {
         thought("rs_2"),
         function_call(2),
     ];
-    for words in [&[][..], &["--no-stream"]] {
+    for flags in [&[][..], &["--no-stream"]] {
         let story = responses_story("gpt-5").file("a.txt", "alpha").script([
             replies_with_items(&output),
             replies_with_items(&[thought("rs_3"), output_message("Done.", "final_answer")]),
@@ -77,13 +77,13 @@ fn reasoning_is_sent_back_unchanged() {
         ]);
         let run = |more: &[&str]| {
             story
-                .run([&["agent", "-m", "x", "--reasoning-effort", "high"], more, words].concat())
+                .run([&["agent", "-m", "x", "--reasoning-effort", "high"], more, flags].concat())
                 .text()
         };
         assert_eq!(run(&[]), "Done.\n");
         assert_eq!(run(&[]), "More.\n");
         assert_eq!(run(&["--model", "gpt-6"]), "Other.\n");
-        let asked = story.requests();
+        let requests = story.requests();
         let kept = |id: &str| {
             let mut item = thought(id);
             item.as_object_mut().unwrap().shift_remove("status");
@@ -95,13 +95,13 @@ fn reasoning_is_sent_back_unchanged() {
         };
         let aside = json!({ "type": "message", "phase": "commentary", "role": "assistant", "content": "I look." });
         let expect = [kept("rs_1"), aside, call(1), kept("rs_2"), call(2)];
-        for asked in &asked[1..3] {
-            assert_eq!(asked.messages()[1..6], expect, "{words:?}");
+        for request in &requests[1..3] {
+            assert_eq!(request.messages()[1..6], expect, "{flags:?}");
         }
         let answer = json!({ "type": "message", "role": "assistant", "content": "Done.", "phase": "final_answer" });
-        assert_eq!(asked[2].messages()[8..10], [kept("rs_3"), answer]);
-        for asked in &asked {
-            let body = &asked.body;
+        assert_eq!(requests[2].messages()[8..10], [kept("rs_3"), answer]);
+        for request in &requests {
+            let body = &request.body;
             assert_eq!(body["include"], json!(["reasoning.encrypted_content"]));
             assert_eq!(
                 (&body["store"], &body["reasoning"]),
@@ -110,7 +110,7 @@ fn reasoning_is_sent_back_unchanged() {
             assert!(body["temperature"].is_null());
         }
         assert!(
-            !asked[3].raw.contains("rs_") && asked[3].raw.contains("Done."),
+            !requests[3].raw.contains("rs_") && requests[3].raw.contains("Done."),
             "another model is not told"
         );
     }
@@ -134,12 +134,13 @@ fn events_that_only_carry_ids() {
     ];
     for last in [completed(&[]), completed(&[function_call(1), function_call(2)])] {
         let calls = [&list[..], &[last]].concat();
-        let text =
-            |words: &str| strip(event("output_text.delta", 0, &json!({ "delta": words })), "msg_1");
-        let words = [text("It says "), text("alpha."), completed(&[])];
+        let text = |phrase: &str| {
+            strip(event("output_text.delta", 0, &json!({ "delta": phrase })), "msg_1")
+        };
+        let events = [text("It says "), text("alpha."), completed(&[])];
         let story = responses_story("scripted")
             .file("a.txt", "alpha")
-            .script([sends(typed_events(&calls)), sends(typed_events(&words))]);
+            .script([sends(typed_events(&calls)), sends(typed_events(&events))]);
         story.run(["agent", "-m", "x"]).stdout("It says alpha.\n");
         let results = story.requests()[1].messages();
         let results: Vec<&Value> =

@@ -346,9 +346,9 @@ fn the_last_runs_of_a_job_stay() {
     turn_at(&story, NOW);
     let text =
         ["runs.1.jsonl", "runs.jsonl"].map(|name| std::fs::read_to_string(job.join(name)).unwrap());
-    let kept = [1, 3, 4, 5].map(|index: usize| records[index].clone());
-    assert_eq!(text[0], lines(&kept[..1]));
-    assert_eq!(text[1], format!("{}not a record\n", lines(&kept[1..])));
+    let expect = [1, 3, 4, 5].map(|index: usize| records[index].clone());
+    assert_eq!(text[0], lines(&expect[..1]));
+    assert_eq!(text[1], format!("{}not a record\n", lines(&expect[1..])));
     assert_eq!(outputs.map(|path| path.exists()), [false, true, true]);
     run_cron(&story, &["logs"]).stdout_has("nothing to report").stdout_has("missed");
     // A further run ends as ever, and is the last one then.
@@ -474,9 +474,9 @@ fn a_value_that_is_no_age_is_refused() {
     story.run(["status"]).stdout_has(
         "retention  sessions 1y, pipeSessions 12h, trash 30d, media 30d, runs never, ledger never, undo 7d, inbox 7d\n",
     );
-    let told = story.run(["status", "--json"]).json();
+    let json = story.run(["status", "--json"]).json();
     assert_eq!(
-        (&told["retention"]["sessions"], &told["retention"]["undo"]),
+        (&json["retention"]["sessions"], &json["retention"]["undo"]),
         (&json!("1y"), &json!("7d"))
     );
     turn_at(&story, NOW);
@@ -507,8 +507,8 @@ fn budgets_count_what_this_month_has_cost() {
     let text = std::fs::read_to_string(root(&story).join("usage.jsonl")).unwrap();
     assert!(!text.contains(&format!("s{}", NOW - 3 * DAY)) && text.contains(&format!("s{NOW}")));
     let story = story.env("NANOBOT_TEST_TIME", &time(late));
-    let told = story.run(["status", "--json"]).json();
-    assert_eq!(told["spent"]["month_usd"], json!(0.5));
+    let json = story.run(["status", "--json"]).json();
+    assert_eq!(json["spent"]["month_usd"], json!(0.5));
     // A month later all is gone, and calls are recorded as ever.
     turn_at(&story, late + 31 * DAY);
     let text = std::fs::read_to_string(root(&story).join("usage.jsonl")).unwrap();
@@ -536,15 +536,16 @@ fn a_kill_leaves_each_session_in_one_place() {
                 .as_bytes(),
         );
         let arguments = ["agent", "-s", "now", "-m", "x"];
-        let (ran, is_killed) =
+        let (result, is_killed) =
             run_with_fault(&story, &arguments, &[], ("rename", "SIGKILL", number));
-        ran.signal();
-        ran.error_text();
-        ran.text();
-        drop(ran);
+        result.signal();
+        result.error_text();
+        result.text();
+        drop(result);
         let listed = |arguments: &[&str]| {
-            let ran = story.run(arguments);
-            ran.json_lines()
+            let result = story.run(arguments);
+            result
+                .json_lines()
                 .iter()
                 .map(|line| {
                     let key = line.get("key").or_else(|| line.get("session"));
@@ -571,6 +572,6 @@ fn a_kill_leaves_each_session_in_one_place() {
 fn turn_after_kill(story: &Story, seconds: u64) {
     let mut command = story.command(["agent", "-s", "now", "-m", "x"]);
     let child = story.start(command.env("NANOBOT_TEST_TIME", time(seconds)));
-    let ran = story.wait(child).stdout("ok\n");
-    ran.error_text();
+    let result = story.wait(child).stdout("ok\n");
+    result.error_text();
 }

@@ -51,8 +51,8 @@ fn a_prompt_file_is_sent_alone() {
     };
     let story = noted(Story::new()).script([says("Hello."), says("Hello.")]);
     // The notice comes once.
-    let ran = story.run(["run", "p.md"]);
-    ran.stdout("Hello.\n").stderr_has("a prompt file is sent without your notes and skills");
+    let result = story.run(["run", "p.md"]);
+    result.stdout("Hello.\n").stderr_has("a prompt file is sent without your notes and skills");
     story.run(["run", "p.md"]).stdout("Hello.\n").stderr("");
     let request = story.requests().pop().unwrap();
     assert!(!request.raw.contains("tea") && !request.raw.contains("Ada"), "{}", request.raw);
@@ -126,11 +126,11 @@ fn a_prompt_has_a_name() {
 #[test]
 fn permissions_without_tools_are_of_no_use_and_it_is_said() {
     let story = Story::new().script([says("One."), says("Two."), says("Three."), says("Four.")]);
-    let said = "a prompt file has no tools unless `tools` names them, so it cannot use `write`, `net`; as on the command line: \
+    let message = "a prompt file has no tools unless `tools` names them, so it cannot use `write`, `net`; as on the command line: \
                 `--tools 'exec,*_file'`\n";
     let save = ["run", "--save", "w", "--write", "--net", "-m", "write it"];
-    story.run(save).stderr_has(&format!("nanobot: {said}"));
-    story.run(["run", "w"]).stdout("One.\n").stderr(&format!("nanobot: {said}"));
+    story.run(save).stderr_has(&format!("nanobot: {message}"));
+    story.run(["run", "w"]).stdout("One.\n").stderr(&format!("nanobot: {message}"));
     // A choice of tools is one, also that of none.
     story.run(["run", "--tools", "exec", "w"]).stdout("Two.\n");
     story.run(["run", "--no-tools", "w"]).stdout("Three.\n");
@@ -149,8 +149,8 @@ fn a_saved_prompt_takes_the_arguments_that_its_text_names() {
         (&["a"][..], "the argument `$2` is missing", "  try: nanobot run two ARGUMENT1 ARGUMENT2;"),
         (&["a", "b", "c"], "there is no place for the argument `c`", "  try: nanobot run two "),
     ] {
-        let ran = story.run([&["run", "two"], arguments].concat()).status(2);
-        ran.stderr_has(cause).stderr_has(hint);
+        let result = story.run([&["run", "two"], arguments].concat()).status(2);
+        result.stderr_has(cause).stderr_has(hint);
     }
     assert!(story.requests().is_empty());
     story
@@ -186,12 +186,12 @@ fn a_saved_prompt_has_all_flags_of_its_line() {
     let of_all_commands = ["help", "version", "config", "workspace", "color", "quiet", "plain"];
     let without_effect = ["save", "replace", "list", "prompt-file", "message", "bare", "ephemeral"];
     let mut count = 0;
-    for found in flag.captures_iter(&help) {
-        let name = &found[1];
+    for captures in flag.captures_iter(&help) {
+        let name = &captures[1];
         if of_all_commands.contains(&name) || without_effect.contains(&name) {
             continue;
         }
-        let value = match found.get(2).map(|value| value.as_str()) {
+        let value = match captures.get(2).map(|value| value.as_str()) {
             None => "",
             Some("N" | "SECONDS" | "USD") => "=1",
             Some("TIME") => "=9s",
@@ -204,8 +204,8 @@ fn a_saved_prompt_has_all_flags_of_its_line() {
             Some(_) => "=grep",
         };
         let (saved, flag) = (format!("n{count}"), format!("--{name}{value}"));
-        let ran = story.run(["run", "--save", &saved, "-m", "x", &flag]);
-        let (code, error) = (ran.code(), ran.error_text());
+        let result = story.run(["run", "--save", &saved, "-m", "x", &flag]);
+        let (code, error) = (result.code(), result.error_text());
         let path = story.home().join(format!(".nanobot/prompts/{saved}.md"));
         let text = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
@@ -299,12 +299,12 @@ fn files_are_decoded_as_other_input() {
         .run(["run", "latin.md"])
         .stderr_has("`latin.md` is not valid UTF-8 (first error at byte 4)")
         .stdout("two\n");
-    for (arguments, words) in [
+    for (arguments, message) in [
         (&["run", "image.md"][..], "`image.md` is binary, not text"),
         (&["run", "p.md"], "schema.json` is binary, not text"),
         (&["agent", "-m", "x", "--schema", "schema.json"], "`schema.json` is binary, not text"),
     ] {
-        story.run(arguments).status(65).stderr_has(words);
+        story.run(arguments).status(65).stderr_has(message);
     }
     assert_eq!(story.requests().len(), 2);
 }
@@ -420,14 +420,14 @@ fn the_schema_of_a_file_that_is_not_pinned_is_no_file_elsewhere() {
         let schema = schema.replace("HOME", &story.home().display().to_string());
         let story = story.file("p/p.md", format!("---\nschema: '{schema}'\n---\nHi\n"));
         story.server().script(expect.is_none().then(|| says("{}")));
-        let ran = story.run([&["run"], flags, &["p/p.md"]].concat());
+        let result = story.run([&["run"], flags, &["p/p.md"]].concat());
         match expect {
-            None => drop(ran.stdout("{}\n")),
-            Some("would widen") => drop(ran.status(77).stderr_has("would widen")),
-            Some(cause) => drop(ran.status(65).stderr_has(cause)),
+            None => drop(result.stdout("{}\n")),
+            Some("would widen") => drop(result.status(77).stderr_has("would widen")),
+            Some(cause) => drop(result.status(65).stderr_has(cause)),
         }
-        let sent: Vec<String> = story.requests().iter().map(|it| it.raw.clone()).collect();
-        assert!(!sent.concat().contains("the-token"), "{schema}: {sent:?}");
+        let bodies: Vec<String> = story.requests().iter().map(|it| it.raw.clone()).collect();
+        assert!(!bodies.concat().contains("the-token"), "{schema}: {bodies:?}");
     };
     check("fields.json", &[], None);
     check("./fields.json", &[], None);

@@ -13,21 +13,26 @@ fn read_schema() -> Value {
 }
 
 /// The violations of `schema` by `value`, each with its path.
-pub(crate) fn violations(schema: &Value, value: &Value, root: &Value, place: &str) -> Vec<String> {
+pub(crate) fn violations(
+    schema: &Value,
+    value: &Value,
+    root: &Value,
+    pointer: &str,
+) -> Vec<String> {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.strip_prefix("#/$defs/").expect("references are local");
-        return violations(&root["$defs"][name], value, root, place);
+        return violations(&root["$defs"][name], value, root, pointer);
     }
     if let Some(kinds) = schema["anyOf"].as_array() {
-        let mut found = kinds.iter().map(|kind| violations(kind, value, root, place));
-        return if found.clone().any(|found| found.is_empty()) {
+        let mut messages = kinds.iter().map(|kind| violations(kind, value, root, pointer));
+        return if messages.clone().any(|list| list.is_empty()) {
             Vec::new()
         } else {
-            found.next().unwrap_or_default()
+            messages.next().unwrap_or_default()
         };
     }
-    let mut found = Vec::new();
-    let mut no = |words: String| found.push(format!("{place}: {words}"));
+    let mut messages = Vec::new();
+    let mut no = |message: String| messages.push(format!("{pointer}: {message}"));
     if schema["format"] == "date-time"
         && value
             .as_str()
@@ -66,50 +71,55 @@ pub(crate) fn violations(schema: &Value, value: &Value, root: &Value, place: &st
     }
     if let Some(items) = value.as_array() {
         for (index, item) in items.iter().enumerate() {
-            found.extend(violations(&schema["items"], item, root, &format!("{place}[{index}]")));
+            messages.extend(violations(
+                &schema["items"],
+                item,
+                root,
+                &format!("{pointer}[{index}]"),
+            ));
         }
     }
     if let Some(object) = value.as_object() {
-        found.extend(object_violations(schema, object, root, place));
+        messages.extend(object_violations(schema, object, root, pointer));
     }
-    found
+    messages
 }
 
 fn object_violations(
     schema: &Value,
     object: &serde_json::Map<String, Value>,
     root: &Value,
-    place: &str,
+    pointer: &str,
 ) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut messages = Vec::new();
     let parts = schema["allOf"].as_array().into_iter().flatten();
     let parts: Vec<&Value> = parts
         .map(|part| &root["$defs"][part["$ref"].as_str().unwrap().trim_start_matches("#/$defs/")])
         .chain([schema])
         .collect();
     if parts.iter().all(|part| part["properties"].is_null()) {
-        return found;
+        return messages;
     }
     for name in parts.iter().flat_map(|part| part["required"].as_array()).flatten() {
         if !object.contains_key(name.as_str().unwrap()) {
-            found.push(format!("{place}: no {name}"));
+            messages.push(format!("{pointer}: no {name}"));
         }
     }
     for (name, value) in object {
-        let place = format!("{place}.{name}");
+        let pointer = format!("{pointer}.{name}");
         let described: Vec<&Value> = parts
             .iter()
             .map(|part| &part["properties"][name])
             .filter(|part| !part.is_null())
             .collect();
         if described.is_empty() {
-            found.push(format!("{place}: not described"));
+            messages.push(format!("{pointer}: not described"));
         }
         for part in described {
-            found.extend(violations(part, value, root, &place));
+            messages.extend(violations(part, value, root, &pointer));
         }
     }
-    found
+    messages
 }
 
 /// Validates an event, a result, or an object of another command. Every story that reads JSON output calls this.
@@ -135,13 +145,13 @@ pub(crate) fn assert_valid(line: &Value) {
 fn the_checker_finds_violations() {
     let story = Story::new().script([says("x")]);
     let good = story.run(["agent", "-m", "x", "--json"]).json();
-    let check = |pointer: &str, value: Value, words: &str| {
+    let check = |pointer: &str, value: Value, phrase: &str| {
         let mut bad = good.clone();
         let (parent, name) = pointer.rsplit_once('/').unwrap();
         bad.pointer_mut(parent).unwrap()[name] = value;
         let root = read_schema();
-        let found = violations(&root["$defs"]["result"], &bad, &root, "result").join("\n");
-        assert!(found.contains(words), "{pointer}: {found}");
+        let messages = violations(&root["$defs"]["result"], &bad, &root, "result").join("\n");
+        assert!(messages.contains(phrase), "{pointer}: {messages}");
     };
     check("/text", json!(1), "result.text: a integer");
     check("/v", json!(2), "result.v: 2 is not 1");
@@ -154,8 +164,8 @@ fn the_checker_finds_violations() {
 #[test]
 fn the_schema_is_printed_and_lists_every_status() {
     let story = Story::bare();
-    let printed = story.run(["config", "schema", "--events"]).text();
-    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), read_schema());
+    let stdout = story.run(["config", "schema", "--events"]).text();
+    assert_eq!(serde_json::from_str::<Value>(&stdout).unwrap(), read_schema());
     let names: Vec<Value> = Exit::ALL.iter().map(|exit| exit.name().into()).collect();
     let result = &read_schema()["$defs"]["result"]["properties"];
     assert_eq!(result["status"]["properties"]["name"]["enum"], json!(names));
@@ -185,44 +195,44 @@ fn every_event_kind_matches_the_schema() {
         ]),
         replies(thinks, "stop"),
     ]);
-    let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
-    take(ran.json_lines());
-    ran.error_text();
+    let result = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
+    take(result.json_lines());
+    result.error_text();
     // Two at once: the second one waits with a notice.
     let lock = story.workspace().join("sessions/cli_direct.jsonl.lock");
-    let held = std::fs::File::open(lock).unwrap();
-    held.lock().unwrap();
-    let ran =
+    let lock_file = std::fs::File::open(lock).unwrap();
+    lock_file.lock().unwrap();
+    let result =
         story.run(["agent", "-m", "x", "--output-format", "stream-json", "--wait", "0"]).status(75);
-    take(ran.json_lines());
-    ran.error_text();
+    take(result.json_lines());
+    result.error_text();
     // Not only by closing the file: a process that another test is about to start may still share it.
-    held.unlock().unwrap();
+    lock_file.unlock().unwrap();
     let odd = Response::json(
         200,
         &json!({ "choices": [{ "message": { "reasoning_content": "why", "content": "So." }, "finish_reason": "stop" }] }),
     );
     story.server().script([sends(odd)]);
-    let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
-    take(ran.json_lines());
+    let result = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
+    take(result.json_lines());
     let story = Story::new().script([says("x")]).stdin(b"caf\xe9");
-    let ran = story.run(["agent", "--output-format", "stream-json"]);
-    take(ran.json_lines());
-    assert!(ran.error_text().contains("UTF-8"));
+    let result = story.run(["agent", "--output-format", "stream-json"]);
+    take(result.json_lines());
+    assert!(result.error_text().contains("UTF-8"));
     let story = Story::new()
         .set("agents.defaults.fallbackModels", json!([{ "model": "other", "provider": "custom" }]))
         .script([fails(404, "no such model"), says("x")]);
-    let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
-    take(ran.json_lines());
-    assert!(ran.error_text().contains("falling back from `scripted` to `other`"));
+    let result = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
+    take(result.json_lines());
+    assert!(result.error_text().contains("falling back from `scripted` to `other`"));
     let story = Story::new()
         .set("compaction.threshold", json!(10))
         .set("providers.custom.requestsPerMinute", json!(1))
         .script([says(&"word ".repeat(500)), says("- a word"), says("x")]);
     story.run(["agent", "-m", "x"]).text();
-    let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
-    take(ran.json_lines());
-    assert!(ran.error_text().contains("the session was compacted"));
+    let result = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
+    take(result.json_lines());
+    assert!(result.error_text().contains("the session was compacted"));
     let described: BTreeSet<String> = read_schema()["oneOf"]
         .as_array()
         .unwrap()

@@ -318,20 +318,20 @@ impl<'a> Screen<'a> {
     /// text may stand further up.
     #[track_caller]
     pub(crate) fn type_to(&mut self, text: &str, line: &str) -> &mut Self {
-        self.type_(text).until_text(&format!("{line:?} is not typed"), |shown| {
-            shown.lines().next_back().is_some_and(|last| last.ends_with(line))
+        self.type_(text).until_text(&format!("{line:?} is not typed"), |screen_text| {
+            screen_text.lines().next_back().is_some_and(|last| last.ends_with(line))
         })
     }
 
     /// Waits for something that is not on the screen.
     #[track_caller]
     pub(crate) fn wait_for_some<T>(&self, find: impl Fn() -> Option<T>) -> T {
-        let mut found = None;
+        let mut value = None;
         wait::until("nothing was found", || {
-            found = find();
-            found.is_some()
+            value = find();
+            value.is_some()
         });
-        found.expect("it was found")
+        value.expect("it was found")
     }
 
     /// Waits until `view` of the screen equals `tests/screens/NAME.txt`, since a redraw may be seen half done.
@@ -573,11 +573,11 @@ impl Drop for Screen<'_> {
 }
 
 /// Stores the output, and replies to terminal queries.
-fn feed_emulator(mut reader: File, seen: &TerminalOutput, keyboard: &Sender<Vec<u8>>) {
+fn feed_emulator(mut reader: File, screen_output: &TerminalOutput, keyboard: &Sender<Vec<u8>>) {
     let mut bytes = [0; 64 << 10];
     // Reading fails once the last program has ended.
     while let Ok(count @ 1..) = reader.read(&mut bytes) {
-        let mut state = seen.state.lock().expect("the lock is not poisoned");
+        let mut state = screen_output.state.lock().expect("the lock is not poisoned");
         state.emulator.process(&bytes[..count]);
         state.raw.extend_from_slice(&bytes[..count]);
         let from = state.raw.len().saturating_sub(count + END_MARK.len());
@@ -588,7 +588,7 @@ fn feed_emulator(mut reader: File, seen: &TerminalOutput, keyboard: &Sender<Vec<
         }
         let replies = std::mem::take(&mut state.emulator.callbacks_mut().0);
         drop(state);
-        seen.changed.notify_all();
+        screen_output.changed.notify_all();
         if !replies.is_empty() && keyboard.send(replies).is_err() {
             return;
         }
@@ -683,10 +683,10 @@ fn style_of(cell: &vt100::Cell) -> String {
         (cell.inverse(), "inverse"),
     ];
     let flags = flags.iter().filter(|(is, _)| *is);
-    let mut words: Vec<String> = flags.map(|(_, name)| (*name).to_owned()).collect();
-    words.extend(color_of(cell.fgcolor()));
-    words.extend(color_of(cell.bgcolor()).map(|color| format!("on {color}")));
-    words.join(" ")
+    let mut names: Vec<String> = flags.map(|(_, name)| (*name).to_owned()).collect();
+    names.extend(color_of(cell.fgcolor()));
+    names.extend(color_of(cell.bgcolor()).map(|color| format!("on {color}")));
+    names.join(" ")
 }
 
 fn color_of(color: Color) -> Option<String> {
@@ -733,8 +733,8 @@ fn our_program_restores_the_terminal() {
 #[test]
 fn a_screen_has_colours_and_reports_its_cursor() {
     let story = Story::bare();
-    let words = r"stty -icanon -echo; printf 'a \033[1;31mb c\033[0m 日本 \033[38;5;200;4md\033[m\033[6n'; head -c 6 | od -An -c";
-    let mut screen = shell_screen(&story, words);
+    let script = r"stty -icanon -echo; printf 'a \033[1;31mb c\033[0m 日本 \033[38;5;200;4md\033[m\033[6n'; head -c 6 | od -An -c";
+    let mut screen = shell_screen(&story, script);
     screen.exit();
     screen.snapshot("screen", &screen.styled());
     assert_ne!(screen.settings(), screen.initial_settings);
@@ -756,7 +756,7 @@ fn a_screen_is_the_controlling_terminal() {
     let mut screen =
         story.screen(30, 40).env("WORD", "two").program("sh", ["-c", "echo $WORD; exec cat -A"]);
     screen.until("two").paste("x\ny\n").until("^[[201~");
-    for (key, sent) in [
+    for (key, sequence) in [
         (Key::Up, "^[[A"),
         (Key::Down, "^[[B"),
         (Key::Right, "^[[C"),
@@ -768,7 +768,7 @@ fn a_screen_is_the_controlling_terminal() {
         (Key::Escape, "^["),
         (Key::Ctrl('a'), "^A"),
     ] {
-        let line = format!("[{sent}]$");
+        let line = format!("[{sequence}]$");
         screen.type_("[").press(key).type_("]").press(Key::Enter);
         screen.until(&line);
     }

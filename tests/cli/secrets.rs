@@ -35,8 +35,8 @@ const CANARIES: [(&str, &str); 12] = [
 ];
 
 fn canary(name: &str) -> &'static str {
-    let found = CANARIES.iter().find(|(known, _)| *known == name);
-    found.expect("it is in the table").1
+    let canary = CANARIES.iter().find(|(other, _)| *other == name);
+    canary.expect("it is in the table").1
 }
 
 fn story_with_canaries() -> Story {
@@ -91,7 +91,7 @@ fn all_encodings() -> String {
 }
 
 #[track_caller]
-fn assert_no_canary(case_name: &str, place: &str, text: &str) {
+fn assert_no_canary(case_name: &str, name: &str, text: &str) {
     let joined = text.replace(['\n', '\r'], "").replace("\\n", "");
     for (_, key) in CANARIES {
         // Without the ends, which depend on neighbouring bytes.
@@ -99,23 +99,23 @@ fn assert_no_canary(case_name: &str, place: &str, text: &str) {
         let middles = middles.map(|text| text[4..text.len() - 2].to_owned());
         for form in encodings(key).into_iter().chain(middles) {
             let is_there = text.contains(&form) || joined.contains(&form);
-            assert!(!is_there, "{case_name}: {form} ({key}) in {place}:\n{text}");
+            assert!(!is_there, "{case_name}: {form} ({key}) in {name}:\n{text}");
         }
     }
 }
 
 /// Every file beneath `folder`, except those into which the keys were written.
-fn read_files(folder: &Path, found: &mut Vec<(String, String)>) {
+fn read_files(folder: &Path, files: &mut Vec<(String, String)>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         let name = path.display().to_string();
         let is_source =
             ["config.json", "secret/key", "dir/left"].iter().any(|end| name.ends_with(end));
         match path.is_dir() {
-            true => read_files(&path, found),
+            true => read_files(&path, files),
             false if is_source => {}
             false => {
-                found.push((name, String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into()));
+                files.push((name, String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into()));
             }
         }
     }
@@ -129,22 +129,22 @@ fn run_and_check(case_name: &str, script: Vec<Responder>, arguments: &[&str]) {
     let mut command = story.command(["agent", "-m", "hi", "-v"]);
     let output = command.args(arguments).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut seen = vec![
+    let mut outputs = vec![
         ("stdout".to_owned(), text(&output.stdout)),
         ("stderr".to_owned(), text(&output.stderr)),
     ];
-    read_files(story.home().parent().unwrap(), &mut seen);
-    assert!(seen.iter().any(|(name, _)| name.ends_with("dir/log")));
+    read_files(story.home().parent().unwrap(), &mut outputs);
+    assert!(outputs.iter().any(|(name, _)| name.ends_with("dir/log")));
     for request in story.requests() {
-        seen.push(("a request".into(), format!("{} {}", request.path, request.raw)));
+        outputs.push(("a request".into(), format!("{} {}", request.path, request.raw)));
         let others = request
             .headers
             .iter()
             .filter(|(name, _)| !["authorization", "x-team"].contains(&name.as_str()));
-        seen.extend(others.map(|(name, value)| (format!("header {name}"), value.clone())));
+        outputs.extend(others.map(|(name, value)| (format!("header {name}"), value.clone())));
     }
-    for (place, text) in &seen {
-        assert_no_canary(case_name, place, text);
+    for (name, text) in &outputs {
+        assert_no_canary(case_name, name, text);
     }
 }
 
@@ -204,25 +204,25 @@ fn model_and_server_output_contains_no_keys() {
 /// A session of an earlier time has keys: no document of it has one.
 #[test]
 fn an_export_contains_no_keys() {
-    let known = CANARIES.iter().filter(|(name, _)| *name != "apiKeyFile");
-    let keys: Vec<&str> = known.map(|(_, key)| *key).collect();
+    let canaries = CANARIES.iter().filter(|(name, _)| *name != "apiKeyFile");
+    let keys: Vec<&str> = canaries.map(|(_, key)| *key).collect();
     let texts: Vec<String> = keys.iter().map(|key| format!("my key is {key}.")).collect();
     let messages: Vec<(&str, &str)> = texts.iter().map(|text| ("user", text.as_str())).collect();
     let story =
         story_with_canaries().workspace_file("sessions/old.jsonl", session_text("old", &messages));
     for format in ["markdown", "html", "json"] {
         let arguments = ["session", "export", "old", "--format", format];
-        let printed = story.run(arguments).text();
+        let stdout = story.run(arguments).text();
         story.run([&arguments[..], &["-o", "out"]].concat()).stdout("");
-        let written = std::fs::read_to_string(story.dir().join("out")).unwrap();
-        for (place, text) in [("stdout", printed), ("file", written)] {
+        let file_text = std::fs::read_to_string(story.dir().join("out")).unwrap();
+        for (name, text) in [("stdout", stdout), ("file", file_text)] {
             for key in &keys {
                 let json = Value::from(*key).to_string();
                 for form in [key, json.trim_matches('"'), &*escape_html(key)] {
-                    assert!(!text.contains(form), "{format}, {place}: {form} in {text}");
+                    assert!(!text.contains(form), "{format}, {name}: {form} in {text}");
                 }
             }
-            assert_eq!(text.matches("***").count(), keys.len(), "{format}, {place}: {text}");
+            assert_eq!(text.matches("***").count(), keys.len(), "{format}, {name}: {text}");
         }
     }
 }
@@ -235,8 +235,8 @@ fn escape_html(text: &str) -> String {
 fn a_dry_run_contains_no_keys() {
     for form in ["--dry-run", "--dry-run=curl", "--dry-run=table"] {
         let story = story_with_canaries();
-        let words = format!("is {} a good key?", canary("config"));
-        let mut command = story.command(["agent", "-m", &words, form]);
+        let message = format!("is {} a good key?", canary("config"));
+        let mut command = story.command(["agent", "-m", &message, form]);
         let output = command.output().unwrap();
         assert!(output.status.success());
         assert_no_canary(form, "stdout", &String::from_utf8_lossy(&output.stdout));
@@ -280,11 +280,11 @@ fn known_keys_in_a_message_are_masked_in_what_is_sent_and_stored() {
             .file("notes.env", format!("FRUIT={KEY}\n"))
             .stdin(format!("piped {KEY}"))
             .script([says("one"), says("two")]);
-        let words = format!("typed {KEY}, again {KEY}");
-        let arguments = ["agent", "-m", &words, "-a", "notes.env", "-s", "work"];
-        let shown = story.run([&arguments[..], &["--dry-run"]].concat());
-        let dry_run = shown.text();
-        shown.stderr(MASK_NOTICE);
+        let message = format!("typed {KEY}, again {KEY}");
+        let arguments = ["agent", "-m", &message, "-a", "notes.env", "-s", "work"];
+        let printed_request = story.run([&arguments[..], &["--dry-run"]].concat());
+        let dry_run = printed_request.text();
+        printed_request.stderr(MASK_NOTICE);
         story.run(arguments).stdout("one\n").stderr(MASK_NOTICE);
         let request = &story.requests()[0];
         for text in ["typed ***, again ***", "piped ***", "FRUIT=***"] {
@@ -308,13 +308,13 @@ fn send_keys_sends_a_known_key_and_stores_it_masked() {
             says("one"),
             says("two"),
         ]);
-        let words = format!("typed {KEY}");
-        let arguments = ["agent", "-m", &words, "-s", "work", "--send-keys"];
-        let shown = story.run([&arguments[..], &["--dry-run"]].concat()).text();
+        let phrase = format!("typed {KEY}");
+        let arguments = ["agent", "-m", &phrase, "-s", "work", "--send-keys"];
+        let stdout = story.run([&arguments[..], &["--dry-run"]].concat()).text();
         story.run(arguments).stdout("one\n").stderr("");
         let requests = story.requests();
-        assert_eq!(shown.trim_end(), story.normalize_paths(&requests[0].raw));
-        assert!(requests.iter().all(|request| request.raw.contains(&words)));
+        assert_eq!(stdout.trim_end(), story.normalize_paths(&requests[0].raw));
+        assert!(requests.iter().all(|request| request.raw.contains(&phrase)));
         assert!(
             !std::fs::read_to_string(story.workspace().join("sessions/work.jsonl"))
                 .unwrap()
@@ -327,34 +327,34 @@ fn send_keys_sends_a_known_key_and_stores_it_masked() {
 
 #[test]
 fn known_keys_are_masked_whatever_starts_the_turn() {
-    let words = format!("use {KEY}");
-    let story = story_with_a_key(Format::Chat).file("p.md", &words).script([says("ok")]);
+    let message = format!("use {KEY}");
+    let story = story_with_a_key(Format::Chat).file("p.md", &message).script([says("ok")]);
     story.run(["run", "p.md"]).stdout("ok\n").stderr(MASK_NOTICE);
     assert_masked(&story);
 
-    let line = json!({ "id": "a", "session": "work", "text": words });
+    let line = json!({ "id": "a", "session": "work", "text": message });
     let story = story_with_a_key(Format::Chat).stdin(format!("{line}\n")).script([says("ok")]);
     story.run(["serve", "pipe"]).stdout_has("ok").stderr(MASK_NOTICE);
     assert_masked(&story);
 
     let (story, telegram) = telegram_story();
     let story = story.env("FRUIT_TOKEN", KEY).script([says("ok")]);
-    telegram.message(7, &words);
+    telegram.message(7, &message);
     story.run(["channel", "poll"]).stderr("");
     assert_eq!(telegram.sent(), ["ok"]);
     assert_masked(&story);
 
     let story = story_with_a_key(Format::Chat).script([says("ok")]);
     let mut job = python_job(&every_minute());
-    job["payload"]["message"] = words.clone().into();
+    job["payload"]["message"] = message.clone().into();
     write_jobs(&story, &[job]);
-    let ran = story.command(["cron", "run", JOB_ID]).output().unwrap();
-    assert!(ran.status.success(), "{ran:?}");
+    let result = story.command(["cron", "run", JOB_ID]).output().unwrap();
+    assert!(result.status.success(), "{result:?}");
     assert_masked(&story);
 
     let story = story_with_a_key(Format::Chat).script([says("ok")]);
     let mut screen = story.screen(24, 100).args(["repl"]);
-    screen.until("lists").until_prompt("> ").type_(&words).press(Key::Enter);
+    screen.until("lists").until_prompt("> ").type_(&message).press(Key::Enter);
     screen.until("a known key is masked").until("ok").press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
     drop(screen);
@@ -400,15 +400,18 @@ fn placeholders_and_text_that_only_looks_like_a_key_are_sent() {
         .set("providers.vllm", json!({ "apiKey": "your-api-key-here" }))
         .env("SHORT_TOKEN", "hunter22")
         .script([says(&token)]);
-    let words = format!("ollama hunter22 your-api-key-here {token}");
+    let phrase = format!("ollama hunter22 your-api-key-here {token}");
     // The answer contains key-like text unchanged: a pipe gets the model's output.
-    story.run(["agent", "-m", &words, "--record", "tape"]).stdout(&format!("{token}\n")).stderr("");
-    assert!(story.requests()[0].last_content().contains(&words));
+    story
+        .run(["agent", "-m", &phrase, "--record", "tape"])
+        .stdout(&format!("{token}\n"))
+        .stderr("");
+    assert!(story.requests()[0].last_content().contains(&phrase));
     // A recording may be shared.
     let tape = std::fs::read_to_string(story.dir().join("tape")).unwrap();
     assert!(tape.contains("ghp_***") && !tape.contains(&token), "{tape}");
     // It replays identically.
-    story.run(["agent", "-m", &words, "--replay", "tape"]).stdout("ghp_***\n");
+    story.run(["agent", "-m", &phrase, "--replay", "tape"]).stdout("ghp_***\n");
 }
 
 #[test]
@@ -430,8 +433,8 @@ fn a_masked_key_that_is_written_back_stays_in_the_file() {
                 .env("FRUIT_TOKEN", KEY)
                 .file(".env", &env)
                 .script([calls(tool, arguments.clone()), says("done")]);
-            let words = format!("add B to this: {env}");
-            story.run(["agent", "-m", &words, "--write"]).stdout("done\n").stderr(MASK_NOTICE);
+            let message = format!("add B to this: {env}");
+            story.run(["agent", "-m", &message, "--write"]).stdout("done\n").stderr(MASK_NOTICE);
             let now = std::fs::read_to_string(story.dir().join(".env")).unwrap();
             assert_eq!(now, after, "{tool}");
             assert_masked(&story);
@@ -451,20 +454,20 @@ fn a_mask_whose_key_is_unclear_is_not_written() {
             calls("write_file", json!({ "path": "new.md", "content": "***bold***\n\n***\n" })),
             says("done"),
         ]);
-    let words = format!("put {KEY} into new.env");
-    story.run(["agent", "-m", &words, "--write"]).stdout("done\n").stderr(MASK_NOTICE);
-    let told: Vec<String> = story.requests().iter().map(Request::last_content).collect();
+    let message = format!("put {KEY} into new.env");
+    story.run(["agent", "-m", &message, "--write"]).stdout("done\n").stderr(MASK_NOTICE);
+    let contents: Vec<String> = story.requests().iter().map(Request::last_content).collect();
     assert!(
-        told[1].contains("nothing was written") && told[1].contains("edit_file"),
+        contents[1].contains("nothing was written") && contents[1].contains("edit_file"),
         "{}",
-        told[1]
+        contents[1]
     );
     assert!(
-        told[2].contains("nothing was written") && told[2].contains("--send-keys"),
+        contents[2].contains("nothing was written") && contents[2].contains("--send-keys"),
         "{}",
-        told[2]
+        contents[2]
     );
-    assert!(told[3].contains("created"), "{}", told[3]);
+    assert!(contents[3].contains("created"), "{}", contents[3]);
     assert_eq!(std::fs::read_to_string(story.dir().join("two")).unwrap(), two);
     assert!(!story.dir().join("new.env").exists());
 }
@@ -482,13 +485,17 @@ fn key_like_strings_are_redacted_for_the_model_and_stay_in_the_file() {
         says("ok"),
     ]);
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
-    let told: Vec<String> =
+    let contents: Vec<String> =
         story.requests().iter().map(crate::server::Request::last_content).collect();
-    assert!(told[1].contains("key = sk-ant-***") && told[1].contains("hidden"), "{}", told[1]);
-    assert!(told[2].contains("replaced"), "{}", told[2]);
-    assert!(told[3].contains("edited"), "{}", told[3]);
-    assert!(told[4].contains("edited"), "{}", told[4]);
-    assert!(told.iter().all(|told| !told.contains(&token)));
+    assert!(
+        contents[1].contains("key = sk-ant-***") && contents[1].contains("hidden"),
+        "{}",
+        contents[1]
+    );
+    assert!(contents[2].contains("replaced"), "{}", contents[2]);
+    assert!(contents[3].contains("edited"), "{}", contents[3]);
+    assert!(contents[4].contains("edited"), "{}", contents[4]);
+    assert!(contents.iter().all(|content| !content.contains(&token)));
     let now = std::fs::read_to_string(story.dir().join("settings")).unwrap();
     assert_eq!(now, file.replace("one", "two"));
 }
@@ -502,9 +509,9 @@ fn streamed_command_output_does_not_split_keys() {
         story_with_canaries().script([calls("exec", json!({ "command": command })), says("ok")]);
     let events = story.run(["agent", "-m", "x", "--output-format", "stream-json"]).json_lines();
     let is_output = |event: &&Value| event["type"] == "tool_output";
-    let said: String =
+    let text: String =
         events.iter().filter(is_output).filter_map(|event| event["text"].as_str()).collect();
-    assert_eq!(said, "***, and more");
+    assert_eq!(text, "***, and more");
 }
 
 /// A program can print a key in another spelling.
@@ -523,9 +530,9 @@ fn known_keys_are_masked_in_tool_results_however_they_are_spelled() {
         ]);
     drop(story.run(["agent", "-m", "x"]).stdout("done\n"));
     let requests = story.requests();
-    let seen = &requests.last().unwrap().raw;
-    assert!(!seen.contains("QUINCE7") && !seen.contains("Q u i n c e"), "{seen}");
-    assert!(seen.matches("***").count() >= 2, "{seen}");
+    let body = &requests.last().unwrap().raw;
+    assert!(!body.contains("QUINCE7") && !body.contains("Q u i n c e"), "{body}");
+    assert!(body.matches("***").count() >= 2, "{body}");
 }
 
 /// The forms of a secret in the config. `keep` stores its text where the form finds it.
@@ -560,8 +567,8 @@ fn the_token_of_a_channel_can_be_kept_anywhere() {
         story.run(["channel", "poll"]).stderr("");
         assert_eq!(telegram.sent(), ["ok"], "{form}");
         if *form == "command" {
-            let ran = std::fs::read_to_string(story.home().join("ran")).unwrap();
-            assert_eq!(ran, "run\nrun\n", "once for the check and once for the poll");
+            let result = std::fs::read_to_string(story.home().join("ran")).unwrap();
+            assert_eq!(result, "run\nrun\n", "once for the check and once for the poll");
         }
     }
 }
@@ -605,8 +612,9 @@ fn the_address_of_a_webhook_is_a_secret_and_can_be_kept_anywhere() {
             &["channel", "list"],
             &["status"],
         ] {
-            let ran = story.command(arguments).env("NANOBOT_LOG", "http=debug").output().unwrap();
-            shown += &String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat());
+            let result =
+                story.command(arguments).env("NANOBOT_LOG", "http=debug").output().unwrap();
+            shown += &String::from_utf8_lossy(&[result.stdout, result.stderr].concat());
         }
         // A closed port: the error of the connection.
         let text = format!("http://127.0.0.1:1/hooks/Quince7Medlar3?sig=Sloe{index}");
@@ -631,8 +639,8 @@ fn config_check_names_a_secret_that_cannot_be_read() {
         let checked = story.command(["config", "check"]).output().unwrap();
         let text = String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat()).into_owned();
         assert_eq!(checked.status.code(), Some(78), "{text}");
-        for words in ["`channels.telegram.token`", "`tools.mcpServers.m.env.K`", cause] {
-            assert!(text.contains(words), "no {words} in {text}");
+        for phrase in ["`channels.telegram.token`", "`tools.mcpServers.m.env.K`", cause] {
+            assert!(text.contains(phrase), "no {phrase} in {text}");
         }
         assert!(!text.contains("Quince7Medlar3"), "{text}");
     }
@@ -689,10 +697,10 @@ fn variables_of_mcp_servers_can_be_kept_anywhere() {
     for index in 0..5 {
         let (story, forms) = secret_forms(Story::new(), KEY);
         let (form, value) = &forms[index];
-        let seen = story.home().join("seen");
-        write(&seen, b"");
+        let path = story.home().join("seen");
+        write(&path, b"");
         let script = r#"printf %s "$API_KEY" >"$1""#;
-        let server = json!({ "command": "/bin/sh", "args": ["-c", script, "x", seen],
+        let server = json!({ "command": "/bin/sh", "args": ["-c", script, "x", path],
             "env": { "API_KEY": value } });
         let story = story.set("tools.mcpServers.s", server);
         story.run(["mcp", "list"]).stdout_has("s ");
@@ -700,7 +708,7 @@ fn variables_of_mcp_servers_can_be_kept_anywhere() {
         // The server speaks no protocol.
         let called = story.run(["tool", "run", "s", "x"]).stderr_has("MCP server `s`: it ");
         assert_ne!(called.code(), 0);
-        assert_eq!(std::fs::read_to_string(&seen).unwrap(), KEY, "{form}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), KEY, "{form}");
     }
 }
 

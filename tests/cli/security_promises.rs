@@ -773,12 +773,12 @@ fn sentences(text: &str) -> Vec<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let is_number =
         |word: &str| word.strip_suffix('.').is_some_and(|digits| digits.parse::<u8>().is_ok());
-    let mut found = vec![String::new()];
+    let mut sentences = vec![String::new()];
     for (index, word) in words.iter().enumerate() {
         if is_number(word) {
             continue;
         }
-        let sentence = found.last_mut().expect("there is always one");
+        let sentence = sentences.last_mut().expect("there is always one");
         if !sentence.is_empty() {
             sentence.push(' ');
         }
@@ -788,13 +788,13 @@ fn sentences(text: &str) -> Vec<String> {
             word.starts_with(|letter: char| letter.is_uppercase() || "*`".contains(letter))
         };
         if word.ends_with('.') && next.as_ref().is_some_and(begins) {
-            found.push(String::new());
+            sentences.push(String::new());
         }
     }
     // A title in bold is a sentence with the next one.
     let is_title = |sentence: &String| sentence.starts_with("**") && sentence.ends_with(".**");
-    found.retain(|sentence| !sentence.is_empty() && !is_title(sentence));
-    found
+    sentences.retain(|sentence| !sentence.is_empty() && !is_title(sentence));
+    sentences
 }
 
 /// Checks that each of `statements` has an entry, and each entry a statement.

@@ -97,18 +97,18 @@ impl Response {
     }
 
     /// Server-sent events, unchanged, one chunk each.
-    pub(crate) fn events<S: AsRef<[u8]>>(pieces: impl IntoIterator<Item = S>) -> Self {
+    pub(crate) fn events<S: AsRef<[u8]>>(events: impl IntoIterator<Item = S>) -> Self {
         let headers = vec![("content-type".into(), "text/event-stream".into())];
-        let chunks = pieces.into_iter().map(|piece| piece.as_ref().to_vec()).collect();
+        let chunks = events.into_iter().map(|event| event.as_ref().to_vec()).collect();
         Self { status: 200, headers, chunks, ..Self::default() }
     }
 
     /// Like [`Self::events`], with events that the test sends later.
     pub(crate) fn streaming() -> (Sender<Vec<u8>>, Self) {
         let (sender, receiver) = channel();
-        let answer =
+        let response =
             Self { stream: Some(Arc::new(Mutex::new(receiver))), ..Self::events::<&[u8]>([]) };
-        (sender, answer)
+        (sender, response)
     }
 
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
@@ -162,8 +162,8 @@ pub(crate) fn replies(message: Value, finish: &str) -> Responder {
 }
 
 /// Exactly this response.
-pub(crate) fn sends(answer: Response) -> Responder {
-    Box::new(move |_| answer.clone())
+pub(crate) fn sends(response: Response) -> Responder {
+    Box::new(move |_| response.clone())
 }
 
 /// An error with this status and message.
@@ -206,14 +206,14 @@ impl ServerState {
         let path = request.path.as_str();
         let count = |end: &str| {
             let questions = self.model_questions.iter();
-            questions.filter(|asked| asked.ends_with(end)).count()
+            questions.filter(|question| question.ends_with(end)).count()
         };
         let is_list = path.ends_with("/models") && count("/api/show") > count("/models");
         if !is_list && !matches!(path, "/props" | "/api/show") {
             return None;
         }
         self.model_questions.push(path.to_owned());
-        let answer = self.model_answers.iter().find(|(known, _)| known == path);
+        let answer = self.model_answers.iter().find(|(other, _)| other == path);
         Some(match answer {
             Some((_, answer)) => Response::json(200, answer),
             None => Response::text(404, "text/plain", "not found"),
@@ -226,18 +226,18 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("a bound listener has an address").port();
         let shared = Arc::new(SharedState::default());
-        let ours = Arc::clone(&shared);
+        let server_state = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let ours = Arc::clone(&ours);
-                std::thread::spawn(move || serve(stream, &ours));
+                let server_state = Arc::clone(&server_state);
+                std::thread::spawn(move || serve(stream, &server_state));
             }
         });
         Self { port, shared }
     }
 
-    pub(crate) fn script(&self, turns: impl IntoIterator<Item = Responder>) {
-        self.shared.state.lock().unwrap().script.extend(turns);
+    pub(crate) fn script(&self, responders: impl IntoIterator<Item = Responder>) {
+        self.shared.state.lock().unwrap().script.extend(responders);
     }
 
     /// Sets the answer to a question about the model's context window. Others are answered with 404.
@@ -252,8 +252,8 @@ impl Server {
     }
 
     /// Sets the responder for requests beyond the script.
-    pub(crate) fn always(&self, turn: Responder) {
-        self.shared.state.lock().unwrap().always = Some(Arc::new(turn));
+    pub(crate) fn always(&self, responder: Responder) {
+        self.shared.state.lock().unwrap().always = Some(Arc::new(responder));
     }
 
     /// Allows requests to have these keys, which are not in the vendor's types.
@@ -274,14 +274,14 @@ impl Server {
     /// Waits until `count` requests have arrived.
     #[track_caller]
     pub(crate) fn wait_for_requests(&self, count: usize) {
-        let SharedState { state, request_arrived: request } = &*self.shared;
+        let SharedState { state, request_arrived } = &*self.shared;
         let is_less = |state: &mut ServerState| state.requests.len() < count;
-        let state = state.lock().unwrap();
-        let waited = request.wait_timeout_while(state, DEADLINE, is_less);
-        let (state, timeout) = waited.unwrap();
-        let asked = state.requests.len();
-        drop(state);
-        assert!(!timeout.timed_out(), "{asked} of {count} requests came");
+        let guard = state.lock().unwrap();
+        let (guard, timeout) =
+            request_arrived.wait_timeout_while(guard, DEADLINE, is_less).unwrap();
+        let request_count = guard.requests.len();
+        drop(guard);
+        assert!(!timeout.timed_out(), "{request_count} of {count} requests came");
     }
 
     /// Number of scripted replies that were not used.
@@ -291,7 +291,7 @@ impl Server {
 }
 
 /// Serves the requests of one connection until it closes.
-fn serve(stream: TcpStream, SharedState { state, request_arrived: request }: &SharedState) {
+fn serve(stream: TcpStream, SharedState { state, request_arrived }: &SharedState) {
     let connection = {
         let mut state = state.lock().unwrap();
         state.connections += 1;
@@ -299,30 +299,30 @@ fn serve(stream: TcpStream, SharedState { state, request_arrived: request }: &Sh
     };
     let mut reader = BufReader::new(stream.try_clone().expect("a socket can be cloned"));
     let mut writer = stream;
-    while let Some(asked) = read_request(&mut reader, connection) {
+    while let Some(request) = read_request(&mut reader, connection) {
         // Validated and answered without the lock: a slow response must not block other requests.
-        let answer = state.lock().unwrap().answer_model_question(&asked);
-        if let Some(answer) = answer {
-            if !send(&mut writer, &mut reader, &answer) {
+        let response = state.lock().unwrap().answer_model_question(&request);
+        if let Some(response) = response {
+            if !send(&mut writer, &mut reader, &response) {
                 return;
             }
             continue;
         }
-        let extensions = state.lock().unwrap().extra_keys.clone();
-        let wrong = formats::validate_request(&asked, &extensions);
-        let turn = {
+        let extra_keys = state.lock().unwrap().extra_keys.clone();
+        let violations = formats::validate_request(&request, &extra_keys);
+        let responder = {
             let mut state = state.lock().unwrap();
-            state.invalid_requests.extend(wrong);
-            state.requests.push(asked.clone());
-            request.notify_all();
+            state.invalid_requests.extend(violations);
+            state.requests.push(request.clone());
+            request_arrived.notify_all();
             let scripted = state.script.pop_front().map(Arc::new);
             scripted.or_else(|| state.always.clone())
         };
-        let answer = match turn {
-            Some(turn) => turn(&asked),
+        let response = match responder {
+            Some(responder) => responder(&request),
             None => Response::text(500, "text/plain", "the script has run out"),
         };
-        if !send(&mut writer, &mut reader, &answer) {
+        if !send(&mut writer, &mut reader, &response) {
             return;
         }
     }
@@ -331,9 +331,9 @@ fn serve(stream: TcpStream, SharedState { state, request_arrived: request }: &Sh
 fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
-    let mut words = line.split(' ');
-    let method = words.next()?.to_owned();
-    let path = words.next()?.to_owned();
+    let mut parts = line.split(' ');
+    let method = parts.next()?.to_owned();
+    let path = parts.next()?.to_owned();
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();
@@ -354,10 +354,10 @@ fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<
     Some(Request { method, path, headers, raw, body, connection })
 }
 
-/// Sends `answer`; returns true if the connection can be reused.
-fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Response) -> bool {
-    if let Some(Upgrade(run)) = &answer.upgrade {
-        let headers = answer.headers.iter();
+/// Sends `response`; returns true if the connection can be reused.
+fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, response: &Response) -> bool {
+    if let Some(Upgrade(run)) = &response.upgrade {
+        let headers = response.headers.iter();
         let headers = headers.map(|(name, value)| format!("{name}: {value}\r\n"));
         let head = format!("HTTP/1.1 101 Upgrade\r\n{}\r\n", headers.collect::<String>());
         if writer.write_all(head.as_bytes()).is_ok() {
@@ -365,21 +365,22 @@ fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Resp
         }
         return false;
     }
-    let mut head = format!("HTTP/1.1 {} Scripted\r\ntransfer-encoding: chunked\r\n", answer.status);
-    for (name, value) in &answer.headers {
+    let mut head =
+        format!("HTTP/1.1 {} Scripted\r\ntransfer-encoding: chunked\r\n", response.status);
+    for (name, value) in &response.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     head.push_str("\r\n");
-    let mut ok = writer.write_all(head.as_bytes()).is_ok();
-    let live = answer.stream.as_ref().map(|live| live.lock().unwrap());
-    let later = live.iter().flat_map(|live| live.iter());
-    let pieces = answer.chunks.iter().cloned().chain(later);
-    for piece in pieces.filter(|piece| !piece.is_empty()) {
-        ok = ok && write!(writer, "{:x}\r\n", piece.len()).is_ok();
-        ok = ok && writer.write_all(&piece).and_then(|()| writer.write_all(b"\r\n")).is_ok();
+    let mut is_ok = writer.write_all(head.as_bytes()).is_ok();
+    let receiver = response.stream.as_ref().map(|stream| stream.lock().unwrap());
+    let later_chunks = receiver.iter().flat_map(|receiver| receiver.iter());
+    let chunks = response.chunks.iter().cloned().chain(later_chunks);
+    for chunk in chunks.filter(|chunk| !chunk.is_empty()) {
+        is_ok = is_ok && write!(writer, "{:x}\r\n", chunk.len()).is_ok();
+        is_ok = is_ok && writer.write_all(&chunk).and_then(|()| writer.write_all(b"\r\n")).is_ok();
     }
-    match answer.ending {
-        Ending::Complete => ok && writer.write_all(b"0\r\n\r\n").is_ok(),
+    match response.ending {
+        Ending::Complete => is_ok && writer.write_all(b"0\r\n\r\n").is_ok(),
         Ending::Disconnect => false,
         Ending::Stall => {
             // Ends when the client closes its side.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 #[test]
 fn an_empty_output_is_explained_on_a_terminal_only() {
     let story = Story::new();
-    for (command, words, status) in [
+    for (command, phrase, status) in [
         (&["session", "list"][..], "no session is stored", 0),
         (&["memory", "show"], "the memory is empty", 0),
         (&["memory", "search", "x"], "nothing in the memory", 1),
@@ -18,8 +18,8 @@ fn an_empty_output_is_explained_on_a_terminal_only() {
         story.run(command).status(status).stdout("");
         let mut screen = story.screen(24, 100).args(command);
         assert_eq!(screen.code(), status, "{command:?}");
-        let shown = screen.text_with_scrollback();
-        assert!(shown.contains(words), "{command:?}: {shown}");
+        let screen_text = screen.text_with_scrollback();
+        assert!(screen_text.contains(phrase), "{command:?}: {screen_text}");
     }
 }
 
@@ -86,9 +86,9 @@ fn story_with_three_sessions() -> Story {
     story
 }
 
-fn listed_keys(ran: &RunResult<'_>) -> Vec<String> {
+fn listed_keys(result: &RunResult<'_>) -> Vec<String> {
     let name = |line: &Value| line["key"].as_str().unwrap().to_owned();
-    ran.json_lines().iter().map(name).collect()
+    result.json_lines().iter().map(name).collect()
 }
 
 #[test]
@@ -160,10 +160,10 @@ fn an_unreadable_file_does_not_hide_others() {
     std::fs::create_dir(path.join("folder.jsonl")).unwrap();
     let pipe = story.program("mkfifo").arg(path.join("pipe.jsonl")).status();
     assert!(pipe.unwrap().success());
-    let ran = story.run(["session", "list", "--json"]).status(74);
-    assert_eq!(listed_keys(&ran), ["cli:direct", "work:1", "empty"]);
-    let told = ran.error_text();
-    assert!(told.contains("loop.jsonl") && told.lines().count() == 1, "{told}");
+    let result = story.run(["session", "list", "--json"]).status(74);
+    assert_eq!(listed_keys(&result), ["cli:direct", "work:1", "empty"]);
+    let stderr = result.error_text();
+    assert!(stderr.contains("loop.jsonl") && stderr.lines().count() == 1, "{stderr}");
 }
 
 #[test]
@@ -172,12 +172,12 @@ fn show_prints_messages_and_totals() {
         .file("a", "x\ny\n")
         .script([calls("read_file", json!({ "path": "a" })), says("Read.")]);
     story.run(["agent", "-m", "look"]).stdout("Read.\n");
-    let shown = story.run(["session", "show"]).text();
-    let (head, said) = shown.split_at(shown.find("\n>").unwrap());
+    let stdout = story.run(["session", "show"]).text();
+    let (head, messages) = stdout.split_at(stdout.find("\n>").unwrap());
     assert!(head.lines().all(|line| line.starts_with("# ")), "{head}");
     assert!(head.contains("\n# messages 4, "), "{head}");
     assert_eq!(
-        said,
+        messages,
         "\n> 1 user, 2026-01-02 03:04\nlook\n\
          \n> 2 nanobot, 2026-01-02 03:04\n  ↳ read_file {\"path\":\"a\"} = 1| x (2 lines)\n\
          \n> 4 nanobot, 2026-01-02 03:04\nRead.\n"
@@ -195,10 +195,10 @@ fn show_prints_messages_and_totals() {
 
 #[test]
 fn show_prints_statistics_above_the_messages() {
-    let shown = story_with_three_sessions().run(["session", "show", "work:1", "-n", "0"]).text();
+    let stdout = story_with_three_sessions().run(["session", "show", "work:1", "-n", "0"]).text();
     let expect = "# turns 2, steps 5, tokens in 1000, out 200 at 42 a second, context 700, cost $0.2500\n\
                   # tool calls agreed 4, succeeded 3, failed 1, rejected 2\n";
-    assert!(shown.contains(expect), "{shown}");
+    assert!(stdout.contains(expect), "{stdout}");
 }
 
 #[test]
@@ -211,11 +211,11 @@ fn unpaired_calls_and_results_are_shown() {
     ];
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let story = Story::bare().workspace_file("sessions/a.jsonl", text + "{\"role\": \"us\n");
-    let ran = story.run(["session", "show", "a"]);
-    let shown = ran.text();
-    assert!(shown.contains("  ↳ exec (no matching call) = orphan\n"), "{shown}");
-    assert!(shown.contains("  ↳ exec {} (no result)\n  ↳ exec {} ✗ (nothing)\n"), "{shown}");
-    ran.stderr_has("cannot be read");
+    let result = story.run(["session", "show", "a"]);
+    let stdout = result.text();
+    assert!(stdout.contains("  ↳ exec (no matching call) = orphan\n"), "{stdout}");
+    assert!(stdout.contains("  ↳ exec {} (no result)\n  ↳ exec {} ✗ (nothing)\n"), "{stdout}");
+    result.stderr_has("cannot be read");
 }
 
 /// The last turn of a session may be interrupted, or still run.
@@ -223,10 +223,10 @@ fn unpaired_calls_and_results_are_shown() {
 fn the_last_messages_of_a_session_without_a_closing_line_are_shown() {
     let messages = [("user", "one"), ("assistant", "two"), ("user", "three")];
     let story = Story::bare().workspace_file("sessions/k.jsonl", session_text("k", &messages));
-    let shown = story.run(["session", "show", "k", "--last", "2"]).text();
+    let stdout = story.run(["session", "show", "k", "--last", "2"]).text();
     assert!(
-        shown.contains("two") && shown.contains("three") && !shown.contains("one\n"),
-        "{shown}"
+        stdout.contains("two") && stdout.contains("three") && !stdout.contains("one\n"),
+        "{stdout}"
     );
 }
 
@@ -239,16 +239,17 @@ fn raw_prints_the_file_byte_for_byte() {
 
 #[test]
 fn a_closed_pipe_is_not_a_failure() {
-    let said = vec![("user", "many words ".repeat(100)); 200];
-    let said: Vec<(&str, &str)> = said.iter().map(|(role, text)| (*role, text.as_str())).collect();
-    let story = Story::bare().workspace_file("sessions/a.jsonl", session_text("a", &said));
+    let messages = vec![("user", "many words ".repeat(100)); 200];
+    let messages: Vec<(&str, &str)> =
+        messages.iter().map(|(role, text)| (*role, text.as_str())).collect();
+    let story = Story::bare().workspace_file("sessions/a.jsonl", session_text("a", &messages));
     for how in ["show a", "show a --raw", "show a --json"] {
         let mut shell = story.program("/bin/sh");
         let line =
             format!("{{ {} session {how}; echo $? >&2; }} | head -c 10", crate::story::NANOBOT);
         shell.args(["-c", &line]);
-        let ran = story.wait(shell.spawn().unwrap()).stderr("0\n");
-        assert_eq!(ran.bytes().len(), 10);
+        let result = story.wait(shell.spawn().unwrap()).stderr("0\n");
+        assert_eq!(result.bytes().len(), 10);
     }
 }
 
@@ -264,8 +265,8 @@ fn an_unknown_key_suggests_a_similar_one() {
     // A manual copy has the key of the original, and another file name.
     let text = std::fs::read_to_string(story.workspace().join("sessions/work_1.jsonl")).unwrap();
     let story = Story::new().workspace_file("sessions/copy.jsonl", text);
-    let ran = story.run(["session", "show", "work:1"]).status(66);
-    ran.stderr(
+    let result = story.run(["session", "show", "work:1"]).status(66);
+    result.stderr(
         "nanobot: there is no session `work:1`\n  try: nanobot session repair --all --dry-run\n",
     );
 }
@@ -296,8 +297,8 @@ fn sessions_of_every_release_are_listed_and_shown() {
     write(&root.join("cli_new.jsonl"), session_text("cli:new", &[("user", "stale")]).as_bytes());
     let listed = story.run(["session", "list", "--json", "--sort", "key"]);
     assert_eq!(listed_keys(&listed), ["cli:mid", "cli:new", "cli:old"]);
-    for (key, words) in [("cli:old", "café"), ("cli:mid", "two"), ("cli:new", "three")] {
-        story.run(["session", "show", key]).stdout_has(words);
+    for (key, expect) in [("cli:old", "café"), ("cli:mid", "two"), ("cli:new", "three")] {
+        story.run(["session", "show", key]).stdout_has(expect);
     }
 }
 
@@ -537,15 +538,15 @@ fn prune_removes_old_sessions_after_confirmation() {
         .run(["session", "remove", "cli*"])
         .status(66)
         .stderr_has("try: nanobot session prune 'cli*' --older-than 0d");
-    let told = story.run(["session", "prune", "--older-than", "1w", "--dry-run"]).text();
+    let stdout = story.run(["session", "prune", "--older-than", "1w", "--dry-run"]).text();
     assert!(
-        told.contains("work:1") && told.contains("empty") && !told.contains("cli:direct"),
-        "{told}"
+        stdout.contains("work:1") && stdout.contains("empty") && !stdout.contains("cli:direct"),
+        "{stdout}"
     );
     story
         .run(["session", "prune", "--older-than", "1w"])
         .status(2)
-        .stdout(&told)
+        .stdout(&stdout)
         .stderr_has("`--yes`");
     story
         .run(["session", "prune", "--older-than", "1w", "--empty", "--yes"])
@@ -602,9 +603,9 @@ fn a_fork_is_independent() {
 
 #[test]
 fn a_fork_resets_statistics_and_pointers() {
-    let kept = json!({ "stats": { "turns": 9, "steps": 9 }, "left": [[0, 1], [2, 3]], "aged": 3, "later": "x" });
-    let said = [("user", "a"), ("assistant", "b"), ("user", "c")];
-    let before = closed_session_text("a", &said, &kept)
+    let metadata = json!({ "stats": { "turns": 9, "steps": 9 }, "left": [[0, 1], [2, 3]], "aged": 3, "later": "x" });
+    let messages = [("user", "a"), ("assistant", "b"), ("user", "c")];
+    let before = closed_session_text("a", &messages, &metadata)
         .replace("\"last_consolidated\":0", "\"last_consolidated\":2");
     let story = Story::bare().workspace_file("sessions/a.jsonl", before);
     story.run(["session", "fork", "a", "b", "--at", "1", "-q"]).stderr("");
@@ -633,8 +634,8 @@ fn rename_changes_the_key_and_preserves_the_content() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     assert!(names.iter().any(|name| name.starts_with("a_new one.jsonl.torn-")), "{names:?}");
-    let ran = story.run(["agent", "-m", "two", "-s", "a/new one"]).stdout("2\n");
-    ran.error_text();
+    let result = story.run(["agent", "-m", "two", "-s", "a/new one"]).stdout("2\n");
+    result.error_text();
     assert_eq!(story.requests()[1].messages().len(), 4);
     story.run(["session", "show", "old:key"]).status(66).stderr_has("old:key");
     write(&path, session_text("old:key", &[]).as_bytes());
@@ -708,7 +709,7 @@ fn repair_reports_and_fixes_without_changing_messages() {
             .unwrap();
     };
     mode(0o644);
-    let told = format!(
+    let expect = format!(
         "a: the last line is incomplete (12 bytes at byte {torn}); would be moved to a side file\n\
          a: unreadable line at byte {bad}; skipped\n\
          a: tool result without its call: message 2; not sent\n\
@@ -719,9 +720,9 @@ fn repair_reports_and_fixes_without_changing_messages() {
          a: other users can access the file (mode 0644); would be set to 0600\n"
     );
     let counted = "nanobot: sessions checked: 1, ok: 0\n";
-    story.run(["session", "repair", "--dry-run", "--all"]).stdout(&told).stderr(counted);
+    story.run(["session", "repair", "--dry-run", "--all"]).stdout(&expect).stderr(counted);
     assert_eq!(session_file_text(&story, "a.jsonl").len(), torn + 12);
-    story.run(["session", "repair", "a"]).stdout(&told.replace("would be ", "")).stderr(counted);
+    story.run(["session", "repair", "a"]).stdout(&expect.replace("would be ", "")).stderr(counted);
     let after = session_file_text(&story, "a.jsonl");
     let added = after.strip_prefix(&before).expect("what was there stays");
     let line: Value = serde_json::from_str(added).unwrap();
@@ -730,12 +731,12 @@ fn repair_reports_and_fixes_without_changing_messages() {
     assert_eq!(line["at"], before.len());
     assert_eq!(line["ending"], "repaired");
     // The rest cannot be repaired and is reported again; nothing more is written.
-    let left: String = told
+    let expect_after: String = expect
         .lines()
         .filter(|line| !line.contains("would"))
         .map(|line| format!("{line}\n"))
         .collect();
-    story.run(["session", "repair", "a"]).stdout(&left).stderr(counted);
+    story.run(["session", "repair", "a"]).stdout(&expect_after).stderr(counted);
     assert_eq!(session_file_text(&story, "a.jsonl"), after);
 }
 
@@ -745,13 +746,13 @@ fn repair_lists_unexpected_files() {
         .workspace_file("sessions/moved.jsonl", session_text("a:b", &[]))
         .workspace_file("sessions/bare.jsonl", "{\"role\": \"user\", \"content\": \"x\"}\n");
     write(&story.home().join(".nanobot/sessions/bare.jsonl"), b"{\"_type\": \"metadata\"}\n");
-    let told = story.run(["session", "repair", "--all", "--dry-run", "-q"]).text();
-    for words in [
+    let stdout = story.run(["session", "repair", "--all", "--dry-run", "-q"]).text();
+    for message in [
         "a:b: not found by its key: the file of session `a:b` would be `$HOME/.nanobot/workspace/sessions/a_b.jsonl`",
         "bare: the first line is not metadata: other releases do not list the session",
         "bare: not in use: session `bare` is in `$HOME/.nanobot/workspace/sessions/bare.jsonl`",
     ] {
-        assert!(told.contains(words), "{told}");
+        assert!(stdout.contains(message), "{stdout}");
     }
     // Reading leaves no files behind, not even a lock file.
     let folder = std::fs::read_dir(story.workspace().join("sessions")).unwrap();
@@ -805,8 +806,8 @@ fn an_export_is_one_document() {
          \n## 4 nanobot, 2026-01-02 03:04\n\n**Read.**\n",
     );
     story.run(["session", "export", "cli:direct", "--format", "json", "-o", "out.json"]).stdout("");
-    let written = std::fs::read_to_string(story.dir().join("out.json")).unwrap();
-    let document: Value = serde_json::from_str(&written).unwrap();
+    let text = std::fs::read_to_string(story.dir().join("out.json")).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["key"], "cli:direct");
     assert_eq!(document["messages"].as_array().unwrap().len(), 4);
     assert_eq!(document["messages"][2]["text"], "1| ```\n2| rm -rf");
@@ -815,9 +816,9 @@ fn an_export_is_one_document() {
     for (name, start) in [("o.JSON", "{"), ("o.html", "<!DOCTYPE html>"), ("o.txt", "# cli:direct")]
     {
         story.run(["session", "export", "cli:direct", "-o", name]);
-        let written = std::fs::read_to_string(story.dir().join(name)).unwrap();
-        let written = written.to_lowercase();
-        assert!(written.starts_with(&start.to_lowercase()), "{name}: {written}");
+        let text = std::fs::read_to_string(story.dir().join(name)).unwrap();
+        let text = text.to_lowercase();
+        assert!(text.starts_with(&start.to_lowercase()), "{name}: {text}");
     }
     let empty = story.workspace_file("sessions/e.jsonl", session_text("e", &[]));
     assert_eq!(
@@ -841,14 +842,14 @@ fn listings_have_no_control_characters_in_a_pipe() {
         .script([says("red \u{1b}[31m\u{1b}]0;title\u{7} text")])
         .workspace_file("memory/MEMORY.md", "a red \u{1b}[31m note\n");
     story.run(["agent", "-m", "say it"]).text();
-    for words in [
+    for arguments in [
         &["session", "show", "cli:direct"][..],
         &["session", "search", "red"],
         &["memory", "search", "red"],
     ] {
-        let text = story.run(words).text();
-        assert!(text.contains("red "), "{words:?}: {text}");
-        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{words:?}: {text:?}");
+        let text = story.run(arguments).text();
+        assert!(text.contains("red "), "{arguments:?}: {text}");
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{arguments:?}: {text:?}");
     }
 }
 
@@ -870,10 +871,10 @@ fn prune_lists_and_syncs_the_directory_once() {
         strace.args(["-f", "-qq", "-e", "trace=fsync,fdatasync,getdents64", "-o"]);
         strace.arg(&trace).arg(crate::story::NANOBOT);
         strace.args(["session", "prune", "--older-than", "1w", "--yes", "-q"]);
-        let ran = story.wait(strace.spawn().unwrap());
-        assert_eq!(ran.code(), 0);
-        ran.text();
-        drop(ran);
+        let result = story.wait(strace.spawn().unwrap());
+        assert_eq!(result.code(), 0);
+        result.text();
+        drop(result);
         let trash = std::fs::read_dir(story.workspace().join("sessions/.trash")).unwrap();
         assert_eq!(trash.count(), count);
         std::fs::read_to_string(trace).unwrap().lines().count()
@@ -896,8 +897,8 @@ fn what_people_read_has_no_escape_sequences_in_a_pipe_either() {
         &["memory", "search", "plum"],
     ];
     for command in commands {
-        let ran = story.run(command);
-        let text = ran.text();
+        let result = story.run(command);
+        let text = result.text();
         assert!(text.contains("plum") && !text.contains('\u{1b}'), "{command:?}: {text:?}");
         assert!(!text.contains('\u{7}'), "{command:?}: {text:?}");
     }
@@ -909,11 +910,11 @@ fn what_people_read_has_no_escape_sequences_in_a_pipe_either() {
 #[test]
 fn a_list_without_entries_is_explained_on_a_terminal_only() {
     let story = Story::new();
-    let check = |arguments: &[&str], status: i32, words: &str| {
+    let check = |arguments: &[&str], status: i32, phrase: &str| {
         story.run(arguments).status(status).stdout("");
         let mut screen = story.screen(24, 80).args(arguments);
         assert_eq!(screen.code(), status, "{arguments:?}");
-        assert_eq!(screen.text(), format!("nanobot: {words}"), "{arguments:?}");
+        assert_eq!(screen.text(), format!("nanobot: {phrase}"), "{arguments:?}");
     };
     check(&["cron", "list"], 0, "no jobs are scheduled");
     check(&["cron", "check"], 0, "no job and no channel has a problem");

@@ -79,29 +79,29 @@ fn without_runtime_facts(text: &str) -> String {
 /// call.
 #[track_caller]
 fn assert_valid_messages(messages: &[Value]) {
-    let shown = summarize(messages);
+    let summary = summarize(messages);
     let mut open: Vec<String> = Vec::new();
     let mut before = "system";
     let mut used = Vec::new();
     for message in messages {
         let role = message["role"].as_str().unwrap();
-        assert!(role == "tool" || role != before, "{shown:?}");
-        assert!(before != "system" || role == "user", "{shown:?}");
+        assert!(role == "tool" || role != before, "{summary:?}");
+        assert!(before != "system" || role == "user", "{summary:?}");
         if role == "tool" {
             let id = message["tool_call_id"].as_str().unwrap();
-            assert!(!open.is_empty() && open.remove(0) == id, "{shown:?}");
+            assert!(!open.is_empty() && open.remove(0) == id, "{summary:?}");
         } else {
-            assert!(open.is_empty(), "{shown:?}");
+            assert!(open.is_empty(), "{summary:?}");
         }
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             let id = call["id"].as_str().unwrap().to_owned();
-            assert!(!used.contains(&id), "{shown:?}");
+            assert!(!used.contains(&id), "{summary:?}");
             used.push(id.clone());
             open.push(id);
         }
         before = role;
     }
-    assert!(open.is_empty() && before == "user", "{shown:?}");
+    assert!(open.is_empty() && before == "user", "{summary:?}");
 }
 
 /// The messages sent for a session with this text, and the notices on standard error.
@@ -109,27 +109,27 @@ fn assert_valid_messages(messages: &[Value]) {
 fn sent_messages(text: impl AsRef<[u8]>) -> (Vec<String>, String) {
     let text = text.as_ref();
     let story = Story::new().workspace_file(SESSION_FILE, text).script([says("ok")]);
-    let ran = story.run(["agent", "-m", "next"]).stdout("ok\n");
-    let said = ran.error_text();
-    drop(ran);
+    let result = story.run(["agent", "-m", "next"]).stdout("ok\n");
+    let stderr = result.error_text();
+    drop(result);
     let messages = story.requests()[0].messages()[1..].to_vec();
     assert_valid_messages(&messages);
     let now = std::fs::read(story.workspace().join(SESSION_FILE)).unwrap();
     let whole = text.iter().rposition(|byte| *byte == b'\n');
-    let kept = &text[..whole.map_or(0, |at| at + 1)];
-    assert!(now.starts_with(kept), "the file is only appended to");
-    (summarize(&messages), said)
+    let whole_lines = &text[..whole.map_or(0, |at| at + 1)];
+    assert!(now.starts_with(whole_lines), "the file is only appended to");
+    (summarize(&messages), stderr)
 }
 
 /// Like [`sent_messages`], for a session without notices.
 #[track_caller]
 fn assert_sent(text: impl AsRef<[u8]>, expect: &[&str]) {
-    let (told, said) = sent_messages(text);
-    assert_eq!(told, expect);
+    let (messages, sent) = sent_messages(text);
+    assert_eq!(messages, expect);
     let notice = "got no answer; it is sent too, marked as interrupted; `--new` leaves it out\n";
     let is_marked = expect.iter().rev().nth(1) == Some(&NO_ANSWER);
-    assert_eq!(said.ends_with(notice), is_marked, "{said}");
-    assert_eq!(said.lines().count(), usize::from(is_marked), "{said}");
+    assert_eq!(sent.ends_with(notice), is_marked, "{sent}");
+    assert_eq!(sent.lines().count(), usize::from(is_marked), "{sent}");
 }
 
 /// The reply that is sent for a turn without one.
@@ -153,9 +153,9 @@ fn an_invalid_pointer_hides_no_history() {
         assert_sent(of(pointer), &WHOLE_SESSION);
     }
     for pointer in [3_u64, 99, u64::MAX] {
-        let (told, said) = sent_messages(of(json!(pointer)));
-        assert_eq!(told, WHOLE_SESSION);
-        assert!(said.contains("are marked as consolidated; all are sent"), "{said}");
+        let (messages, sent) = sent_messages(of(json!(pointer)));
+        assert_eq!(messages, WHOLE_SESSION);
+        assert!(sent.contains("are marked as consolidated; all are sent"), "{sent}");
     }
     // The next lines are well-formed again.
     let story =
@@ -213,20 +213,20 @@ fn an_unreadable_line_loses_only_itself() {
             format!("{first}{one}{answer}{bad}"),
             format!("{bad}{bad}{first}{one}{bad}{answer}{bad}"),
         ] {
-            let (told, said) = sent_messages(&text);
-            assert_eq!(told, WHOLE_SESSION, "{text}");
-            assert!(said.contains("skipped an unreadable line"), "{said}");
+            let (messages, sent) = sent_messages(&text);
+            assert_eq!(messages, WHOLE_SESSION, "{text}");
+            assert!(sent.contains("skipped an unreadable line"), "{sent}");
         }
-        let (told, said) = sent_messages(bad.repeat(3));
-        assert_eq!(told, ["user: next"]);
-        assert_eq!(said.lines().count(), 3, "{said}");
+        let (messages, sent) = sent_messages(bad.repeat(3));
+        assert_eq!(messages, ["user: next"]);
+        assert_eq!(sent.lines().count(), 3, "{sent}");
     }
-    let (told, _) = sent_messages(format!(
+    let (messages, _) = sent_messages(format!(
         "{first}{one}{}oops\n{}{answer}",
         to_json_lines(&[assistant_calls(&["c"])]),
         to_json_lines(&[tool_result("c")])
     ));
-    assert_eq!(told, ["user: one", "+c", "=c", "assistant: 1", "user: next"]);
+    assert_eq!(messages, ["user: one", "+c", "=c", "assistant: 1", "user: next"]);
 }
 
 #[test]
@@ -235,9 +235,9 @@ fn an_unterminated_last_line_is_not_joined_with_the_next() {
     let text =
         to_json_lines(&[metadata_line(&json!({})), user_message("one"), assistant_message("1")]);
     assert_sent(text.trim_end(), &WHOLE_SESSION);
-    let (told, said) = sent_messages(&text[..text.len() - 10]);
-    assert_eq!(told, ["user: one", NO_ANSWER, "user: next"]);
-    assert!(said.contains("the last line of the session was incomplete"), "{said}");
+    let (messages, sent) = sent_messages(&text[..text.len() - 10]);
+    assert_eq!(messages, ["user: one", NO_ANSWER, "user: next"]);
+    assert!(sent.contains("the last line of the session was incomplete"), "{sent}");
 }
 
 #[test]
@@ -469,8 +469,8 @@ fn our_own_images_are_not_stored_in_the_session() {
     let requests = story.requests();
     assert!(requests[0].raw.contains("base64,") && !requests[1].raw.contains("base64"));
     assert!(requests[1].raw.contains("a.png]"));
-    let kept = std::fs::read_to_string(story.workspace().join(SESSION_FILE)).unwrap();
-    assert!(!kept.contains("base64"));
+    let session_file = std::fs::read_to_string(story.workspace().join(SESSION_FILE)).unwrap();
+    assert!(!session_file.contains("base64"));
 }
 
 #[test]
@@ -616,10 +616,14 @@ fn special_files_are_not_sessions() {
             let path = story.workspace().join(format!("{SESSION_FILE}{side}"));
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             make(&path);
-            let ran = story.run(["agent", "-m", "x"]);
-            assert_eq!(ran.code(), 74, "{kind}{side}: {}", ran.error_text());
-            assert!(ran.error_text().contains("cli_direct.jsonl"), "{kind}: {}", ran.error_text());
-            drop(ran);
+            let result = story.run(["agent", "-m", "x"]);
+            assert_eq!(result.code(), 74, "{kind}{side}: {}", result.error_text());
+            assert!(
+                result.error_text().contains("cli_direct.jsonl"),
+                "{kind}: {}",
+                result.error_text()
+            );
+            drop(result);
             assert!(story.requests().is_empty(), "nothing is paid for: {kind}");
             assert!(std::fs::symlink_metadata(&path).is_ok(), "{kind} stays");
         }
@@ -635,14 +639,14 @@ fn special_files_do_not_hide_sessions() {
     assert!(Command::new("mkfifo").arg(sessions.join("pipe.jsonl")).status().unwrap().success());
     symlink("nothing", sessions.join("link.jsonl")).unwrap();
     story.run(["session", "list"]).stdout_has("good");
-    let ran = story.run(["session", "show", "pipe"]);
-    assert_eq!(ran.code(), 74);
-    assert!(ran.error_text().contains("pipe.jsonl"));
+    let result = story.run(["session", "show", "pipe"]);
+    assert_eq!(result.code(), 74);
+    assert!(result.error_text().contains("pipe.jsonl"));
 }
 
 /// A run by a user to whom file modes apply, and who owns the story's files. `None` if there is no such user.
-fn run_as_owner(story: &Story, words: &[&str]) -> Option<Output> {
-    let mut command = story.command(words);
+fn run_as_owner(story: &Story, arguments: &[&str]) -> Option<Output> {
+    let mut command = story.command(arguments);
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
         // File modes do not apply to root. Another user gets the files and must be able to run the program.
         const NOBODY: u32 = 65_534;
@@ -666,11 +670,11 @@ fn sessions_without_permissions_are_not_recreated() {
     // nanobot PR #1027: unreadable sessions were taken for new ones and overwritten
     let text =
         to_json_lines(&[metadata_line(&json!({})), user_message("one"), assistant_message("1")]);
-    for (place, mode) in
+    for (file_name, mode) in
         [(SESSION_FILE, 0o000), (SESSION_FILE, 0o400), (SESSION_FILE, 0o200), ("sessions", 0o000)]
     {
         let story = Story::new().workspace_file(SESSION_FILE, &text);
-        let path = story.workspace().join(place);
+        let path = story.workspace().join(file_name);
         let set = |mode| {
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         };
@@ -678,9 +682,9 @@ fn sessions_without_permissions_are_not_recreated() {
         let Some(output) = run_as_owner(&story, &["agent", "-m", "x"]) else {
             return;
         };
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(74), "{place} {mode:o}: {said}");
-        assert!(said.contains("sessions"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(74), "{file_name} {mode:o}: {stderr}");
+        assert!(stderr.contains("sessions"), "{stderr}");
         assert!(story.requests().is_empty(), "nothing is paid for");
         set(0o700);
         assert_eq!(std::fs::read_to_string(story.workspace().join(SESSION_FILE)).unwrap(), text);
@@ -696,9 +700,9 @@ fn an_unwritable_directory_is_reported_before_any_request() {
     let Some(output) = run_as_owner(&story, &["agent", "-m", "x"]) else {
         return;
     };
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(74), "{said}");
-    assert!(said.contains("sessions") && story.requests().is_empty(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(74), "{stderr}");
+    assert!(stderr.contains("sessions") && story.requests().is_empty(), "{stderr}");
 }
 
 #[test]
@@ -726,11 +730,12 @@ fn keys_with_the_same_file_name_have_separate_sessions() {
         assert_eq!(summarize(&messages[1..]), expect);
     }
     let list = story.run(["session", "list", "--json"]).json_lines();
-    let mut found: Vec<&str> = list.iter().map(|line| line["key"].as_str().unwrap()).collect();
-    found.sort_unstable();
+    let mut listed_keys: Vec<&str> =
+        list.iter().map(|line| line["key"].as_str().unwrap()).collect();
+    listed_keys.sort_unstable();
     let mut expect = keys.to_vec();
     expect.sort_unstable();
-    assert_eq!(found, expect);
+    assert_eq!(listed_keys, expect);
 }
 
 #[test]
@@ -791,19 +796,19 @@ fn keys_cannot_escape_the_directory() {
         "\u{202e}x",
     ];
     for key in keys {
-        for words in ["1", "2"] {
-            story.server().script([says(words)]);
+        for message in ["1", "2"] {
+            story.server().script([says(message)]);
             story
                 .run(["agent", "-m", "x", &format!("--session={key}")])
-                .stdout(&format!("{words}\n"));
+                .stdout(&format!("{message}\n"));
         }
         assert_eq!(story.requests().pop().unwrap().messages().len(), 4, "{key:?}");
     }
     let logs = || {
-        let mut found = list_recursively(story.home().parent().unwrap());
-        found.retain(|path| path.to_string_lossy().contains("jsonl"));
-        found.retain(|path| !path.ends_with("usage.jsonl"));
-        found
+        let mut paths = list_recursively(story.home().parent().unwrap());
+        paths.retain(|path| path.to_string_lossy().contains("jsonl"));
+        paths.retain(|path| !path.ends_with("usage.jsonl"));
+        paths
     };
     let sessions = story.workspace().join("sessions");
     assert!(logs().iter().all(|path| path.parent() == Some(&sessions)));
@@ -823,15 +828,15 @@ fn keys_cannot_escape_the_directory() {
 
 /// All paths below `dir`.
 fn list_recursively(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(list_recursively(&path));
+            files.extend(list_recursively(&path));
         }
-        found.push(path);
+        files.push(path);
     }
-    found
+    files
 }
 
 #[test]
@@ -858,10 +863,10 @@ fn fields_of_newer_releases_are_preserved() {
             assert_eq!(last[key], first[key], "{key}");
         }
         for (key, value) in theirs.as_object().unwrap() {
-            let kept = &last["metadata"][key];
+            let stored_value = &last["metadata"][key];
             match key.as_str() {
-                "nanobot" => assert_eq!(kept["of"], value["of"]),
-                _ => assert_eq!(kept, value, "{key}"),
+                "nanobot" => assert_eq!(stored_value["of"], value["of"]),
+                _ => assert_eq!(stored_value, value, "{key}"),
             }
         }
     }
@@ -961,10 +966,10 @@ fn a_failed_turn_stores_the_user_message_and_no_error_as_answer() {
     let story = Story::new();
     for (number, failing) in all.iter().enumerate() {
         story.server().script([failing()]);
-        let ran = story.run(["agent", "-m", &format!("q{number}")]);
-        assert_ne!(ran.code(), 0, "{number}");
-        assert!(!ran.error_text().is_empty(), "{number}");
-        ran.text();
+        let result = story.run(["agent", "-m", &format!("q{number}")]);
+        assert_ne!(result.code(), 0, "{number}");
+        assert!(!result.error_text().is_empty(), "{number}");
+        result.text();
     }
     story.server().script([says("at last")]);
     story.run(["agent", "-m", "next"]).stdout("at last\n").stderr_has("marked as interrupted");
@@ -1008,8 +1013,8 @@ fn thinking_is_stored_and_sent_back_to_its_server_or_where_required() {
         let thoughts: Vec<&str> =
             messages.iter().filter_map(|message| message["reasoning_content"].as_str()).collect();
         assert_eq!(thoughts, expect, "{provider}");
-        let kept = story.session("cli_direct.jsonl");
-        assert!(kept.iter().any(|line| line["reasoning_content"] == "And two."));
+        let lines = story.session("cli_direct.jsonl");
+        assert!(lines.iter().any(|line| line["reasoning_content"] == "And two."));
     }
 }
 
@@ -1029,21 +1034,21 @@ fn usage_that_comes_with_every_chunk_is_not_summed() {
         "data: [DONE]\n\n".to_owned(),
     ];
     let story = Story::new().script([sends(Response::events(events))]);
-    let ran = story.run(["agent", "-m", "x", "--json"]);
-    let result = ran.json();
+    let run_result = story.run(["agent", "-m", "x", "--json"]);
+    let result = run_result.json();
     assert_eq!(result["text"], "abc");
     assert_eq!(result["usage"]["input"], 100, "{result}");
     assert_eq!(result["usage"]["output"], 3, "{result}");
     assert_eq!(result["usage"]["cached"], 40, "{result}");
-    drop(ran);
-    let kept = story.session("cli_direct.jsonl");
-    assert_eq!(kept[2]["usage"]["output"], 3);
+    drop(run_result);
+    let lines = story.session("cli_direct.jsonl");
+    assert_eq!(lines[2]["usage"]["output"], 3);
 }
 
 #[test]
 fn results_are_stored_up_to_the_limit_with_a_truncation_notice() {
     // nanobot 0a0017ff4 (500 characters made the model repeat its work), #2437 (a wrong size was reported)
-    let kept = |length: usize, limit: u64, tool: Responder| {
+    let lines = |length: usize, limit: u64, tool: Responder| {
         let story = Story::new()
             .set("agents.defaults.maxToolResultChars", json!(limit))
             .file("a.txt", "é".repeat(length))
@@ -1051,11 +1056,11 @@ fn results_are_stored_up_to_the_limit_with_a_truncation_notice() {
         story.run(["agent", "-m", "x"]).stdout("ok\n");
         story.run(["agent", "-m", "y"]).stdout("more\n");
         let requests = story.requests();
-        let sent = requests[1].messages()[3]["content"].clone();
+        let content = requests[1].messages()[3]["content"].clone();
         // The same in the turn, in the next one, and in the file.
-        assert_eq!(requests[2].messages()[3]["content"], sent);
-        assert_eq!(story.session("cli_direct.jsonl")[3]["content"], sent);
-        sent.as_str().unwrap().to_owned()
+        assert_eq!(requests[2].messages()[3]["content"], content);
+        assert_eq!(story.session("cli_direct.jsonl")[3]["content"], content);
+        content.as_str().unwrap().to_owned()
     };
     let read = || calls("read_file", json!({ "path": "a.txt" }));
     let cat = || calls("exec", json!({ "command": "cat a.txt" }));
@@ -1067,18 +1072,18 @@ fn results_are_stored_up_to_the_limit_with_a_truncation_notice() {
         (7_000, 16_000, cat()),
         (15_000, 40_000, cat()),
     ] {
-        let sent = kept(length, limit, tool);
-        assert!(sent.contains(&"é".repeat(length)), "{length}: {sent}");
-        assert!(!sent.contains("left out"), "{length}");
+        let content = lines(length, limit, tool);
+        assert!(content.contains(&"é".repeat(length)), "{length}: {content}");
+        assert!(!content.contains("left out"), "{length}");
     }
     for (length, limit) in [(9_000, 1000), (9_000, 8000), (300_000, 16_000), (300_000, 1000)] {
-        let sent = kept(length, limit, cat());
-        assert!(sent.chars().count() as u64 <= limit);
-        let left = sent.matches('é').count();
-        let (_, rest) = sent.split_once("[… ").expect("something was cut");
+        let content = lines(length, limit, cat());
+        assert!(content.chars().count() as u64 <= limit);
+        let letter_count = content.matches('é').count();
+        let (_, rest) = content.split_once("[… ").expect("something was cut");
         let (number, _) = rest.split_once(" bytes left out").unwrap();
         // A split character at the cut is dropped.
-        let all = 2 * left + number.parse::<usize>().unwrap();
+        let all = 2 * letter_count + number.parse::<usize>().unwrap();
         assert!(all.abs_diff(2 * length) <= 2, "{length} {limit}: {all}");
     }
 }
@@ -1108,14 +1113,14 @@ fn concurrent_migrations_of_an_old_session_lose_nothing() {
         }
     });
     let text = std::fs::read_to_string(store.join("Y2xpOmRpcmVjdA.jsonl")).unwrap();
-    let said = |line: &Value| line["role"] == "user";
+    let is_user = |line: &Value| line["role"] == "user";
     let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let mut said: Vec<String> =
-        all.filter(said).map(|line| line["content"].as_str().unwrap().to_owned()).collect();
-    said.sort();
+    let mut texts: Vec<String> =
+        all.filter(is_user).map(|line| line["content"].as_str().unwrap().to_owned()).collect();
+    texts.sort();
     let mut expect: Vec<String> = (0..8).map(|number| format!("n{number}")).collect();
     expect.push("one".into());
-    assert_eq!(said, expect);
+    assert_eq!(texts, expect);
     assert!(!story.home().join(".nanobot/sessions/cli_direct.jsonl").exists());
 }
 
@@ -1161,7 +1166,7 @@ fn the_clock_does_not_change_what_was_sent_before() {
 // When the Python program clears a session, its metadata remains, with message numbers that no longer apply.
 #[test]
 fn a_session_reset_by_another_program_has_no_old_messages() {
-    let text = |words: &str| format!("{words} {}", "lorem ipsum\n".repeat(400));
+    let text = |phrase: &str| format!("{phrase} {}", "lorem ipsum\n".repeat(400));
     let metadata = json!({ "_type": "metadata", "key": "cli:direct", "created_at": "2026-01-01T00:00:00.000000",
         "updated_at": "2026-01-02T00:00:00.000000", "metadata": { "nanobot": { "aged": 200 } }, "last_consolidated": 0 });
     let user =

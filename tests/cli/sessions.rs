@@ -351,8 +351,8 @@ fn old_sessions_of_piped_input_are_pruned() {
     // At that distance a file written just now is old, and so is the session of the run itself, except for its lock.
     let story = story.env("NANOBOT_TEST_TIME", "2100-01-01T00:00:00Z");
     story.run(["agent"]).stdout("2\n");
-    let left = names();
-    assert!(left.len() == 2 && left != first, "{first:?} {left:?}");
+    let remaining = names();
+    assert!(remaining.len() == 2 && remaining != first, "{first:?} {remaining:?}");
 }
 
 #[test]
@@ -522,7 +522,7 @@ fn the_default_session_is_configurable() {
             assert!(key.starts_with(expect[number - 1]), "{config}: {key}");
         }
         let counts: Vec<usize> =
-            story.requests().iter().map(|sent| sent.messages().len()).collect();
+            story.requests().iter().map(|request| request.messages().len()).collect();
         counts
     };
     let same = ["work:notes"; 3];
@@ -568,8 +568,8 @@ fn a_cheap_model_names_new_sessions() {
     let request = &named.requests()[1];
     assert_eq!(request.body["model"], "small");
     assert!(request.body.get("tools").is_none(), "{}", request.body);
-    let sent = request.last_content();
-    assert_eq!(sent, "<message>\nprice of milk?\n</message>\n<answer>\nTwo euros.\n</answer>");
+    let content = request.last_content();
+    assert_eq!(content, "<message>\nprice of milk?\n</message>\n<answer>\nTwo euros.\n</answer>");
     let ledger = std::fs::read_to_string(named.home().join(".nanobot/usage.jsonl")).unwrap();
     assert!(ledger.contains("\"cause\":\"title\""), "{ledger}");
     // Only the first turn, and not the session that has a title.
@@ -618,8 +618,8 @@ fn a_title_of_a_conversation_with_content_from_outside_has_none_of_it() {
     story.run(["agent", "--net", "-m", &format!("look at {url}")]).text();
     // A process of its own asks for it.
     story.server().wait_for_requests(3);
-    let sent = story.requests()[2].last_content();
-    assert_eq!(sent, format!("<message>\nlook at {url}\n</message>"));
+    let content = story.requests()[2].last_content();
+    assert_eq!(content, format!("<message>\nlook at {url}\n</message>"));
     until_change_in(&story.workspace().join("sessions"), || {
         story.run(["session", "title", "cli:direct"]).text() == "A page\n"
     });

@@ -36,7 +36,7 @@ fn origin(story: &Story) -> String {
 #[test]
 fn other_conversations_are_listed_searched_and_read() {
     let story = two_conversations();
-    let found = results(
+    let outputs = results(
         &story,
         &[
             json!({ "action": "list" }),
@@ -49,38 +49,38 @@ fn other_conversations_are_listed_searched_and_read() {
         ],
     );
     assert!(
-        found[0].starts_with(
+        outputs[0].starts_with(
             "[origin: project]\n2 other sessions, newest first:\n- logs (2 messages, "
         ),
         "{}",
-        found[0]
+        outputs[0]
     );
     assert!(
-        found[0].contains("\n- pets (2 messages, ") && found[0].ends_with("): My cat is Mia."),
+        outputs[0].contains("\n- pets (2 messages, ") && outputs[0].ends_with("): My cat is Mia."),
         "{}",
-        found[0]
+        outputs[0]
     );
     assert!(
-        found[1].starts_with("[origin: project]\nlogs #1 user, ")
-            && found[1].contains(": the cat sat\n"),
+        outputs[1].starts_with("[origin: project]\nlogs #1 user, ")
+            && outputs[1].contains(": the cat sat\n"),
         "{}",
-        found[1]
+        outputs[1]
     );
-    assert_eq!(found[2], "[origin: user]\nNo match.");
+    assert_eq!(outputs[2], "[origin: user]\nNo match.");
     assert!(
-        found[3].starts_with("[origin: user]\n#1 user, ")
-            && found[3].contains(":\nMy cat is Mia.\n#2 assistant, "),
+        outputs[3].starts_with("[origin: user]\n#1 user, ")
+            && outputs[3].contains(":\nMy cat is Mia.\n#2 assistant, "),
         "{}",
-        found[3]
+        outputs[3]
     );
     assert!(
-        found[4].starts_with("[origin: user]\n#2 assistant, ")
-            && found[4].ends_with(":\nNoted: a cat.\n"),
+        outputs[4].starts_with("[origin: user]\n#2 assistant, ")
+            && outputs[4].ends_with(":\nNoted: a cat.\n"),
         "{}",
-        found[4]
+        outputs[4]
     );
-    assert!(found[5].contains("no session `no such`"), "{}", found[5]);
-    assert!(found[6].contains("`text` is required for search"), "{}", found[6]);
+    assert!(outputs[5].contains("no session `no such`"), "{}", outputs[5]);
+    assert!(outputs[6].contains("`text` is required for search"), "{}", outputs[6]);
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn only_the_user_hands_out_other_conversations() {
     let story = two_conversations();
     story.server().script([says("-"), says("-")]);
     let has_tool = |story: &Story| {
-        let asked = story.requests().pop().unwrap();
-        asked.body["tools"].to_string().contains("\"sessions\"")
+        let request = story.requests().pop().unwrap();
+        request.body["tools"].to_string().contains("\"sessions\"")
     };
     story.run(["agent", "-m", "x"]).stdout("-\n");
     assert!(!has_tool(&story));

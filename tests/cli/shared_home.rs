@@ -59,19 +59,19 @@ fn files_of_another_user_are_named_with_their_owner() {
     story.run(["agent", "-m", "x", "-s", "work"]).stdout("x\n");
     let session = story.workspace().join("sessions/work.jsonl");
     chown(&session, Some(OTHER_USER_ID), None).unwrap();
-    let ran = story.run(["status", "check", "--offline"]);
-    ran.code();
-    ran.error_text();
-    let text = ran.text();
+    let result = story.run(["status", "check", "--offline"]);
+    result.code();
+    result.error_text();
+    let text = result.text();
     let line = text.lines().find(|line| line.contains("owners")).unwrap();
-    let words = "files of other users: `~/.nanobot/workspace/sessions/work.jsonl` (nobody)";
-    assert!(line.contains(words), "{text}");
-    drop(ran);
+    let phrase = "files of other users: `~/.nanobot/workspace/sessions/work.jsonl` (nobody)";
+    assert!(line.contains(phrase), "{text}");
+    drop(result);
     chown(&session, Some(0), None).unwrap();
-    let ran = story.run(["status", "check", "--offline"]);
-    ran.code();
-    ran.error_text();
-    assert!(!ran.text().contains("owners"));
+    let result = story.run(["status", "check", "--offline"]);
+    result.code();
+    result.error_text();
+    assert!(!result.text().contains("owners"));
 }
 
 #[test]

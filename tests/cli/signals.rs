@@ -22,8 +22,8 @@ pub(crate) fn children_of(pid: u32) -> BTreeSet<u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
     let threads = threads.into_iter().flatten().flatten();
     let lists = threads.filter_map(|it| std::fs::read_to_string(it.path().join("children")).ok());
-    let words: Vec<String> = lists.collect();
-    words
+    let child_lists: Vec<String> = lists.collect();
+    child_lists
         .iter()
         .flat_map(|list| list.split_whitespace())
         .filter_map(|pid| pid.parse().ok())
@@ -37,15 +37,15 @@ pub(crate) fn send_signal(child: &Child, signal: i32) {
 
 /// A model that sends this text and then stalls; creates the file `asked` when it gets a request.
 fn stall_model(story: &Story, text: &'static str) -> PathBuf {
-    let asked = story.dir().join("asked");
-    let mark = asked.clone();
+    let request_mark = story.dir().join("asked");
+    let mark = request_mark.clone();
     let delta = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
     let event = format!("data: {delta}\n\n");
     story.server().script([Box::new(move |_: &Request| {
         std::fs::write(&mark, "").unwrap();
         Response::events([event.clone()]).ending(Ending::Stall)
     }) as Responder]);
-    asked
+    request_mark
 }
 
 /// The last line of the session, which must be a closing line with this stop reason.
@@ -68,11 +68,11 @@ fn a_signal_ends_the_children_before_the_program() {
         let child = story.command(["agent", "-m", "x", "--json", "--write"]).spawn().unwrap();
         until_exists(&story.dir().join("started"));
         send_signal(&child, signal);
-        let ran = story.wait(child);
-        assert_eq!(ran.signal(), Some(signal));
+        let result = story.wait(child);
+        assert_eq!(result.signal(), Some(signal));
         assert!(!is_alive(mark), "{mark} is left");
         assert!(!story.dir().join("second").exists(), "nothing starts any more");
-        assert_eq!(ran.json()["status"]["name"], name);
+        assert_eq!(result.json()["status"]["name"], name);
         closing_line(&story, name);
         let lines = story.session("cli_direct.jsonl");
         let results: Vec<&str> = lines
@@ -91,13 +91,13 @@ fn a_signal_ends_the_children_before_the_program() {
 #[test]
 fn a_signal_during_a_request_ends_the_run() {
     let story = Story::new();
-    let asked = stall_model(&story, "Half of");
+    let request_mark = stall_model(&story, "Half of");
     let child = story.command(["agent", "-m", "x", "--json"]).spawn().unwrap();
-    until_exists(&asked);
+    until_exists(&request_mark);
     send_signal(&child, 15);
-    let ran = story.wait(child);
-    assert_eq!(ran.signal(), Some(15));
-    let result = ran.json();
+    let run_result = story.wait(child);
+    assert_eq!(run_result.signal(), Some(15));
+    let result = run_result.json();
     assert_eq!(result["error"]["cause"], "terminated");
     closing_line(&story, "terminated");
     // The message is stored, and the turn can be resumed.
@@ -111,11 +111,11 @@ fn a_signal_during_a_request_ends_the_run() {
 fn a_timeout_is_reported_and_the_partial_answer_is_marked() {
     let story = Story::new();
     stall_model(&story, "Half of");
-    let ran = story
+    let run_result = story
         .run(["agent", "-m", "x", "--json", "--timeout", "3"])
         .status(124)
         .stderr_has("--timeout");
-    let result = ran.json();
+    let result = run_result.json();
     assert_eq!(result["text"], "Half of");
     assert_eq!(result["partial"], true);
     assert_eq!(result["error"]["cause"], "timeout");
@@ -148,9 +148,9 @@ fn a_timeout_applies_before_the_turn() {
     story.wait(child).status(124).stderr_has("--timeout");
     drop(writer);
     // While another run holds the session lock.
-    let asked = stall_model(&story, "");
+    let request_mark = stall_model(&story, "");
     let first = story.command(["agent", "-m", "x"]).spawn().unwrap();
-    until_exists(&asked);
+    until_exists(&request_mark);
     story.run(["agent", "-m", "y", "--timeout", "3"]).status(124).stderr_has("waiting for session");
     send_signal(&first, 15);
     story.wait(first).signal();
@@ -187,12 +187,12 @@ fn a_second_interrupt_ends_at_once() {
 #[test]
 fn ignored_signals_stay_ignored() {
     let story = Story::new();
-    let asked = stall_model(&story, "");
+    let request_mark = stall_model(&story, "");
     // As under nohup: the child inherits the ignored signals of its shell.
     let mut shell = story.program("/bin/sh");
     shell.args(["-c", "trap '' HUP INT; exec \"$0\" \"$@\"", NANOBOT]);
     let child = shell.args(["agent", "-m", "x"]).spawn().unwrap();
-    until_exists(&asked);
+    until_exists(&request_mark);
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t"));
     let ignored = u64::from_str_radix(ignored.unwrap(), 16).unwrap();
@@ -201,9 +201,9 @@ fn ignored_signals_stay_ignored() {
     send_signal(&child, 1);
     send_signal(&child, 2);
     send_signal(&child, 15);
-    let ran = story.wait(child);
-    assert_eq!(ran.signal(), Some(15));
-    ran.error_text();
+    let result = story.wait(child);
+    assert_eq!(result.signal(), Some(15));
+    result.error_text();
 }
 
 /// `cargo test --features test-hooks --test cli stopped_process -- --ignored`: tests the program's clock, so the stop has to
@@ -223,8 +223,8 @@ fn a_stopped_process_continues() {
 fn check_continues_after_stop(stopped: std::time::Duration) {
     let story = Story::new().env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1.5");
     let (go, wait) = std::sync::mpsc::channel::<()>();
-    let (wait, asked) = (std::sync::Mutex::new(wait), story.dir().join("asked"));
-    let mark = asked.clone();
+    let (wait, request_mark) = (std::sync::Mutex::new(wait), story.dir().join("asked"));
+    let mark = request_mark.clone();
     story.server().script([Box::new(move |_: &Request| {
         std::fs::write(&mark, "").unwrap();
         // The model answers once the client has been stopped for longer than its timeout; then the client continues.
@@ -233,7 +233,7 @@ fn check_continues_after_stop(stopped: std::time::Duration) {
         Response::events([format!("data: {delta}\n\n"), "data: [DONE]\n\n".into()])
     }) as Responder]);
     let child = story.command(["agent", "-m", "x", "--timeout", "3"]).spawn().unwrap();
-    until_exists(&asked);
+    until_exists(&request_mark);
     send_signal(&child, 19);
     let stat = format!("/proc/{}/stat", child.id());
     until("it is stopped", || std::fs::read_to_string(&stat).unwrap().contains(") T "));
@@ -269,8 +269,8 @@ fn check_leaves_no_process(points: usize, seed: u64) {
         let status = child.wait().unwrap();
         ended += u32::from(status.signal() == Some(signal));
         assert!(status.signal() == Some(signal) || status.success(), "{point}: {status}");
-        let left = marked_processes(&mark);
-        assert!(left.is_empty(), "{point}: {left:?}");
+        let processes = marked_processes(&mark);
+        assert!(processes.is_empty(), "{point}: {processes:?}");
     }
     assert!(ended as usize * 2 > points, "most runs were ended in their middle");
 }
@@ -303,11 +303,11 @@ fn five_hundred_signals_leave_no_process() {
 fn the_first_process_of_a_container_exits_with_the_status_of_the_signal() {
     for (signal, status) in [(15, 143), (1, 129), (2, 130)] {
         let story = Story::new();
-        let asked = stall_model(&story, "");
+        let request_mark = stall_model(&story, "");
         let mut command = story.program("unshare");
         command.args(["-Ur", "--pid", "--fork", "--mount-proc", NANOBOT]);
         let child = command.args(["agent", "-m", "x"]).spawn().unwrap();
-        until_exists(&asked);
+        until_exists(&request_mark);
         let id = child.id();
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
         let first = Pid::from_raw(children.trim().parse().unwrap()).unwrap();
@@ -320,9 +320,9 @@ fn the_first_process_of_a_container_exits_with_the_status_of_the_signal() {
 fn a_stop_message_ends_the_run_of_its_session_and_is_not_sent() {
     let story = Story::new();
     story.run(["agent", "-s", "work", "-m", "/stop"]).stdout("No active task to stop.\n");
-    let asked = stall_model(&story, "");
+    let request_mark = stall_model(&story, "");
     let child = story.command(["agent", "-s", "work", "-m", "x"]).spawn().unwrap();
-    until_exists(&asked);
+    until_exists(&request_mark);
     // Another session is not concerned.
     story.run(["agent", "-m", "/stop"]).stdout("No active task to stop.\n");
     story.run(["agent", "-s", "work", "-m", "/stop"]).stdout("Stopped 1 task.\n");
@@ -330,12 +330,12 @@ fn a_stop_message_ends_the_run_of_its_session_and_is_not_sent() {
     story.run(["agent", "-s", "work", "-m", "/stop", "--json"]).json();
     assert_eq!(story.requests().len(), 1, "no `/stop` was sent");
     // A shell without job control starts a command in the background with SIGINT ignored.
-    std::fs::remove_file(&asked).unwrap();
-    let asked = stall_model(&story, "");
+    std::fs::remove_file(&request_mark).unwrap();
+    let request_mark = stall_model(&story, "");
     let mut command = story.program("sh");
     command.args(["-c", "\"$0\" agent -s work -m x & wait $!; echo $?", NANOBOT]);
     let child = command.spawn().unwrap();
-    until_exists(&asked);
+    until_exists(&request_mark);
     story.run(["agent", "-s", "work", "-m", "/stop"]).stdout("Stopped 1 task.\n");
     drop(story.wait(child).stdout("143\n").error_text());
     let messages = story.session("work.jsonl");
@@ -352,8 +352,8 @@ fn a_stop_message_trusts_the_kernel_and_not_the_note_in_the_lock() {
     std::fs::write(&lock, format!("{} now\n", other.id())).unwrap();
     let stop = ["agent", "-m", "/stop"];
     story.run(stop).stdout("No active task to stop.\n");
-    let held = std::fs::File::open(&lock).unwrap();
-    held.lock().unwrap();
+    let lock_file = std::fs::File::open(&lock).unwrap();
+    lock_file.lock().unwrap();
     story.run(stop).status(75).stderr_has("is not known");
     assert!(other.try_wait().unwrap().is_none());
     other.kill().unwrap();

@@ -92,7 +92,7 @@ pub(crate) fn wrapper_without_syscall(call: i64) -> Option<Vec<String>> {
 static SHARED_PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let mut path = PathBuf::from(NANOBOT);
     let is_open = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|about| about.permissions().mode() & 0o5 == 0o5)
+        std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o5 == 0o5)
     };
     if path.ancestors().all(is_open) {
         return path;

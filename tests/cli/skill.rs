@@ -78,8 +78,8 @@ fn the_first_skill_of_a_name_wins_and_shadowed_ones_are_listed() {
         assert!(system.contains(&format!("<description>{part}</description>")), "{part}: {system}");
     }
     assert!(!system.contains("theirs") && !system.contains("cake of claude"));
-    let ran = story.run(["skill", "list", "--json"]);
-    let lines = ran.json_lines();
+    let result = story.run(["skill", "list", "--json"]);
+    let lines = result.json_lines();
     let state = |name: &str, source: &str| {
         let line = lines.iter().find(|line| {
             line["name"] == name && line["source"].as_str().unwrap().ends_with(source)
@@ -93,7 +93,7 @@ fn the_first_skill_of_a_name_wins_and_shadowed_ones_are_listed() {
     assert_eq!(state("cron", "built-in"), ("disabled".into(), Value::Null));
     assert_eq!(state("cake", ".claude/skills").0, "hidden");
     let table = story.run(["skill", "list"]).text();
-    let row = |words: &str| table.lines().any(|line| line.contains(words));
+    let row = |phrase: &str| table.lines().any(|line| line.contains(phrase));
     assert!(
         row("hidden by the one from workspace") && row("disabled in the config") && row("built-in"),
         "{table}"
@@ -126,22 +126,22 @@ fn missing_requirements_are_reported() {
         "{list}"
     );
     assert!(!system_prompt(&story).contains("Not in each request."));
-    let ran = story.run(["skill", "check"]).status(1);
-    let text = ran.text();
+    let result = story.run(["skill", "check"]).status(1);
+    let text = result.text();
     assert!(text.contains("warn  mine\n  missing: CLI: no-such-program, ENV: NO_SUCH\n"), "{text}");
     assert!(text.contains("warn  on\n  `always` is the string \"false\""), "{text}");
     assert!(text.contains("ok    github\n  not offered; missing: CLI: gh\n"), "{text}");
-    drop(ran);
+    drop(result);
     story.run(["skill", "check", "quiet"]).stdout("ok    quiet\n");
     story.run(["skill", "check", "github"]).status(1).stdout_has("missing: CLI: gh");
     story.run(["skill", "show", "quiet"]).stdout_has("not offered to the model");
-    let ran = story.run(["status", "check", "--offline", "--no-crontab"]);
+    let result = story.run(["status", "check", "--offline", "--no-crontab"]);
     assert!(
-        ran.text().contains("missing requirements: `mine` (CLI: no-such-program, ENV: NO_SUCH)")
+        result.text().contains("missing requirements: `mine` (CLI: no-such-program, ENV: NO_SUCH)")
     );
-    ran.error_text();
-    ran.code();
-    drop(ran);
+    result.error_text();
+    result.code();
+    drop(result);
     let status = story.run(["status", "--json"]).json();
     assert_eq!(status["offered"]["skills_list"]["lacking"], 1, "{status}");
 }
@@ -166,9 +166,9 @@ fn a_list_of_a_hundred_skills_stays_within_its_budget() {
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     let again = story.requests()[1].messages()[0]["content"].clone();
     assert_eq!(story.requests()[0].messages()[0]["content"], again);
-    let ran = story.run(["skill", "list"]).stderr_has("truncated to 2000 tokens");
-    assert_eq!(ran.text().lines().count(), 1 + 100 + BUILT_IN_SKILLS.len());
-    drop(ran);
+    let result = story.run(["skill", "list"]).stderr_has("truncated to 2000 tokens");
+    assert_eq!(result.text().lines().count(), 1 + 100 + BUILT_IN_SKILLS.len());
+    drop(result);
     let story = story.set("agents.defaults.skillsBudgetTokens", json!(100));
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     let system = story.requests()[2].messages()[0]["content"].as_str().unwrap().to_owned();
@@ -180,9 +180,9 @@ fn a_list_of_a_hundred_skills_stays_within_its_budget() {
 #[test]
 fn a_skill_is_created_shown_checked_and_removed() {
     let story = Story::new();
-    let ran = story.run(["skill", "new", "tea", "-d", "How tea: is made"]);
-    let path = PathBuf::from(ran.text().trim().replace("$HOME", story.home().to_str().unwrap()));
-    drop(ran);
+    let result = story.run(["skill", "new", "tea", "-d", "How tea: is made"]);
+    let path = PathBuf::from(result.text().trim().replace("$HOME", story.home().to_str().unwrap()));
+    drop(result);
     assert_eq!(path, story.workspace().join("skills/tea/SKILL.md"));
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
     story.run(["skill", "check", "tea"]).stdout("ok    tea\n");
@@ -248,7 +248,7 @@ fn install_shows_the_files_first() {
     std::fs::set_permissions(from.join("scripts/fill.py"), PermissionsExt::from_mode(0o6775))
         .unwrap();
     symlink("../notes/a.txt", from.join("scripts/link")).unwrap();
-    let told = [
+    let rows = [
         "name      pdf\n",
         "into      ~/.nanobot/workspace/skills/pdf\n",
         "always    its text is part of every request",
@@ -265,21 +265,21 @@ fn install_shows_the_files_first() {
     ];
     let from = from.to_str().unwrap();
     let check = |text: &str| {
-        told.iter().for_each(|words| assert!(text.contains(words), "{words}\n{text}"));
+        rows.iter().for_each(|row| assert!(text.contains(row), "{row}\n{text}"));
     };
-    let ran = story
+    let result = story
         .run(["skill", "install", from])
         .status(2)
         .stderr_has("cannot ask for confirmation without a terminal");
-    check(&ran.text());
-    drop(ran);
+    check(&result.text());
+    drop(result);
     check(&story.run(["skill", "install", from, "--dry-run"]).text());
     assert_eq!(stored_skills(&story), [""; 0]);
-    let ran = story
+    let result = story
         .run(["skill", "install", from, "--yes"])
         .stderr_has("installed in `~/.nanobot/workspace/skills/pdf`");
-    check(&ran.text());
-    drop(ran);
+    check(&result.text());
+    drop(result);
     let to = story.workspace().join("skills/pdf");
     let modes = ["", "SKILL.md", "scripts", "scripts/fill.py", "notes/a.txt"]
         .map(|name| mode(&to.join(name)));
@@ -289,13 +289,13 @@ fn install_shows_the_files_first() {
     assert_eq!(stored_skills(&story), ["pdf"]);
     // It is not replaced by accident, and only as a whole.
     write(&to.join("mine.md"), b"mine");
-    let ran = story.run(["skill", "install", from, "--yes"]).status(1).stderr_has("--force");
-    ran.text();
-    drop(ran);
+    let result = story.run(["skill", "install", from, "--yes"]).status(1).stderr_has("--force");
+    result.text();
+    drop(result);
     assert!(to.join("mine.md").exists());
-    let ran = story.run(["skill", "install", from, "-y", "--force", "-q"]);
-    assert!(ran.text().contains("hides     the installed one, which it replaces\n"));
-    drop(ran);
+    let result = story.run(["skill", "install", from, "-y", "--force", "-q"]);
+    assert!(result.text().contains("hides     the installed one, which it replaces\n"));
+    drop(result);
     assert!(!to.join("mine.md").exists());
     assert_eq!(stored_skills(&story), ["pdf"]);
     // A single SKILL.md has the name in its front matter.
@@ -303,9 +303,9 @@ fn install_shows_the_files_first() {
         &story.dir().join("x"),
         &[("SKILL.md", "---\nname: alone\ndescription: d\n---\n")],
     );
-    let ran = story.run(["skill", "install", "-yq", alone.join("SKILL.md").to_str().unwrap()]);
-    ran.text();
-    drop(ran);
+    let result = story.run(["skill", "install", "-yq", alone.join("SKILL.md").to_str().unwrap()]);
+    result.text();
+    drop(result);
     assert_eq!(stored_skills(&story), ["alone", "pdf"]);
 }
 
@@ -346,10 +346,11 @@ fn install_asks_for_confirmation() {
 #[test]
 fn an_invalid_skill_is_not_installed() {
     let story = Story::new();
-    let refused = |name: &str, status: i32, words: &str| {
-        let ran = story.run(["skill", "install", "--yes", name]).status(status).stderr_has(words);
-        ran.text();
-        drop(ran);
+    let refused = |name: &str, status: i32, message: &str| {
+        let result =
+            story.run(["skill", "install", "--yes", name]).status(status).stderr_has(message);
+        result.text();
+        drop(result);
         assert_eq!(stored_skills(&story), [""; 0], "{name}");
     };
     let skill = |name: &str| {
@@ -394,9 +395,9 @@ fn an_invalid_skill_is_not_installed() {
         &story.dir().join("named"),
         &[("SKILL.md", "---\nname: ../../evil\ndescription: d\n---\n")],
     );
-    let ran = story.run(["skill", "install", "-yq", "named"]);
-    assert!(ran.text().contains("its front matter has `name: ../../evil`"));
-    drop(ran);
+    let result = story.run(["skill", "install", "-yq", "named"]);
+    assert!(result.text().contains("its front matter has `name: ../../evil`"));
+    drop(result);
     assert_eq!(stored_skills(&story), ["named"]);
     let odd = story.dir().join("o\u{202e}dd");
     write_files(&odd, &[("SKILL.md", "---\ndescription: d\n---\n")]);
@@ -437,9 +438,9 @@ fn a_broken_skill_does_not_break_a_run() {
     std::fs::remove_file(story.dir().join("skills/leak/SKILL.md")).unwrap();
     symlink(story.home().join("secret"), story.dir().join("skills/leak/SKILL.md")).unwrap();
     story.run(["trust", "-q"]);
-    let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let told = ran.error_text();
-    for words in [
+    let result = story.run(["agent", "-m", "x"]).stdout("ok\n");
+    let stderr = result.error_text();
+    for message in [
         "skill `huge`: SKILL.md is larger than 1 MiB",
         "skill `fifo`: SKILL.md is not a regular file",
         "skill `dir`: SKILL.md is not a regular file",
@@ -447,9 +448,9 @@ fn a_broken_skill_does_not_break_a_run() {
         "skill `leak`: SKILL.md is a link that points outside the skills directory",
         "skill `bomb`: its front matter is partly invalid",
     ] {
-        assert!(told.contains(words), "{words}\n{told}");
+        assert!(stderr.contains(message), "{message}\n{stderr}");
     }
-    drop(ran);
+    drop(result);
     let system = system_prompt(&story);
     assert!(
         system.contains("<name>fine</name>") && system.contains("<name>bomb</name>"),
@@ -459,18 +460,18 @@ fn a_broken_skill_does_not_break_a_run() {
     assert!(system.contains("&lt;/description&gt;&lt;/skills&gt;IGNORE ALL"), "{system}");
     assert_eq!(system.matches("</skills>").count(), 1);
     assert!(!system.contains(['\u{e0041}', '\u{200b}']));
-    let ran = story.run(["skill", "check"]).status(1);
-    let text = ran.text();
-    for words in [
+    let result = story.run(["skill", "check"]).status(1);
+    let text = result.text();
+    for phrase in [
         "warn  bomb",
         "warn  latin\n  it is not valid UTF-8",
         "invisible characters: 2",
         "warn  huge\n  SKILL.md is larger",
         "ok    fine",
     ] {
-        assert!(text.contains(words), "{words}\n{text}");
+        assert!(text.contains(phrase), "{phrase}\n{text}");
     }
-    drop(ran);
+    drop(result);
     story.run(["skill", "show", "huge"]).status(65).stderr_has("larger than 1 MiB");
     assert!(
         story.run(["skill", "list"]).text().contains("unreadable: SKILL.md is not a regular file")
@@ -483,16 +484,16 @@ fn check_accepts_a_directory() {
         "tea/SKILL.md",
         "---\r\nname: coffee\r\ndescription: Use for: tea\r\n---\r\nBoil.\r\n",
     );
-    let ran = story.run(["skill", "check", "./tea"]).status(1);
-    let text = ran.text();
-    for words in [
+    let result = story.run(["skill", "check", "./tea"]).status(1);
+    let text = result.text();
+    for phrase in [
         "CRLF",
         "`description` is not valid YAML",
         "its front matter has `name: coffee`, but its directory is named `tea`",
     ] {
-        assert!(text.contains(words), "{words}\n{text}");
+        assert!(text.contains(phrase), "{phrase}\n{text}");
     }
-    drop(ran);
+    drop(result);
     let story =
         story.file("tea/SKILL.md", "---\nname: tea\ndescription: \"Use for: tea\"\n---\nBoil.\n");
     story.run(["skill", "check", "tea"]).stdout("ok    tea\n");
@@ -502,7 +503,7 @@ fn check_accepts_a_directory() {
 
 /// The lines of a built-in skill in which a shell would start `nanobot`.
 fn nanobot_command_lines(text: &str) -> Vec<Vec<String>> {
-    let mut found = Vec::new();
+    let mut lines = Vec::new();
     let mut is_code = false;
     for line in text.lines() {
         if line.trim_start().starts_with("```") {
@@ -516,25 +517,30 @@ fn nanobot_command_lines(text: &str) -> Vec<Vec<String>> {
             line.split('`').skip(1).step_by(2).collect()
         };
         let pieces = pieces.into_iter().filter(|piece| piece.contains("nanobot "));
-        found.extend(pieces.flat_map(invocations));
+        lines.extend(pieces.flat_map(invocations));
     }
-    found
+    lines
 }
 
 #[test]
 fn commands_in_built_in_skills_are_valid() {
     let mut count = 0;
     for built_in in BUILT_IN_SKILLS {
-        for words in nanobot_command_lines(built_in.text()) {
+        for command_line in nanobot_command_lines(built_in.text()) {
             // A sentence that names a command: `nanobot agent` without arguments.
-            if words.len() < 2 {
+            if command_line.len() < 2 {
                 continue;
             }
             count += 1;
-            if let Err(error) = nanobot::command::tree::command_tree().try_get_matches_from(&words)
+            if let Err(error) =
+                nanobot::command::tree::command_tree().try_get_matches_from(&command_line)
             {
                 let of_words = [clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
-                assert!(of_words.contains(&error.kind()), "{}: {words:?}\n{error}", built_in.name);
+                assert!(
+                    of_words.contains(&error.kind()),
+                    "{}: {command_line:?}\n{error}",
+                    built_in.name
+                );
             }
         }
     }
@@ -578,22 +584,22 @@ fn the_agent_can_read_built_in_skills_and_run_their_scripts() {
         exec("nanobot skill list; nanobot skill show memory; nanobot skill install /etc".into()),
         says("ok"),
     ]);
-    let ran = story.run(["agent", "-m", "x", "--read", &programs]).stdout("ok\n");
-    ran.error_text();
-    drop(ran);
+    let run_result = story.run(["agent", "-m", "x", "--read", &programs]).stdout("ok\n");
+    run_result.error_text();
+    drop(run_result);
     let requests = story.requests();
     let result = |number: usize| requests[number].last_content();
     assert!(result(1).contains("# Writing a skill"));
     assert!(result(2).contains("#!/bin/sh"));
     assert!(result(3).contains("no errors found"), "{}", result(3));
     let bad = result(4);
-    for words in [
+    for phrase in [
         "its name is Worse",
         "may have only lower-case letters",
         "a colon or a #",
         "references/none.md, which does not exist",
     ] {
-        assert!(bad.contains(words), "{words}\n{bad}");
+        assert!(bad.contains(phrase), "{phrase}\n{bad}");
     }
     assert!(result(5).contains("description: 'It''s tea: hot'"), "{}", result(5));
     // Commands of an agent get nothing else from it.
@@ -603,24 +609,24 @@ fn the_agent_can_read_built_in_skills_and_run_their_scripts() {
 #[test]
 fn a_built_in_skill_can_be_installed_for_editing() {
     let story = Story::new();
-    let ran = story.run(["skill", "install", "skill-creator", "--yes", "-q"]);
-    assert!(ran.text().contains("hides     the skill of that name from: built-in\n"));
-    drop(ran);
+    let result = story.run(["skill", "install", "skill-creator", "--yes", "-q"]);
+    assert!(result.text().contains("hides     the skill of that name from: built-in\n"));
+    drop(result);
     let script = story.workspace().join("skills/skill-creator/scripts/check.sh");
     assert_eq!(mode(&script), 0o700);
     // The program's own skills follow their own rules.
     for built_in in BUILT_IN_SKILLS {
-        let place = story.dir().join(built_in.name);
-        built_in.files.iter().for_each(|(path, text)| write(&place.join(path), text.as_bytes()));
+        let dir = story.dir().join(built_in.name);
+        built_in.files.iter().for_each(|(path, text)| write(&dir.join(path), text.as_bytes()));
     }
     let names = BUILT_IN_SKILLS.iter().filter(|built_in| built_in.name != "memory");
     let mut command = story.program(script.to_str().unwrap());
-    let ran = command.args(names.map(|built_in| built_in.name)).output().unwrap();
-    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let result = command.args(names.map(|built_in| built_in.name)).output().unwrap();
+    let text = String::from_utf8_lossy(&result.stdout).into_owned();
     assert!(
-        ran.status.success() && text == "no errors found\n",
+        result.status.success() && text == "no errors found\n",
         "{text}{}",
-        String::from_utf8_lossy(&ran.stderr)
+        String::from_utf8_lossy(&result.stderr)
     );
 }
 
@@ -641,25 +647,25 @@ fn the_repl_shows_skills_like_the_command() {
 /// Public skills, fetched by `tests/skills/collect.py` into the target directory; `None`, with a skip notice, if that is
 /// impossible.
 fn public_skills_dir() -> Option<PathBuf> {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("skills");
-    if place.join("expect.json").exists() {
-        return Some(place);
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("skills");
+    if dir.join("expect.json").exists() {
+        return Some(dir);
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/skills/collect.py");
     // Created in a temporary directory, so that an incomplete set is not taken for a complete one.
     let temp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut collect = Command::new("python3");
-    let done = collect.arg(script).arg(temp.path()).stdin(Stdio::null()).output();
-    match done {
-        Ok(done) if done.status.success() => {
+    let output = collect.arg(script).arg(temp.path()).stdin(Stdio::null()).output();
+    match output {
+        Ok(output) if output.status.success() => {
             // Another run may have been faster.
-            drop(std::fs::rename(temp.keep(), &place));
-            place.join("expect.json").exists().then_some(place)
+            drop(std::fs::rename(temp.keep(), &dir));
+            dir.join("expect.json").exists().then_some(dir)
         }
-        Ok(done) => {
-            let words = String::from_utf8_lossy(&done.stderr);
-            assert_eq!(done.status.code(), Some(3), "collect.py failed: {words}");
-            skip(&format!("no skill was fetched: {}", words.trim()));
+        Ok(output) => {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "collect.py failed: {stderr}");
+            skip(&format!("no skill was fetched: {}", stderr.trim()));
             None
         }
         Err(error) => {
@@ -671,11 +677,11 @@ fn public_skills_dir() -> Option<PathBuf> {
 
 #[test]
 fn public_skills_load_without_loss() {
-    let Some(place) = public_skills_dir() else {
+    let Some(dir) = public_skills_dir() else {
         return;
     };
     let expect: Vec<Value> =
-        serde_json::from_slice(&std::fs::read(place.join("expect.json")).unwrap()).unwrap();
+        serde_json::from_slice(&std::fs::read(dir.join("expect.json")).unwrap()).unwrap();
     let story = Story::new();
     let mut packages: Vec<&str> =
         expect.iter().map(|skill| skill["package"].as_str().unwrap()).collect();
@@ -688,43 +694,43 @@ fn public_skills_load_without_loss() {
     let trimmed = |value: &Value| value.as_str().map(|text| text.trim().to_owned());
     for skill in &expect {
         let name = skill["name"].as_str().unwrap();
-        let workspace = place.join(skill["package"].as_str().unwrap());
+        let workspace = dir.join(skill["package"].as_str().unwrap());
         let workspace = workspace.to_str().unwrap();
-        let found = story.run(["skill", "show", name, "--json", "-w", workspace]).json();
-        assert_eq!(found["source"], "workspace", "{name} of {workspace}");
-        assert_eq!(found["body"], skill["body"], "{name} of {workspace}");
+        let job = story.run(["skill", "show", name, "--json", "-w", workspace]).json();
+        assert_eq!(job["source"], "workspace", "{name} of {workspace}");
+        assert_eq!(job["body"], skill["body"], "{name} of {workspace}");
         if skill["yaml"] == true {
             let description = trimmed(&skill["description"]).unwrap_or_else(|| name.to_owned());
-            assert_eq!(found["description"], description, "{name} of {workspace}");
+            assert_eq!(job["description"], description, "{name} of {workspace}");
             for key in ["license", "compatibility"] {
                 assert_eq!(
-                    trimmed(&found[key]),
+                    trimmed(&job[key]),
                     trimmed(&skill[key]),
                     "{key} of {name} of {workspace}"
                 );
             }
             if skill["tools"].is_array() {
-                assert_eq!(found["allowed_tools"], skill["tools"], "{name} of {workspace}");
+                assert_eq!(job["allowed_tools"], skill["tools"], "{name} of {workspace}");
             }
             if skill["metadata"].is_object() {
-                assert_eq!(found["metadata"], skill["metadata"], "{name} of {workspace}");
+                assert_eq!(job["metadata"], skill["metadata"], "{name} of {workspace}");
             }
         } else {
             // Invalid YAML is reported and not lost.
             assert!(
-                found["description"] != name && !found["warnings"].as_array().unwrap().is_empty(),
-                "{found}"
+                job["description"] != name && !job["warnings"].as_array().unwrap().is_empty(),
+                "{job}"
             );
         }
     }
     for package in packages {
         let story = Story::new().script([says("ok")]);
-        let workspace = place.join(package);
-        let ran = story
+        let workspace = dir.join(package);
+        let result = story
             .run(["agent", "--ephemeral", "-m", "x", "-w", workspace.to_str().unwrap()])
             .stdout("ok\n");
-        ran.error_text();
-        drop(ran);
+        result.error_text();
+        drop(result);
         let list = skill_list(&story);
         assert!(list.len() <= 4 * 2_000 + 64, "{package}: {} bytes", list.len());
     }

@@ -76,7 +76,7 @@ impl SlackServer {
 
     pub(crate) fn add_channel(&self, id: &str) {
         let mut state = self.state.lock().unwrap();
-        if !state.channels.iter().any(|known| known == id) {
+        if !state.channels.iter().any(|other| other == id) {
             state.channels.push(id.to_owned());
         }
     }
@@ -161,7 +161,7 @@ impl State {
         let (markdown, plain) = (text("markdown_text"), text("text"));
         let root = arguments["thread_ts"].as_str();
         let is_root = |it: &Value| it["channel"] == channel && it["ts"] == root.unwrap_or_default();
-        if !self.channels.iter().any(|known| known == channel) {
+        if !self.channels.iter().any(|other| other == channel) {
             return refuse("channel_not_found");
         }
         if root.is_some() && !self.messages.iter().any(is_root) {
@@ -268,7 +268,7 @@ fn respond(state: &mut State, request: &Request) -> Response {
     };
     if method.starts_with("conversations.")
         && method != "conversations.open"
-        && !state.channels.iter().any(|known| known == channel)
+        && !state.channels.iter().any(|other| other == channel)
     {
         return refuse("channel_not_found");
     }

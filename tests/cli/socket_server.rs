@@ -159,9 +159,9 @@ impl Sockets {
         let state = state.lock().unwrap();
         let waited = changed.wait_timeout_while(state, DEADLINE, |state| !is_done(state));
         let (state, timeout) = waited.unwrap();
-        let shown = format!("{} connections, {:?}", state.open.len(), state.received);
+        let state_text = format!("{} connections, {:?}", state.open.len(), state.received);
         drop(state);
-        assert!(!timeout.timed_out(), "{shown}");
+        assert!(!timeout.timed_out(), "{state_text}");
     }
 }
 

@@ -33,7 +33,7 @@ fn run_as_user(story: &Story, command: &str) -> String {
 
 /// The contents of the files in `dir` that the stories are about, without those of git.
 fn contents(dir: &Path) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
+    let mut files = BTreeMap::new();
     let mut waiting = vec![dir.to_owned()];
     while let Some(directory) = waiting.pop() {
         for entry in std::fs::read_dir(directory).unwrap().flatten() {
@@ -42,11 +42,11 @@ fn contents(dir: &Path) -> BTreeMap<String, String> {
             match entry.file_type().unwrap() {
                 kind if kind.is_dir() && entry.file_name() != ".git" => waiting.push(path),
                 kind if kind.is_dir() => {}
-                _ => drop(found.insert(name, std::fs::read_to_string(path).unwrap_or_default())),
+                _ => drop(files.insert(name, std::fs::read_to_string(path).unwrap_or_default())),
             }
         }
     }
-    found
+    files
 }
 
 fn story() -> Story {
@@ -64,8 +64,8 @@ fn run(story: &Story, page: Option<&PageServer>, commands: &[&str], flags: &[&st
     let commands = commands.iter().map(|command| format!("{GIT}{command}"));
     story.server().script(commands.map(|command| calls("exec", json!({ "command": command }))));
     story.server().script([says("done")]);
-    let ran = story.run([&["agent", "-m", "x", "--write"], flags].concat()).stdout("done\n");
-    ran.error_text()
+    let result = story.run([&["agent", "-m", "x", "--write"], flags].concat()).stdout("done\n");
+    result.error_text()
 }
 
 #[test]
@@ -285,13 +285,13 @@ fn an_object_that_a_file_tool_wrote_is_not_what_git_had() {
         calls("exec", json!({ "command": command })),
         says("done"),
     ]);
-    let ran = story.run(["agent", "-m", "go", "--write", "--net=127.0.0.2"]);
-    let text = ran.error_text();
-    ran.stdout("done\n");
+    let result = story.run(["agent", "-m", "go", "--write", "--net=127.0.0.2"]);
+    let text = result.error_text();
+    result.stdout("done\n");
     assert!(text.contains("denied: exec"), "{text}");
-    let found = contents(&story.dir());
-    assert_eq!(found["CLAUDE.md"], "mine\n");
-    assert!(!found.contains_key(".envrc"));
+    let files = contents(&story.dir());
+    assert_eq!(files["CLAUDE.md"], "mine\n");
+    assert!(!files.contains_key(".envrc"));
 }
 
 #[test]
@@ -313,8 +313,8 @@ fn file_tools_make_no_git_directory() {
             write("objects/other.bin"),
             says("done"),
         ]);
-    let ran = story.run(["agent", "-m", "go", "--write"]);
-    let text = ran.stdout("done\n").error_text();
+    let result = story.run(["agent", "-m", "go", "--write"]);
+    let text = result.stdout("done\n").error_text();
     for path in ["repo/refs/x", "bare/config", "bare/hooks/post-receive"] {
         assert!(!story.dir().join(path).exists(), "{path}");
         assert!(text.contains(&format!("{path}` would belong to a git directory")), "{text}");
@@ -525,15 +525,18 @@ fn what_is_put_back_is_kept_under_another_name() {
     until_exists(&story.dir().join("started"));
     std::fs::write(story.dir().join("CLAUDE.md"), "work of an hour").unwrap();
     std::fs::write(story.dir().join("saved"), "").unwrap();
-    let ran = story.wait(child);
-    let text = ran.stdout("done\n").error_text();
+    let result = story.wait(child);
+    let text = result.stdout("done\n").error_text();
     let files = contents(&story.dir());
     assert_eq!(files["CLAUDE.md"], "mine\n");
-    let kept = files.iter().find(|(name, _)| name.starts_with("CLAUDE.md.set-aside-"));
-    let (name, content) = kept.unwrap();
+    let set_aside = files.iter().find(|(name, _)| name.starts_with("CLAUDE.md.set-aside-"));
+    let (name, content) = set_aside.unwrap();
     assert_eq!(content, "work of an hour");
-    let told = story.requests()[2].last_content();
-    assert!(told.contains(&format!("what was written there is in `{name}`")), "{told} {text}");
+    let last_content = story.requests()[2].last_content();
+    assert!(
+        last_content.contains(&format!("what was written there is in `{name}`")),
+        "{last_content} {text}"
+    );
 }
 
 /// A file that is too large to be recorded is compared nevertheless, and keeps its new content under another name.
@@ -558,8 +561,8 @@ fn large_startup_files_are_renamed_only_if_they_change() {
     let result = run(&story, Some(&page), &["echo x >> .claude/b.md"], &[]);
     let names = large_names();
     assert!(names.len() == 2 && names[1].starts_with("b.md.set-aside-"), "{names:?} {result}");
-    let kept = directory.join(&names[1]);
-    assert_eq!(kept.metadata().unwrap().len(), (20 << 20) + 2);
+    let path = directory.join(&names[1]);
+    assert_eq!(path.metadata().unwrap().len(), (20 << 20) + 2);
     let result = story.requests().pop().unwrap().last_content();
     assert!(result.contains(&format!("renamed to `.claude/{}`", names[1])), "{result}");
 }
@@ -575,8 +578,8 @@ fn what_is_in_the_place_of_a_startup_file_is_kept() {
     drop(run(&story, Some(&page), &commands, &[]));
     let files = contents(&story.dir());
     assert_eq!([&files["CLAUDE.md"], &files["sub/AGENTS.md"]], ["mine\n"; 2]);
-    let kept = |start: &str| files.iter().any(|(name, _)| name.starts_with(start));
-    assert!(kept("CLAUDE.md.set-aside-") && kept("sub.set-aside-"), "{files:?}");
+    let is_kept = |start: &str| files.iter().any(|(name, _)| name.starts_with(start));
+    assert!(is_kept("CLAUDE.md.set-aside-") && is_kept("sub.set-aside-"), "{files:?}");
 }
 
 #[test]
@@ -696,11 +699,11 @@ fn what_a_turn_gives_to_git_stays_known_whatever_becomes_of_the_turn_and_the_rep
         for (page, session) in [(None, "work"), (Some(&page), "other")] {
             let text = run(&story, page, &[command], &["-s", session]);
             assert!(text.contains("--allow startup"), "{between} {session}: {text}");
-            let found = contents(&story.dir());
+            let files = contents(&story.dir());
             let is_evil = |(name, text): (&String, &String)| {
                 name.ends_with("AGENTS.md") && text.contains("evil")
             };
-            assert!(!found.iter().any(is_evil), "{between}: {found:?}");
+            assert!(!files.iter().any(is_evil), "{between}: {files:?}");
         }
         drop(story);
     };
@@ -810,8 +813,8 @@ fn the_user_grants_and_denies_changes_of_startup_files() {
         let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
         let text = run(&story, page, &[write], flags);
         let dir = story.dir();
-        let found = [dir.join("a/AGENTS.md"), dir.join(".envrc")].map(|path| path.exists());
-        assert_eq!(found, [is_written; 2], "{flags:?}: {text}");
+        let exist = [dir.join("a/AGENTS.md"), dir.join(".envrc")].map(|path| path.exists());
+        assert_eq!(exist, [is_written; 2], "{flags:?}: {text}");
         assert_eq!(text.contains("changed what programs"), is_written, "{flags:?}: {text}");
         drop(story);
     };
@@ -1050,11 +1053,11 @@ fn a_refusal_begins_with_its_reason() {
     let command = "seq 1 400; echo 1 > .bashrc; echo compiled";
     let story =
         Story::new().script([calls("exec", json!({ "command": command })), says("Restored.")]);
-    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("Restored.\n");
+    let run_result = story.run(["agent", "-m", "x", "--write"]).stdout("Restored.\n");
     let reason = "commands may not change `.bashrc`, so it was restored; tell the user";
-    let told = ran.error_text();
+    let stderr = run_result.error_text();
     let line = format!("denied: exec: {reason}");
-    assert!(told.contains(&line) && !told.contains("399"), "{told}");
+    assert!(stderr.contains(&line) && !stderr.contains("399"), "{stderr}");
     let result = story.requests()[1].last_content();
     let (before, after) = result.split_once(reason).expect("the reason");
     assert!(before.len() < 40 && after.contains("\n\n1\n2\n"), "{result}");

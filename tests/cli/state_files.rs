@@ -255,18 +255,18 @@ fn check_row(row: &Row) {
         (Damage::Unreadable, row.unreadable),
         (Damage::Newer, row.newer),
     ];
-    for (how, (status, words)) in cells {
+    for (how, (status, phrase)) in cells {
         let (story, id) = prepared_story();
         damage(&real_path(&story, row.path, &id), how);
         let command = row.command.iter();
         let command = command.map(|word| if *word == "ID" { &*id } else { word });
-        let ran = story.run(command);
-        let done = (ran.code(), ran.text(), ran.error_text());
-        drop(ran);
-        let about = format!("{} {how:?}: {done:?}", row.path);
-        assert_eq!(done.0, status, "{about}");
-        let found = done.2.contains(words) || status == 0 && done.1.contains(words);
-        assert!(found, "no `{words}`: {about}");
+        let result = story.run(command);
+        let done = (result.code(), result.text(), result.error_text());
+        drop(result);
+        let case = format!("{} {how:?}: {done:?}", row.path);
+        assert_eq!(done.0, status, "{case}");
+        let is_as_documented = done.2.contains(phrase) || status == 0 && done.1.contains(phrase);
+        assert!(is_as_documented, "no `{phrase}`: {case}");
     }
 }
 
@@ -301,9 +301,9 @@ fn a_damaged_job_does_not_stop_the_others() {
         damage(&real_path(&story, &format!("~/.nanobot/cron/ID/{name}"), &id), how);
         let mut due = story.command(["cron", "run", "--due"]);
         due.env("NANOBOT_TEST_TIME", "2026-01-02T05:04:05Z");
-        let ran = story.wait(due.spawn().unwrap());
-        ran.code();
-        ran.error_text();
-        assert_eq!(ran.text(), "the other\n", "{name}");
+        let result = story.wait(due.spawn().unwrap());
+        result.code();
+        result.error_text();
+        assert_eq!(result.text(), "the other\n", "{name}");
     }
 }

@@ -120,11 +120,11 @@ impl Story {
         let path = self.home().join(".nanobot/config.json");
         let mut config: Value =
             serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        let mut place = &mut config;
+        let mut member = &mut config;
         for key in pointer.split('.') {
-            place = &mut place[key];
+            member = &mut member[key];
         }
-        *place = value;
+        *member = value;
         self.config(&config)
     }
 
@@ -140,8 +140,8 @@ impl Story {
         self
     }
 
-    pub(crate) fn script(self, turns: impl IntoIterator<Item = Responder>) -> Self {
-        self.server().script(turns);
+    pub(crate) fn script(self, responders: impl IntoIterator<Item = Responder>) -> Self {
+        self.server().script(responders);
         self
     }
 
@@ -213,8 +213,8 @@ impl Story {
         let own = self.env.iter().rev().find(|(variable, _)| variable == "PATH");
         let path = own.map_or_else(|| self.path(), |(_, path)| path.clone());
         let mut paths = std::env::split_paths(&path).map(|dir| dir.join(name));
-        let found = paths.find(|path| path.is_absolute() && path.is_file());
-        found.filter(|_| !name.contains('/')).unwrap_or_else(|| name.into())
+        let program_path = paths.find(|path| path.is_absolute() && path.is_file());
+        program_path.filter(|_| !name.contains('/')).unwrap_or_else(|| name.into())
     }
 
     /// The command, started in a directory that is deleted before it runs.

@@ -183,9 +183,9 @@ fn a_prompt_file_is_the_message_or_follows_it() {
     };
     piped(&[]);
     piped(&["-m", "-"]);
-    let fails = |name: &str, status: i32, words: &str| {
-        let ran = story.run(["agent", "-m", "x", "--prompt-file", name]);
-        ran.status(status).stderr_has(words);
+    let fails = |name: &str, status: i32, message: &str| {
+        let result = story.run(["agent", "-m", "x", "--prompt-file", name]);
+        result.status(status).stderr_has(message);
     };
     fails("missing.txt", 66, "no such file: `missing.txt`");
     fails("empty.txt", 66, "`empty.txt` is empty");
@@ -284,8 +284,8 @@ fn an_interrupted_answer_on_a_terminal_is_followed_by_its_error_line() {
     let mut command = story.program("script");
     let line = format!("{NANOBOT} agent -m x --timeout 3");
     let child = command.args(["-qec", &line, "/dev/null"]).spawn().unwrap();
-    let ran = story.wait(child).status(124);
-    let shown = ran.text();
-    assert!(shown.contains("Half of\r\n"), "{shown:?}");
-    assert!(shown.contains("--timeout"), "{shown:?}");
+    let result = story.wait(child).status(124);
+    let stdout = result.text();
+    assert!(stdout.contains("Half of\r\n"), "{stdout:?}");
+    assert!(stdout.contains("--timeout"), "{stdout:?}");
 }

@@ -16,8 +16,8 @@ fn schema_output_prints_only_json() {
     let request = &story.requests()[0];
     assert_eq!(request.body["response_format"], json!(null), "of this server nothing is known");
     let system = request.messages()[0]["content"].clone();
-    let words = "\"required\":[\"name\",\"age\"]";
-    assert!(system.as_str().unwrap().contains(words));
+    let phrase = "\"required\":[\"name\",\"age\"]";
+    assert!(system.as_str().unwrap().contains(phrase));
     story.server().script([says("{\"name\": \"Ada\", \"age\": 36}")]);
     let result = story.run(["agent", "-m", "who?", "--schema", "name, age int", "--json"]).json();
     assert_eq!(result["data"], json!({ "name": "Ada", "age": 36 }));
@@ -62,7 +62,7 @@ fn schema_accepts_a_file_json_or_field_list() {
     ]);
     story.run(["agent", "-m", "n", "--schema", "schema.json"]).stdout("[5, 6]\n");
     story.run(["agent", "-m", "n", "--schema", &schema.to_string()]).stdout("[7]\n");
-    for (bad, words) in [
+    for (bad, message) in [
         ("{", "is not valid JSON"),
         ("{\"type\": 5}", "is not a valid JSON schema: at /type: 5: "),
         (r#"{"items": {"type": "objet"}}"#, r#"at /items/type: "objet": value must be one of"#),
@@ -70,8 +70,8 @@ fn schema_accepts_a_file_json_or_field_list() {
         ("missing.json", "nor an existing file"),
         ("a money", "is neither a field"),
     ] {
-        let ran = story.run(["agent", "-m", "n", "--schema", bad]).status(2).stderr_has(words);
-        assert!(!ran.error_text().contains("schema.invalid"));
+        let result = story.run(["agent", "-m", "n", "--schema", bad]).status(2).stderr_has(message);
+        assert!(!result.error_text().contains("schema.invalid"));
     }
 }
 
@@ -105,13 +105,13 @@ fn a_server_with_schema_support_receives_the_schema() {
 
 #[test]
 fn a_declined_or_truncated_answer_is_not_requested_again() {
-    for (finish, status, words) in [
+    for (finish, status, message) in [
         ("content_filter", 1, "declined to answer"),
         ("length", 3, "truncated by the output limit"),
     ] {
         let half = json!({ "content": "{\"a\": " });
         let story = Story::new().script([replies(half, finish)]);
-        story.run(["agent", "-m", "x", "--schema", "a"]).status(status).stderr_has(words);
+        story.run(["agent", "-m", "x", "--schema", "a"]).status(status).stderr_has(message);
     }
 }
 

@@ -111,8 +111,8 @@ fn run_on_terminal(story: &Story, kind: &str, arguments: &str) -> String {
 #[track_caller]
 fn assert_harmless(name: &str, output: &str) {
     assert!(!output.is_empty(), "{name} shows nothing");
-    let found = output.char_indices().find(|(_, letter)| is_control(*letter));
-    if let Some((at, letter)) = found {
+    let control = output.char_indices().find(|(_, letter)| is_control(*letter));
+    if let Some((at, letter)) = control {
         panic!("{name}: {letter:?} in {:?}", &output[output[..at].rfind('\n').unwrap_or(0)..]);
     }
 }
@@ -122,8 +122,8 @@ fn escape_sequences_in_an_answer_are_not_executed() {
     let text = hostile_lines();
     for flags in ["", " --no-stream"] {
         let story = Story::new().script([says(&text)]);
-        let shown = run_on_terminal(&story, "dumb", &format!("agent -m x{flags}"));
-        assert_eq!(shown, escape_controls(&text));
+        let output = run_on_terminal(&story, "dumb", &format!("agent -m x{flags}"));
+        assert_eq!(output, escape_controls(&text));
     }
     // Split anywhere: each character is its own chunk.
     let piece = |letter: char| {
@@ -142,26 +142,26 @@ fn escape_sequences_in_an_answer_are_not_executed() {
 fn a_pipe_gets_every_byte() {
     let text = format!("{}\u{0}👩\u{200d}🔬 end", hostile_lines());
     let story = Story::new().script([says(&text)]);
-    let ran = story.run(["agent", "-m", "x"]);
-    assert_eq!(ran.bytes(), format!("{text}\n").into_bytes());
+    let result = story.run(["agent", "-m", "x"]);
+    assert_eq!(result.bytes(), format!("{text}\n").into_bytes());
 }
 
 #[test]
 fn json_on_a_terminal_is_valid_and_escaped() {
     let text = hostile_lines();
     let story = Story::new().script([says(&text), says(&text)]);
-    let shown = run_on_terminal(&story, "dumb", "agent --json -m x");
-    assert_harmless("--json", &shown);
-    let result: Value = serde_json::from_str(&shown).unwrap();
+    let output = run_on_terminal(&story, "dumb", "agent --json -m x");
+    assert_harmless("--json", &output);
+    let result: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(result["text"], text);
-    let shown = run_on_terminal(&story, "dumb", "agent --output-format stream-json -m x");
-    assert_harmless("stream-json", &shown);
-    let events = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let said: String = events
+    let output = run_on_terminal(&story, "dumb", "agent --output-format stream-json -m x");
+    assert_harmless("stream-json", &output);
+    let events = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let answer: String = events
         .filter(|event| event["type"] == "text")
         .map(|event| event["text"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(said, text);
+    assert_eq!(answer, text);
 }
 
 #[test]
@@ -175,12 +175,12 @@ fn escape_sequences_in_calls_and_failures_are_not_executed() {
     let all: Vec<(&str, Value)> = wants.chain(commands).collect();
     let story =
         Story::new().script([calls_all(all.clone()), says("ok"), calls_all(all), says("ok")]);
-    let shown = run_on_terminal(&story, "dumb", "agent -v -m x");
-    assert_harmless("-v", &shown);
-    assert!(shown.contains(r"read_file(\u{22}") || shown.contains(r"\u{1b}[2J"), "{shown}");
+    let output = run_on_terminal(&story, "dumb", "agent -v -m x");
+    assert_harmless("-v", &output);
+    assert!(output.contains(r"read_file(\u{22}") || output.contains(r"\u{1b}[2J"), "{output}");
     // Standard error is for people, wherever it is redirected.
-    let ran = story.run(["agent", "-v", "-m", "x"]).stdout("ok\n");
-    assert_harmless("standard error", &ran.error_text());
+    let result = story.run(["agent", "-v", "-m", "x"]).stdout("ok\n");
+    assert_harmless("standard error", &result.error_text());
 }
 
 #[test]
@@ -190,17 +190,17 @@ fn escape_sequences_in_server_errors_are_not_executed() {
         let text = some.join(" ");
         let story = Story::new().script([fails(400, &text), fails(400, &text)]);
         assert_harmless("a failure", &run_on_terminal(&story, "dumb", "agent -m x"));
-        let ran = story.run(["agent", "-m", "x"]).status(1);
-        assert_harmless("a failure in a pipe", &ran.error_text());
+        let result = story.run(["agent", "-m", "x"]).status(1);
+        assert_harmless("a failure in a pipe", &result.error_text());
     }
     let ids: Vec<Value> = payloads.iter().map(|text| json!({ "id": text })).collect();
     let list = json!({ "object": "list", "data": ids });
     let story =
         Story::new().script([sends(Response::json(200, &list)), sends(Response::json(200, &list))]);
     assert_harmless("models", &run_on_terminal(&story, "dumb", "model list --remote"));
-    let shown = run_on_terminal(&story, "dumb", "model list --remote --json");
-    assert_harmless("models as JSON", &shown);
-    let names = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let output = run_on_terminal(&story, "dumb", "model list --remote --json");
+    assert_harmless("models as JSON", &output);
+    let names = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     assert_eq!(names.count(), payloads.len());
 }
 
@@ -241,12 +241,12 @@ fn escape_sequences_in_stored_data_are_not_executed() {
         (format!("agent --{named}"), "evil"),
         (format!("agent -m x --model {named} --dry-run=curl"), ""),
     ] {
-        let shown = run_on_terminal(&story, "dumb", &arguments);
+        let output = run_on_terminal(&story, "dumb", &arguments);
         if !has.is_empty() {
-            assert_harmless(&arguments, &shown);
+            assert_harmless(&arguments, &output);
         }
-        assert!(shown.contains(has), "{arguments}: {shown}");
-        assert_eq!(shown.chars().find(|letter| is_control(*letter)), None, "{arguments}");
+        assert!(output.contains(has), "{arguments}: {output}");
+        assert_eq!(output.chars().find(|letter| is_control(*letter)), None, "{arguments}");
     }
 }
 
@@ -256,9 +256,9 @@ fn only_our_own_colours_are_executed() {
     let story = Story::new().script([says(text)]);
     story.run(["agent", "-m", "x"]).stdout(&format!("{text}\n"));
     for arguments in ["session show cli:direct", "session search alert"] {
-        let shown = run_on_terminal(&story, "xterm", arguments);
-        assert!(shown.contains("\u{1b}["), "no colour: {shown:?}");
-        let mut plain = shown.clone();
+        let output = run_on_terminal(&story, "xterm", arguments);
+        assert!(output.contains("\u{1b}["), "no colour: {output:?}");
+        let mut plain = output.clone();
         for ours in ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[36m"] {
             plain = plain.replace(ours, "");
         }
@@ -272,6 +272,6 @@ fn a_binary_file_is_shown_escaped() {
     let story = Story::new().script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     write(&story.workspace().join("memory/MEMORY.md"), b"caf\xe9 \x9b2J \xff\x1b[2J\n");
-    let shown = run_on_terminal(&story, "dumb", "memory show");
-    assert_eq!(shown, "caf\u{fffd} \u{fffd}2J \u{fffd}\\u{1b}[2J\n");
+    let output = run_on_terminal(&story, "dumb", "memory show");
+    assert_eq!(output, "caf\u{fffd} \u{fffd}2J \u{fffd}\\u{1b}[2J\n");
 }

@@ -12,7 +12,7 @@ fn the_tested_program_contains_each_hook() {
     assert!(!names.is_empty());
     let program = std::fs::read(NANOBOT).unwrap();
     for name in names {
-        let found = memchr::memmem::find(&program, name.as_bytes());
-        assert!(found.is_some(), "{name}");
+        let position = memchr::memmem::find(&program, name.as_bytes());
+        assert!(position.is_some(), "{name}");
     }
 }

@@ -37,13 +37,13 @@ fn an_edit_finds_characters_that_look_alike_and_keeps_those_of_the_file() {
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     let expect = LETTER.replace("10", "12").replace("at 5", "at 6");
     assert_eq!(String::from_utf8(bytes(&story, "letter")).unwrap(), expect);
-    let found = results(&story);
+    let outputs = results(&story);
     let note = "(line 2 differs in U+201C (\u{201c}) at column 1; old_text has U+0022 (\") there";
-    assert!(found[0].starts_with("edited ") && found[0].contains(note), "{}", found[0]);
-    assert!(found[1].contains("The closest match is line 2"), "{}", found[1]);
-    assert!(found[2].contains("without the line numbers of read_file"), "{}", found[2]);
+    assert!(outputs[0].starts_with("edited ") && outputs[0].contains(note), "{}", outputs[0]);
+    assert!(outputs[1].contains("The closest match is line 2"), "{}", outputs[1]);
+    assert!(outputs[2].contains("without the line numbers of read_file"), "{}", outputs[2]);
     let difference = "Line 3 differs in U+0301 at column 5; old_text has U+00E9 (\u{e9}) there.";
-    assert!(found[3].contains(difference), "{}", found[3]);
+    assert!(outputs[3].contains(difference), "{}", outputs[3]);
     story.run(["undo"]).stdout_has("letter").stderr_has("1 file");
     assert_eq!(bytes(&story, "letter"), LETTER.as_bytes());
 }
@@ -125,8 +125,8 @@ fn files_in_other_encodings_are_edited_and_rewritten_in_them() {
     let mut story = story;
     let mut script = Vec::new();
     for (number, (label, line, old, new, lacking)) in TEXTS.iter().enumerate() {
-        let [edited, patched, written] = ["e", "p", "w"].map(|kind| format!("{kind}{number}"));
-        for name in [&edited, &patched, &written] {
+        let [edited, patched, names] = ["e", "p", "w"].map(|kind| format!("{kind}{number}"));
+        for name in [&edited, &patched, &names] {
             story = story.file(name, encode(label, &whole(line)));
         }
         script.push(calls(
@@ -143,16 +143,16 @@ fn files_in_other_encodings_are_edited_and_rewritten_in_them() {
         );
         script.push(calls("apply_patch", json!({ "patch": patch })));
         let content = format!("{line}\n{new}\nsecond\n{line}\n");
-        script.push(calls("write_file", json!({ "path": written, "content": content })));
+        script.push(calls("write_file", json!({ "path": names, "content": content })));
         if let Some(lacking) = lacking {
             script.push(calls("edit_file", edit(&edited, "second", lacking)));
-            script.push(calls("write_file", json!({ "path": written, "content": lacking })));
+            script.push(calls("write_file", json!({ "path": names, "content": lacking })));
         }
     }
     script.push(says("done"));
     let story = story.script(script);
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    let mut found = results(&story).into_iter();
+    let mut outputs = results(&story).into_iter();
     for (number, (label, line, old, new, lacking)) in TEXTS.iter().enumerate() {
         let changed = line.replacen(old, new, 1);
         let expect = [
@@ -161,10 +161,10 @@ fn files_in_other_encodings_are_edited_and_rewritten_in_them() {
             ("w", format!("{line}\r\n{new}\r\nsecond\n{line}\n")),
         ];
         for (kind, text) in expect {
-            let result = found.next().unwrap();
+            let result = outputs.next().unwrap();
             let name = format!("{kind}{number}");
             assert_eq!(bytes(&story, &name), encode(label, &text), "{label} {name}: {result}");
-            let told = match (kind, *label) {
+            let note = match (kind, *label) {
                 ("w", "UTF-8") => "; it keeps its line endings, CRLF and LF)",
                 ("w", "UTF-8 with mark") => {
                     "it keeps its byte order mark; it keeps its line endings"
@@ -174,11 +174,11 @@ fn files_in_other_encodings_are_edited_and_rewritten_in_them() {
                 ("w", label) => &format!("it stays {label}; it keeps its line endings"),
                 _ => "",
             };
-            assert!(result.contains(told), "{result}");
+            assert!(result.contains(note), "{result}");
         }
         if let Some(lacking) = lacking {
             for _ in 0..2 {
-                let result = found.next().unwrap();
+                let result = outputs.next().unwrap();
                 assert!(result.contains(&format!("which has no `{lacking}`")), "{result}");
                 assert!(result.contains("iconv -f"), "{result}");
             }
@@ -204,9 +204,9 @@ fn bytes_that_are_no_text_stay_outside_of_an_edit() {
     ]);
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     assert_eq!(bytes(&story, "log"), b"caf\xc3\xa9 \xc3\xa9t\xc3\xa9\nbad: \xff\nend\n");
-    let found = results(&story);
-    assert!(found[0].contains("decoded from UTF-8; bytes that are not valid"), "{}", found[0]);
-    assert!(found[2].contains("line 2 has bytes that are not valid UTF-8"), "{}", found[2]);
+    let outputs = results(&story);
+    assert!(outputs[0].contains("decoded from UTF-8; bytes that are not valid"), "{}", outputs[0]);
+    assert!(outputs[2].contains("line 2 has bytes that are not valid UTF-8"), "{}", outputs[2]);
 }
 
 #[test]
@@ -225,12 +225,16 @@ fn a_search_says_what_it_left_out() {
         says("done"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("done\n");
-    let found = results(&story);
+    let outputs = results(&story);
     let hidden = "`.github/workflows/ci.yml`; `all` includes them)";
-    assert_eq!(found[0], format!("no files found\n(hidden files match: {hidden}"));
-    assert_eq!(found[1], format!("no matches found\n(hidden files were not searched: {hidden}"));
-    assert_eq!(found[2], ".github/workflows/ci.yml\n1: runs-on: here");
+    assert_eq!(outputs[0], format!("no files found\n(hidden files match: {hidden}"));
+    assert_eq!(outputs[1], format!("no matches found\n(hidden files were not searched: {hidden}"));
+    assert_eq!(outputs[2], ".github/workflows/ci.yml\n1: runs-on: here");
     let long = "(long was not searched to its end: it has a line of more than 16 MiB; use exec)";
-    assert!(found[3].contains(long), "{}", found[3]);
-    assert!(found[4].contains("`link` is a link to `gone`, which does not exist"), "{}", found[4]);
+    assert!(outputs[3].contains(long), "{}", outputs[3]);
+    assert!(
+        outputs[4].contains("`link` is a link to `gone`, which does not exist"),
+        "{}",
+        outputs[4]
+    );
 }

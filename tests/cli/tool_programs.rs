@@ -33,10 +33,10 @@ fn a_program_is_a_tool() {
     story.run(["agent", "-m", "x"]).stdout("Soon.\n");
     let requests = story.requests();
     let tools = requests[0].body["tools"].as_array().unwrap();
-    let sent = tools.iter().find(|tool| tool["function"]["name"] == "tool_tides");
-    let sent = &sent.unwrap()["function"];
-    assert_eq!(sent["description"], "Times of the tides");
-    assert_eq!(sent["parameters"]["required"], json!(["place"]));
+    let offered_tool = tools.iter().find(|tool| tool["function"]["name"] == "tool_tides");
+    let function = &offered_tool.unwrap()["function"];
+    assert_eq!(function["description"], "Times of the tides");
+    assert_eq!(function["parameters"]["required"], json!(["place"]));
     assert_eq!(requests[1].last_content(), "high water: {\"place\":\"Brest\"}");
     story
         .run(["tool", "run", "tides", r#"{"place": "Brest"}"#])
@@ -52,9 +52,9 @@ fn a_link_to_a_program_that_the_run_may_change_is_no_tool() {
     std::fs::create_dir_all(&tools).unwrap();
     std::os::unix::fs::symlink(story.dir().join("tides"), tools.join("tides")).unwrap();
     let is_offered = |flags: &[&str], reason: &str| {
-        let ran = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat());
-        let text = ran.text();
-        drop(if reason.is_empty() { ran } else { ran.stderr_has(reason) });
+        let result = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat());
+        let text = result.text();
+        drop(if reason.is_empty() { result } else { result.stderr_has(reason) });
         text.contains("tool_tides")
     };
     assert!(is_offered(&[], ""));
@@ -96,8 +96,8 @@ fn a_program_runs_in_the_sandbox_of_commands() {
     let text = story.run(call).text();
     assert!(text.contains("key: \n") || text.ends_with("key:\n"), "{text}");
     assert!(!text.contains("apiBase") && !story.dir().join("made").exists(), "{text}");
-    let ran = story.run([&call[..], &["--write"]].concat());
-    ran.text();
+    let result = story.run([&call[..], &["--write"]].concat());
+    result.text();
     assert!(story.dir().join("made").exists());
     let program = std::fs::read_to_string(story.home().join(".nanobot/tools/tides")).unwrap();
     assert!(!program.ends_with("x\n"), "the program was changed");
@@ -210,13 +210,13 @@ fn a_directory_offers_its_tools_only_while_they_are_as_they_were_trusted() {
     assert!(has(&story));
     story.run(["tool", "run", "tides", r#"{"place": "x"}"#]).stdout("project\n");
     write_program(&path, &tool("Another tool", "echo other"));
-    let ran = story.run(["agent", "-m", "x", "--dry-run"]);
-    ran.stderr_has("tides` not read: it changed or was added").text();
+    let result = story.run(["agent", "-m", "x", "--dry-run"]);
+    result.stderr_has("tides` not read: it changed or was added").text();
     story.run(["trust", "-q"]);
     story.run(["tool", "run", "tides", r#"{"place": "x"}"#]).stdout("other\n");
     write_program(&story.dir().join(".nanobot/tools/new"), &tool("New", "echo new"));
-    let ran = story.run(["agent", "-m", "x", "--dry-run"]);
-    ran.stderr_has("new` not read").text();
+    let result = story.run(["agent", "-m", "x", "--dry-run"]);
+    result.stderr_has("new` not read").text();
 }
 
 #[test]

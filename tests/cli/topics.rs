@@ -90,9 +90,9 @@ fn commands_of_the_topic_programs() {
     ]);
     let story = Story::new().file("letter.txt", "A long letter.");
     run_page(&story, topic("programs"), &[], rows.collect());
-    let asked = story.requests();
-    let asked = &asked[asked.len() - 3].messages()[1]["content"];
-    let text = asked.to_string();
+    let requests = story.requests();
+    let content = &requests[requests.len() - 3].messages()[1]["content"];
+    let text = content.to_string();
     assert!(
         text.contains("Sum up the text in 10 words.") && text.contains("A long letter."),
         "{text}"
@@ -118,9 +118,9 @@ fn commands_of_the_topic_permissions() {
         answers("--propose", [says("No.")], "No.\n"),
         prints("nanobot undo", "removed out/b.txt\n"),
     ];
-    let printed = run_page(&story, topic("permissions"), &[], rows);
-    assert!(!printed.contains("FAILED"), "{printed}");
-    assert!(!printed.contains("KEY=1"), "{printed}");
+    let output = run_page(&story, topic("permissions"), &[], rows);
+    assert!(!output.contains("FAILED"), "{output}");
+    assert!(!output.contains("KEY=1"), "{output}");
     assert!(story.dir().join("a.txt").exists());
 }
 
@@ -140,8 +140,8 @@ fn commands_of_the_topic_models() {
         prints("nanobot usage", "openai/"),
         answers("--max-cost 0.50", [says("Tidy.")], "Tidy.\n"),
     ];
-    let printed = run_page(&story, topic("models"), &[], rows);
-    assert!(!printed.contains(key), "{printed}");
+    let output = run_page(&story, topic("models"), &[], rows);
+    assert!(!output.contains(key), "{output}");
     let models: Vec<Value> =
         story.requests().iter().map(|request| request.body["model"].clone()).collect();
     assert_eq!(models, ["gpt-6.1-sol", "gpt-6.1-sol", "gpt-6-luna", "gpt-6.1-sol", "gpt-6-luna"]);
@@ -299,9 +299,9 @@ fn commands_of_the_topic_servers() {
     ];
     let address = format!("http://127.0.0.1:{}/mcp", hub.port);
     let replaced = [("https://example.org/mcp", address.as_str())];
-    let printed = run_page(&story, topic("servers"), &replaced, rows);
+    let output = run_page(&story, topic("servers"), &replaced, rows);
     for server in ["time", "git"] {
-        assert!(printed.contains(&format!("ok    {server}: ")), "{printed}");
+        assert!(output.contains(&format!("ok    {server}: ")), "{output}");
     }
     story.run(["skill", "list"]).stdout_has("invoices");
 }
@@ -318,14 +318,14 @@ fn commands_of_the_topic_terminal() {
         prints("uninstall --dry-run", ".nanobot/config.json"),
         prints("uninstall --yes", "removed"),
     ];
-    let printed = run_page(&story, topic("terminal"), &[], rows);
+    let output = run_page(&story, topic("terminal"), &[], rows);
     // Scripts in the places of `onboard --completions` are removed with the rest.
     for script in [
         "bash-completion/completions/nanobot",
         "site-functions/_nanobot",
         "completions/nanobot.fish",
     ] {
-        assert!(printed.contains(script), "{script}: {printed}");
+        assert!(output.contains(script), "{script}: {output}");
     }
     for script in [".config/elvish/rc.elv", "profile.ps1"] {
         let text = std::fs::read_to_string(story.home().join(script)).unwrap();

@@ -181,8 +181,8 @@ fn each_turn_has_a_trace_of_its_own() {
     assert_eq!(traces.len(), 2);
     assert_ne!(traces[0], traces[1]);
     // No request is sent, so there is nothing to measure.
-    let sent = story.run(["agent", "--dry-run", "-m", "x"]).text();
-    assert!(sent.contains("messages"), "{sent}");
+    let stdout = story.run(["agent", "--dry-run", "-m", "x"]).text();
+    assert!(stdout.contains("messages"), "{stdout}");
     story.run(["agent", "--replay", "demo", "-m", "x"]).text();
     story.run(["agent", "-m", "/help"]).stdout_has("/help");
     assert_eq!(self::exports(&story).len(), 2);
@@ -215,8 +215,8 @@ fn a_collector_that_fails_does_not_fail_the_run() {
         story.server().script([says("one"), says("two")]);
         story.run(["agent", "-m", "x"].iter().chain(flags)).stdout("one\n").stderr("");
         let story = story.env("NANOBOT_LOG", "http");
-        let ran = story.run(["agent", "-m", "x"].iter().chain(flags)).stdout("two\n");
-        let text = ran.error_text();
+        let result = story.run(["agent", "-m", "x"].iter().chain(flags)).stdout("two\n");
+        let text = result.error_text();
         let line = text.lines().find(|line| line.contains("the spans were not sent"));
         assert!(line.is_some_and(|line| line.contains(expect)), "{expect}: {text}");
     };
@@ -383,8 +383,8 @@ fn run_children(story: &Story) -> [String; 4] {
         calls("mcp_one_look", json!({})),
         says("Done."),
     ]);
-    let ran = story.run(["agent", "-m", "x"]).stdout("Done.\n");
-    let text = ran.error_text();
+    let result = story.run(["agent", "-m", "x"]).stdout("Done.\n");
+    let text = result.error_text();
     let hook = |place: &str| {
         let (_, rest) = text.split_once(&format!("{place}: <")).unwrap_or_else(|| panic!("{text}"));
         rest.split_once('>').unwrap().0.to_owned()

@@ -111,10 +111,10 @@ fn check_forty_iterations(extra: &[&str], stream: bool) {
         ]
     );
     assert_eq!(std::fs::read_to_string(story.dir().join("out/1.txt")).unwrap(), "changed\n");
-    let asked = story.requests();
-    assert_eq!(asked.len(), 40);
-    assert!(asked.iter().all(|asked| (asked.body["stream"] == json!(true)) == stream));
-    let last = asked[39].messages();
+    let requests = story.requests();
+    assert_eq!(requests.len(), 40);
+    assert!(requests.iter().all(|request| (request.body["stream"] == json!(true)) == stream));
+    let last = requests[39].messages();
     let results: Vec<&Value> = last.iter().filter(|message| message["role"] == "tool").collect();
     assert_eq!(results.len(), 67);
     assert!(results.iter().any(|result| result["content"].as_str().unwrap().contains("round 38")));
@@ -308,14 +308,14 @@ fn an_empty_answer_is_retried_and_then_fails() {
 
 #[test]
 fn errors_of_the_model_are_reported_to_it() {
-    let check = |name: &str, arguments: &str, words: &str| {
+    let check = |name: &str, arguments: &str, phrase: &str| {
         let message = json!({ "tool_calls": [{ "id": "c", "type": "function", "function": { "name": name, "arguments": arguments } }] });
         let story = Story::new().script([replies(message, "tool_calls"), says("ok")]);
-        let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
+        let result = story.run(["agent", "-m", "x"]).stdout("ok\n");
         // Denials are printed for the user, too.
-        assert_eq!(ran.error_text().contains("denied: "), words == "--write");
+        assert_eq!(result.error_text().contains("denied: "), phrase == "--write");
         assert!(
-            story.requests()[1].last_content().contains(words),
+            story.requests()[1].last_content().contains(phrase),
             "{}",
             story.requests()[1].last_content()
         );
@@ -338,9 +338,9 @@ fn a_provider_error_is_not_stored_as_an_answer() {
 
 #[test]
 fn provider_errors_map_to_exit_statuses() {
-    let check = |answer: Response, times: usize, status: i32, words: &str| {
+    let check = |answer: Response, times: usize, status: i32, message: &str| {
         let story = Story::new().script((0..times).map(|_| sends(answer.clone())));
-        story.run(["agent", "-m", "x"]).stderr_has(words).status(status);
+        story.run(["agent", "-m", "x"]).stderr_has(message).status(status);
     };
     let error =
         |status, message: &str| Response::json(status, &json!({ "error": { "message": message } }));
@@ -386,9 +386,9 @@ fn json_is_one_object() {
     );
     assert_eq!(result["usage"]["output"], 14);
     let story = Story::new().script([fails(400, "no")]);
-    let ran = story.run(["agent", "-m", "x", "--json"]).status(1).stderr_has("no");
-    assert_eq!(ran.json()["status"], json!({ "name": "failed", "number": 1 }));
-    assert_eq!(ran.json()["text"], "");
+    let run_result = story.run(["agent", "-m", "x", "--json"]).status(1).stderr_has("no");
+    assert_eq!(run_result.json()["status"], json!({ "name": "failed", "number": 1 }));
+    assert_eq!(run_result.json()["text"], "");
 }
 
 #[test]

@@ -141,9 +141,9 @@ fn a_long_paste_is_folded_and_sent_whole() {
     screen.paste(&paste).until("[pasted 120 lines]");
     screen.type_(" and ").paste("a short\rone").until("one");
     screen.press(Key::Enter).until("Long.").until_prompt("> ");
-    let said = story.requests()[0].last_content();
+    let content = story.requests()[0].last_content();
     let whole = format!("look: {} and a short\none", lines.join("\n"));
-    assert!(said.contains(&whole), "{said}");
+    assert!(content.contains(&whole), "{content}");
     // The same while a turn runs, and in the line that begins then.
     screen.type_("wait").press(Key::Enter).until("exec");
     screen.paste(&paste).until("> [pasted 120 lines]▏");
@@ -168,8 +168,8 @@ fn a_draft_of_several_lines_shows_its_ends() {
     screen.press(Key::Enter).until("> fix this: …  after this turn");
     go_on(&story);
     screen.until("Second.").until_prompt("> ");
-    let said = story.requests()[2].last_content();
-    assert!(said.contains("fix this:\none\ntwo\nthree\nplease"), "{said}");
+    let content = story.requests()[2].last_content();
+    assert!(content.contains("fix this:\none\ntwo\nthree\nplease"), "{content}");
     exit_and_check(&mut screen);
 }
 

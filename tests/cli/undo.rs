@@ -16,15 +16,15 @@ pub(crate) type TreeSnapshot = BTreeMap<PathBuf, (String, Vec<u8>)>;
 /// Everything beneath a directory.
 pub(crate) fn snapshot_tree(dir: &Path) -> TreeSnapshot {
     let mut tree = TreeSnapshot::new();
-    let mut left = vec![dir.to_owned()];
-    while let Some(path) = left.pop() {
-        let about = std::fs::symlink_metadata(&path).unwrap();
-        let mode = about.permissions().mode() & 0o7777;
-        let (kind, bytes) = if about.is_symlink() {
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(path) = dirs.pop() {
+        let metadata = std::fs::symlink_metadata(&path).unwrap();
+        let mode = metadata.permissions().mode() & 0o7777;
+        let (kind, bytes) = if metadata.is_symlink() {
             let target = std::fs::read_link(&path).unwrap();
             ("link", target.to_str().unwrap().as_bytes().to_vec())
-        } else if about.is_dir() {
-            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if metadata.is_dir() {
+            dirs.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             ("dir", Vec::new())
         } else {
             ("file", std::fs::read(&path).unwrap())
@@ -120,17 +120,18 @@ fn fifty_changes() -> [Responder; 5] {
 fn a_turn_of_fifty_changes_is_undone_and_redone() {
     let story = story_with_files().script(fifty_changes());
     let before = snapshot_tree(&story.dir());
-    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    assert!(ran.error_text().contains("denied: "));
+    let result = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    assert!(result.error_text().contains("denied: "));
     let after = snapshot_tree(&story.dir());
     assert_ne!(before, after);
-    let told = story.run(["undo", "--dry-run"]).stderr_has("nanobot: turn ").text();
+    let stdout = story.run(["undo", "--dry-run"]).stderr_has("nanobot: turn ").text();
     assert!(
-        told.contains("would restore f/0.txt\n") && told.contains("would remove new/a/b/c.txt\n")
+        stdout.contains("would restore f/0.txt\n")
+            && stdout.contains("would remove new/a/b/c.txt\n")
     );
     assert_eq!(snapshot_tree(&story.dir()), after);
-    let told = story.run(["undo"]).stderr_has("nanobot: turn ").text();
-    assert!(told.contains("restored f/0.txt\n") && told.contains("removed new/a/b/c.txt\n"));
+    let stdout = story.run(["undo"]).stderr_has("nanobot: turn ").text();
+    assert!(stdout.contains("restored f/0.txt\n") && stdout.contains("removed new/a/b/c.txt\n"));
     assert_eq!(snapshot_tree(&story.dir()), before);
     story.run(["undo", "--redo"]).stderr_has("nanobot: turn ").stdout_has("restored f/0.txt\n");
     let mut again = snapshot_tree(&story.dir());
@@ -346,15 +347,15 @@ fn the_journal_is_private() {
         let mut command = story.program("sh");
         let script = format!("umask {umask}; exec \"$0\" agent -m x --write");
         command.args(["-c", &script, crate::story::NANOBOT]);
-        let ran = story.wait(command.spawn().unwrap()).stdout("done\n");
-        assert!(ran.error_text().contains("denied: "));
+        let result = story.wait(command.spawn().unwrap()).stdout("done\n");
+        assert!(result.error_text().contains("denied: "));
         let mut command = story.program("sh");
         let script = format!("umask {umask}; exec \"$0\" undo -q");
         command.args(["-c", &script, crate::story::NANOBOT]);
         story.wait(command.spawn().unwrap()).stdout_has("restored");
-        let kept = snapshot_tree(&story.home().join(".nanobot/undo"));
-        assert!(kept.len() > 20, "{}", kept.len());
-        for (path, (kind, _)) in kept {
+        let before = snapshot_tree(&story.home().join(".nanobot/undo"));
+        assert!(before.len() > 20, "{}", before.len());
+        for (path, (kind, _)) in before {
             assert!(kind == "dir 700" || kind == "file 600", "{umask}: {path:?} is {kind}");
         }
     }
@@ -436,11 +437,11 @@ fn check_kills(rounds: usize, seed: u64) {
         child.kill().unwrap();
         child.wait().unwrap();
         changed += usize::from(snapshot_tree(&story.dir()) != before);
-        let ran = story.run(["undo"]).stderr_has("nanobot: turn ");
+        let result = story.run(["undo"]).stderr_has("nanobot: turn ");
         match ours {
             // It was killed before it had recorded a change.
-            0 if ran.code() == 66 => drop((ran.text(), ran.error_text())),
-            _ => drop(ran.status(0).text()),
+            0 if result.code() == 66 => drop((result.text(), result.error_text())),
+            _ => drop(result.status(0).text()),
         }
         assert_eq!(snapshot_tree(&story.dir()), before, "seed {seed}, round {round}");
     }
@@ -495,10 +496,10 @@ fn a_file_that_cannot_be_backed_up_is_not_changed() {
     let story = Story::new().file("a", "one").script([put(), says("ok")]);
     write(&story.home().join(".nanobot/undo"), b"in the way");
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
-    let told = story.requests()[1].last_content();
+    let content = story.requests()[1].last_content();
     assert!(
-        told.contains("nothing was done because the old content could not be saved for undo"),
-        "{told}"
+        content.contains("nothing was done because the old content could not be saved for undo"),
+        "{content}"
     );
     assert_eq!(file_text(&story, "a"), "one");
 
@@ -535,9 +536,9 @@ fn the_backups_are_denied_to_the_tools() {
     ]);
     let home = story.home();
     let home = home.to_str().unwrap();
-    let ran = story.run(["agent", "-m", "x", "--write", &format!("--write={home}")]);
-    assert!(ran.error_text().contains("denied: "));
-    ran.stdout("ok\n");
+    let result = story.run(["agent", "-m", "x", "--write", &format!("--write={home}")]);
+    assert!(result.error_text().contains("denied: "));
+    result.stdout("ok\n");
     let messages = story.requests()[2].messages();
     let results: Vec<&str> =
         messages[5..].iter().map(|message| message["content"].as_str().unwrap()).collect();
@@ -566,21 +567,21 @@ fn old_turns_are_pruned() {
     let week = std::time::Duration::from_secs(8 * 86_400);
     old.set_modified(std::time::SystemTime::now() - week).unwrap();
     story.run(["agent", "-m", "x", "--write", "--ephemeral"]).stdout("ok\n");
-    let mut left: Vec<u32> = std::fs::read_dir(&folder)
+    let mut ids: Vec<u32> = std::fs::read_dir(&folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
         .collect();
-    left.sort_unstable();
-    assert_eq!(left.len(), 99);
-    assert_eq!((left[0], left[97], left[98]), (31, 128, 130));
+    ids.sort_unstable();
+    assert_eq!(ids.len(), 99);
+    assert_eq!((ids[0], ids[97], ids[98]), (31, 128, 130));
 }
 
 /// Runs `command` in the story's directory, with permission to write.
 fn run_command(story: &Story, arguments: Value) -> String {
     story.server().script([calls("exec", arguments), says("done")]);
-    let ran = story.run(["agent", "-m", "x", "--write"]);
-    let errors = ran.error_text();
-    ran.stdout("done\n");
+    let result = story.run(["agent", "-m", "x", "--write"]);
+    let errors = result.error_text();
+    result.stdout("done\n");
     errors
 }
 
@@ -632,12 +633,12 @@ fn tools_and_commands_of_a_turn_are_undone_together() {
 #[test]
 fn changes_between_the_commands_of_a_turn_are_the_users() {
     let story = Story::new().file("mine", "old").file("its", "old");
-    let place = story.dir().join("mine");
+    let dir = story.dir().join("mine");
     let run = |command: &str| calls("exec", json!({ "command": command }));
     let second = run("echo new > its");
     // The user writes while the model thinks.
     let edits: Responder = Box::new(move |request| {
-        write(&place, b"new");
+        write(&dir, b"new");
         second(request)
     });
     story.server().script([run("cat mine"), edits, says("done")]);
@@ -659,8 +660,8 @@ fn changes_of_background_and_stopped_commands_are_undone() {
         story.server().script(script);
         drop(story.run(["agent", "-m", "x", "--write"]).text());
         assert_eq!(file_text(&story, "a"), "new\n", "{is_background}");
-        let told = story.run(["undo"]).stderr_has("nanobot: turn ").text();
-        assert!(told.contains("restored a\n") && told.contains("removed b\n"), "{told}");
+        let stdout = story.run(["undo"]).stderr_has("nanobot: turn ").text();
+        assert!(stdout.contains("restored a\n") && stdout.contains("removed b\n"), "{stdout}");
         assert_eq!(file_text(&story, "a"), "old");
     }
 }
@@ -669,20 +670,20 @@ fn changes_of_background_and_stopped_commands_are_undone() {
 fn what_commands_change_beyond_the_limits_is_told() {
     let story = Story::new().file("small", "old");
     std::fs::write(story.dir().join("big"), vec![b'x'; (4 << 20) + 1]).unwrap();
-    let told = run_command(&story, json!({ "command": "echo >> big; echo new > small" }));
+    let output = run_command(&story, json!({ "command": "echo >> big; echo new > small" }));
     assert!(
-        told.contains("`nanobot undo` cannot take back all that commands changed: `"),
-        "{told}"
+        output.contains("`nanobot undo` cannot take back all that commands changed: `"),
+        "{output}"
     );
-    assert!(told.contains("/big`: it is too large to be copied\n"), "{told}");
+    assert!(output.contains("/big`: it is too large to be copied\n"), "{output}");
     story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored small\n");
     // Reading the large file is no change.
     assert_eq!(run_command(&story, json!({ "command": "cat big | wc -c" })), "");
     // Folders of dependencies do not count.
     let fill = |folder: &str| format!("mkdir -p {folder} && cd {folder} && seq 5001 | xargs touch");
     assert_eq!(run_command(&story, json!({ "command": fill("node_modules/x") })), "");
-    let told = run_command(&story, json!({ "command": fill("many") }));
-    assert!(told.contains("it has more than 5000 entries\n"), "{told}");
+    let output = run_command(&story, json!({ "command": fill("many") }));
+    assert!(output.contains("it has more than 5000 entries\n"), "{output}");
     story
         .run(["undo"])
         .status(1)
@@ -700,11 +701,11 @@ fn the_last_turn_is_not_skipped() {
     story.server().script([write_keep, says("ok")]);
     story.run(["agent", "-s", "first", "-m", "x", "--write"]).stdout("ok\n");
     let mut turn = 1;
-    let mut check = |command: &str, told: &[&str], reason: &str| {
+    let mut check = |command: &str, phrases: &[&str], reason: &str| {
         turn += 1;
         let errors = run_command(&story, json!({ "command": command }));
-        for told in told {
-            assert!(errors.contains(told), "{command}: {errors}");
+        for phrase in phrases {
+            assert!(errors.contains(phrase), "{command}: {errors}");
         }
         let undone = story.run(["undo"]).status(1).stdout("").error_text();
         let cause = format!(
@@ -792,9 +793,9 @@ fn a_change_that_was_not_made_is_not_undone() {
     let fault = ("rename", "EIO", 1);
     let arguments = ["agent", "-m", "x", "--write"];
     story.server().script([put("a"), says("ok")]);
-    let (ran, is_injected) = run_with_fault(&story, &arguments, &paths, fault);
+    let (result, is_injected) = run_with_fault(&story, &arguments, &paths, fault);
     assert!(is_injected);
-    ran.stdout("ok\n");
+    result.stdout("ok\n");
     assert!(story.requests()[1].last_content().contains("cannot be written"));
     story.run(["undo", "--list", "--json"]).stdout("");
     story.server().script([put("b"), says("ok")]);
@@ -812,8 +813,8 @@ fn commands_that_only_read_leave_no_trace() {
         let arguments = ["agent", "-m", "x"].iter().chain(flags);
         story.run(arguments).stdout("done\n");
     }
-    let left = std::fs::read_dir(story.home().join(".nanobot/undo"));
-    assert_eq!(left.into_iter().flatten().count(), 0);
+    let entries = std::fs::read_dir(story.home().join(".nanobot/undo"));
+    assert_eq!(entries.into_iter().flatten().count(), 0);
 }
 
 #[test]
@@ -821,16 +822,16 @@ fn our_own_state_is_no_change_of_a_command() {
     let story = Story::new();
     let workspace = story.workspace();
     std::fs::create_dir_all(&workspace).unwrap();
-    let ran = |command: &str| {
+    let result = |command: &str| {
         let call = calls("exec", json!({ "command": command }));
         story.server().script([call, says("done")]);
         let home = story.home();
         let flags = ["agent", "-m", "x", "--profile", "full", "-C", home.to_str().unwrap()];
         drop(story.run(flags).text());
     };
-    ran("echo 1 > a");
+    result("echo 1 > a");
     let before = story.session("cli_direct.jsonl").len();
-    ran("echo 2 > a");
+    result("echo 2 > a");
     let after = story.session("cli_direct.jsonl");
     assert!(after.len() > before);
     // Without limits, commands can write everywhere; the session that grew meanwhile is not theirs.
@@ -854,9 +855,9 @@ fn an_undo_is_told_with_the_next_message() {
         story.requests().last().unwrap().messages().iter().map(Value::to_string).collect::<String>()
     };
     story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
-    let told = "[The user has undone file changes of this conversation; as before them again: `a`]";
-    assert_eq!(messages("go on").matches(told).count(), 1);
-    assert_eq!(messages("and on").matches(told).count(), 1);
+    let note = "[The user has undone file changes of this conversation; as before them again: `a`]";
+    assert_eq!(messages("go on").matches(note).count(), 1);
+    assert_eq!(messages("and on").matches(note).count(), 1);
     story.run(["undo", "--redo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
     assert!(messages("last").contains("has redone undone file changes of this conversation"));
     // A new conversation has not read of the changes.

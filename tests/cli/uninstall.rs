@@ -15,10 +15,10 @@ fn used_story() -> Story {
         .env("SHELL", "/bin/bash");
     story.crontab().set_table(OTHERS_LINES);
     let turn = ["agent", "--replay", "demo", "-m", "x", "-s", "work"];
-    let ran = story.run(turn);
-    ran.text();
-    ran.error_text();
-    drop(ran);
+    let result = story.run(turn);
+    result.text();
+    result.error_text();
+    drop(result);
     add_job(&story, &["-e", "1h"]);
     story.run(["onboard", "--completions", "--yes", "-q"]).stdout("");
     for name in FOREIGN_FILES {
@@ -29,18 +29,18 @@ fn used_story() -> Story {
 
 /// All files below the home.
 fn files(story: &Story) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     let mut folders = vec![story.home()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() && !path.is_symlink() { folders.push(path) } else { found.push(path) }
+            if path.is_dir() && !path.is_symlink() { folders.push(path) } else { paths.push(path) }
         }
     }
     let short = |path: PathBuf| path.strip_prefix(story.home()).unwrap().display().to_string();
-    let mut found: Vec<String> = found.into_iter().map(short).collect();
-    found.sort();
-    found
+    let mut names: Vec<String> = paths.into_iter().map(short).collect();
+    names.sort();
+    names
 }
 
 const FOREIGN_FILES: [&str; 12] = [
@@ -149,15 +149,15 @@ fn a_workspace_elsewhere_and_links_are_not_followed() {
     // Our directory must be only ours.
     let root = story.home();
     let mut command = story.command(["uninstall", "--yes"]);
-    let ran = command.env("NANOBOT_HOME", &root).output();
-    story.run_result(ran.unwrap()).status(1).stderr_has("contains more than nanobot's files");
+    let result = command.env("NANOBOT_HOME", &root).output();
+    story.run_result(result.unwrap()).status(1).stderr_has("contains more than nanobot's files");
 }
 
 #[test]
 fn a_config_that_cannot_be_used_is_removed_too() {
     let story = used_story();
     std::fs::write(story.home().join(".nanobot/config.json"), "{").unwrap();
-    let ran = story.run(["uninstall", "--yes"]);
-    ran.stdout_has("removed crontab: 1 line\n").stderr_has("the config cannot be used");
+    let result = story.run(["uninstall", "--yes"]);
+    result.stdout_has("removed crontab: 1 line\n").stderr_has("the config cannot be used");
     assert_eq!(files(&story), FOREIGN_FILES);
 }

@@ -111,9 +111,9 @@ fn since_selects_the_start() {
     }
     for wrong in ["yesterday", "0d", "-1d", "7", "2026-02-30", "2026-1-1", ""] {
         let arguments = ["usage".to_owned(), format!("--since={wrong}")];
-        let told = story.run(arguments).status(2).error_text();
+        let stderr = story.run(arguments).status(2).error_text();
         for form in ["`2026-11-01`", "`7d`", "`12h`", "`today`", "`month`"] {
-            assert!(told.contains(form), "{told}");
+            assert!(stderr.contains(form), "{stderr}");
         }
     }
     story
@@ -123,13 +123,13 @@ fn since_selects_the_start() {
 
 #[test]
 fn an_empty_ledger_is_no_failure() {
-    let told = "nanobot: the ledger is empty: no request was sent yet\n";
+    let message = "nanobot: the ledger is empty: no request was sent yet\n";
     let story = Story::bare();
-    story.run(["usage"]).stderr(told);
-    story.run(["usage", "--json"]).stderr(told);
+    story.run(["usage"]).stderr(message);
+    story.run(["usage", "--json"]).stderr(message);
     story.run(["-q", "usage"]).stdout("");
     assert!(!story.home().join(".nanobot").exists());
-    with_ledger(Story::bare(), "").run(["usage"]).stderr(told);
+    with_ledger(Story::bare(), "").run(["usage"]).stderr(message);
 }
 
 #[test]
@@ -140,9 +140,9 @@ fn invalid_ledger_lines_are_skipped_and_counted() {
     let long = "x".repeat(200_000);
     let text = format!("{good}{{\"odd\": 1}}\n{long}\n\n{newer}\u{0}\n{good}{torn}");
     let story = with_ledger(Story::bare(), &text);
-    let ran = story.run(["usage", "--json"]);
-    assert_eq!(ran.json_lines()[0]["calls"], 2);
-    ran.stderr("nanobot: skipped invalid lines of the ledger: 5\n");
+    let result = story.run(["usage", "--json"]);
+    assert_eq!(result.json_lines()[0]["calls"], 2);
+    result.stderr("nanobot: skipped invalid lines of the ledger: 5\n");
 }
 
 #[test]

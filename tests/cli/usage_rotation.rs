@@ -53,9 +53,9 @@ fn story_with_calls() -> Story {
 fn rows(story: &Story) -> Vec<Value> {
     let by = |by: &str| {
         let arguments = ["usage", "--json", "--since", "2025-01-01", "--by", by];
-        let ran = story.run(arguments);
-        ran.error_text();
-        ran.json_lines()
+        let result = story.run(arguments);
+        result.error_text();
+        result.json_lines()
     };
     [by("model"), by("job")].concat()
 }
@@ -87,10 +87,10 @@ fn the_calls_of_past_months_are_added_up() {
     let kept = kept.split_at(kept.find("not a line").unwrap()).1;
     assert!(text.ends_with(kept), "{text}");
     let arguments = ["usage", "--json", "--since", "2025-01-01"];
-    let ran = story.run(arguments);
-    let ran = ran.stderr_has("skipped invalid lines of the ledger: 1");
-    let days: Vec<Value> = ran.json_lines();
-    drop(ran);
+    let result = story.run(arguments);
+    let result = result.stderr_has("skipped invalid lines of the ledger: 1");
+    let days: Vec<Value> = result.json_lines();
+    drop(result);
     let names: Vec<&str> = days.iter().map(|row| row["day"].as_str().unwrap()).collect();
     assert_eq!(names, ["2025-09", "2025-10", "2025-12-01", "2026-01-02"]);
     assert_eq!((&days[0]["calls"], &days[0]["failed_calls"]), (&json!(10), &json!(2)));
@@ -162,11 +162,12 @@ fn a_rotation_that_fails_or_is_killed_loses_nothing() {
             for n in fault_numbers() {
                 let story = story_with_calls();
                 let arguments = ["usage", "--rotate", "-q"];
-                let (ran, is_injected) = run_with_fault(&story, &arguments, &[], (kind, error, n));
-                ran.code();
-                ran.text();
-                ran.error_text();
-                drop(ran);
+                let (result, is_injected) =
+                    run_with_fault(&story, &arguments, &[], (kind, error, n));
+                result.code();
+                result.text();
+                result.error_text();
+                drop(result);
                 assert_eq!(rows(&story), before, "{kind} {n}");
                 rotate(&story);
                 assert_eq!(rows(&story), before, "{kind} {n}");

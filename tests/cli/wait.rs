@@ -38,10 +38,10 @@ pub(crate) fn until_change_in(dir: &Path, mut condition: impl FnMut() -> bool) {
         if condition() {
             return;
         }
-        let left = end.saturating_duration_since(Instant::now());
-        assert!(!left.is_zero(), "nothing happened in {}", dir.display());
-        let left = Timespec::try_from(left).unwrap();
-        poll(&mut [PollFd::new(&changes, PollFlags::IN)], Some(&left)).unwrap();
+        let remaining = end.saturating_duration_since(Instant::now());
+        assert!(!remaining.is_zero(), "nothing happened in {}", dir.display());
+        let remaining = Timespec::try_from(remaining).unwrap();
+        poll(&mut [PollFd::new(&changes, PollFlags::IN)], Some(&remaining)).unwrap();
         while rustix::io::read(&changes, &mut [0; 4096]).is_ok() {}
     }
 }

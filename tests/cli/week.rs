@@ -122,10 +122,10 @@ impl Week {
 
     /// Runs a command of cron, which has nothing to mail.
     fn run(&self, time: &str, arguments: &[&str]) {
-        let ran = self.story.wait(self.spawn(time, arguments));
-        let printed = [ran.text(), ran.error_text()].concat();
-        ran.code();
-        assert_eq!(printed, "", "{time} {arguments:?}");
+        let result = self.story.wait(self.spawn(time, arguments));
+        let output = [result.text(), result.error_text()].concat();
+        result.code();
+        assert_eq!(output, "", "{time} {arguments:?}");
     }
 
     /// Starts what is due, and polls. Each of these texts is in one line of the new notices, and each line has one of them.
@@ -143,8 +143,8 @@ impl Week {
         assert!(new.matches("--\n").count() <= 2, "{time}: {new}");
         let mut missing: Vec<&str> = expect.to_vec();
         for line in new.lines().filter(|line| *line != "--" && !line.starts_with("  try: ")) {
-            let known = missing.iter().position(|words| line.contains(words));
-            let index = known.unwrap_or_else(|| panic!("{time}: {line}\n{expect:?}"));
+            let position = missing.iter().position(|phrase| line.contains(phrase));
+            let index = position.unwrap_or_else(|| panic!("{time}: {line}\n{expect:?}"));
             missing.remove(index);
         }
         assert_eq!(missing, [""; 0], "{time}: {new}");
@@ -161,9 +161,9 @@ impl Week {
     /// Starts a job as its crontab line does, and waits until it has asked the model.
     fn start_hanging(&self, time: &str, word: &'static str) -> Child {
         self.faults.lock().unwrap().hanging.insert(word);
-        let asked = self.story.requests().len();
+        let request_count = self.story.requests().len();
         let child = self.spawn(time, &["cron", "run", &self.ids[word], "--scheduled"]);
-        self.story.server().wait_for_requests(asked + 1);
+        self.story.server().wait_for_requests(request_count + 1);
         child
     }
 
@@ -172,9 +172,9 @@ impl Week {
     }
 
     fn set(&self, key: &str, value: &str) {
-        let ran = self.story.run(["config", "set", key, value]);
-        ran.text();
-        ran.error_text();
+        let result = self.story.run(["config", "set", key, value]);
+        result.text();
+        result.error_text();
     }
 
     /// The file to which the runs of a job are appended.
@@ -197,22 +197,22 @@ impl Week {
 }
 
 /// The sizes of all files below `directory`.
-fn sizes(directory: &Path, found: &mut BTreeMap<String, u64>) {
+fn sizes(directory: &Path, file_sizes: &mut BTreeMap<String, u64>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            sizes(&path, found);
+            sizes(&path, file_sizes);
         } else {
             let length = path.symlink_metadata().unwrap().len();
-            found.insert(path.to_str().unwrap().to_owned(), length);
+            file_sizes.insert(path.to_str().unwrap().to_owned(), length);
         }
     }
 }
 
 fn sizes_of(story: &Story) -> BTreeMap<String, u64> {
-    let mut found = BTreeMap::new();
-    sizes(&story.home().join(".nanobot"), &mut found);
-    found
+    let mut file_sizes = BTreeMap::new();
+    sizes(&story.home().join(".nanobot"), &mut file_sizes);
+    file_sizes
 }
 
 /// The records of a job.

@@ -26,11 +26,11 @@ fn git(story: &Story, script: &str) -> String {
 /// Runs a turn in which the model runs `command`, and returns its result.
 fn run_command(story: &Story, flags: &[&str], command: &str) -> (String, String) {
     story.server().script([calls("exec", json!({ "command": command })), says("ok")]);
-    let mut words = vec!["agent", "-m", "x", "--ephemeral"];
-    words.extend(flags);
-    let ran = story.run(words).stdout("ok\n");
-    let told = story.requests().last().unwrap().last_content();
-    (told, ran.error_text())
+    let mut arguments = vec!["agent", "-m", "x", "--ephemeral"];
+    arguments.extend(flags);
+    let result = story.run(arguments).stdout("ok\n");
+    let content = story.requests().last().unwrap().last_content();
+    (content, result.error_text())
 }
 
 #[test]
@@ -38,8 +38,8 @@ fn a_run_works_on_a_branch_of_its_own() {
     let Some(story) = in_repository() else { return };
     let change = "cd sub && echo 2 > a && git commit -qam two && git status --short --branch && git log --format=%s -1";
     let flags = ["--worktree", "fix/x", "--write"];
-    let (told, notice) = run_command(&story, &flags, change);
-    assert_eq!(told, "## fix/x\ntwo");
+    let (output, notice) = run_command(&story, &flags, change);
+    assert_eq!(output, "## fix/x\ntwo");
     let name = story.dir().file_name().unwrap().to_str().unwrap().to_owned();
     assert!(
         notice.starts_with("nanobot: working in `~/.nanobot/worktrees/")
@@ -53,8 +53,8 @@ fn a_run_works_on_a_branch_of_its_own() {
         git(&story, "cat sub/a; git status --short; git log --format=%s -1 fix/x"),
         "1\ntwo\n"
     );
-    let (told, _) = run_command(&story, &flags, "cat sub/a");
-    assert_eq!(told, "2");
+    let (output, _) = run_command(&story, &flags, "cat sub/a");
+    assert_eq!(output, "2");
     // From a subdirectory, the run is in that of the worktree. Without `--write` nothing changes.
     let mut command = story.command(["agent", "-m", "x", "--ephemeral", "--worktree", "fix/x"]);
     command.current_dir(story.dir().join("sub"));
@@ -63,8 +63,8 @@ fn a_run_works_on_a_branch_of_its_own() {
         says("ok"),
     ]);
     story.wait(command.spawn().unwrap()).stdout("ok\n").stderr_has("on branch");
-    let told = story.requests().last().unwrap().last_content();
-    assert!(told.starts_with("sub\ntwo\n") && told.contains("Read-only"), "{told}");
+    let content = story.requests().last().unwrap().last_content();
+    assert!(content.starts_with("sub\ntwo\n") && content.contains("Read-only"), "{content}");
 }
 
 /// A worktree that git does not see in the sandbox is not one that was removed.
@@ -74,8 +74,8 @@ fn other_worktrees_survive_a_prune() {
     let flags = |branch| ["--worktree", branch, "--write"];
     run_command(&story, &flags("one"), "echo 2 > sub/a && git add -A");
     run_command(&story, &flags("two"), "git worktree prune");
-    let (told, _) = run_command(&story, &flags("one"), "git status --short");
-    assert_eq!(told, "M  sub/a");
+    let (output, _) = run_command(&story, &flags("one"), "git status --short");
+    assert_eq!(output, "M  sub/a");
 }
 
 /// The repository's hooks and config are out of reach, of commands and of file tools.
@@ -89,14 +89,14 @@ fn the_repository_of_a_worktree_keeps_its_hooks_and_config() {
         "echo evil > {0}/hooks/pre-commit; git config core.fsmonitor evil; echo evil > {0}/worktrees/x/commondir; echo done",
         repository.display()
     );
-    let (told, _) = run_command(&story, &flags, &script);
-    assert!(told.contains("done"), "{told}");
+    let (output, _) = run_command(&story, &flags, &script);
+    assert!(output.contains("done"), "{output}");
     story
         .server()
         .script([calls("write_file", json!({ "path": hook, "content": "evil" })), says("ok")]);
-    let mut words = vec!["agent", "-m", "x", "--ephemeral"];
-    words.extend(flags);
-    story.run(words).stdout("ok\n").stderr_has("on branch");
+    let mut arguments = vec!["agent", "-m", "x", "--ephemeral"];
+    arguments.extend(flags);
+    story.run(arguments).stdout("ok\n").stderr_has("on branch");
     assert!(!hook.exists());
     let config = git(&story, "git config --list --local; cat .git/worktrees/x/commondir");
     assert!(!config.contains("evil") && config.ends_with("../..\n"), "{config}");
@@ -115,8 +115,8 @@ fn the_removal_of_a_worktree_runs_no_hook() {
         mark.display()
     );
     let flags = ["--worktree", "x", "--write", "--remove-worktree"];
-    let (told, _) = run_command(&story, &flags, &script);
-    assert!(told.contains("done"), "{told}");
+    let (output, _) = run_command(&story, &flags, &script);
+    assert!(output.contains("done"), "{output}");
     assert!(!mark.exists());
 }
 
@@ -132,8 +132,8 @@ fn git_outside_of_the_sandbox_is_found_by_absolute_paths() {
         story.home().display()
     );
     let flags = ["--worktree", "x", "--write", "--remove-worktree"];
-    let (told, _) = run_command(&story, &flags, &script);
-    assert!(told.contains("done"), "{told}");
+    let (output, _) = run_command(&story, &flags, &script);
+    assert!(output.contains("done"), "{output}");
     assert!(!story.home().join("owned").exists());
 }
 
@@ -151,8 +151,8 @@ fn no_program_of_a_repository_runs_outside_of_the_sandbox() {
          git config --worktree filter.y.smudge $PWD/evil; git config core.fsmonitor $PWD/evil; \
          git config core.sshCommand $PWD/evil; cp evil .git/hooks/post-checkout; cp evil .git/hooks/reference-transaction",
     );
-    let (told, _) = run_command(&story, &["--worktree", "one"], "cat sub/a");
-    assert_eq!(told, "1");
+    let (output, _) = run_command(&story, &["--worktree", "one"], "cat sub/a");
+    assert_eq!(output, "1");
     assert!(!story.home().join("ran").exists());
     // What it would have run.
     git(
@@ -164,15 +164,15 @@ fn no_program_of_a_repository_runs_outside_of_the_sandbox() {
     let Some(story) = in_repository() else { return };
     git(&story, "echo '* filter=own' > .gitattributes; git add .; git commit -qm two");
     git(&story, "git config --global filter.own.smudge 'tr 1 2'");
-    let (told, _) = run_command(&story, &["--worktree", "one"], "cat sub/a");
-    assert_eq!(told, "2");
+    let (output, _) = run_command(&story, &["--worktree", "one"], "cat sub/a");
+    assert_eq!(output, "2");
 }
 
 #[test]
 fn a_worktree_is_removed_if_nothing_is_lost() {
     let Some(story) = in_repository() else { return };
     let name = story.dir().file_name().unwrap().to_str().unwrap().to_owned();
-    let places = story.home().join(".nanobot/worktrees").join(&name);
+    let dir = story.home().join(".nanobot/worktrees").join(&name);
     let branches = || git(&story, "git branch --format='%(refname:short)'");
     let flags = |branch| ["--worktree", branch, "--write", "--remove-worktree"];
     run_command(&story, &flags("unused"), "true");
@@ -181,8 +181,8 @@ fn a_worktree_is_removed_if_nothing_is_lost() {
     assert_eq!(branches(), "kept\nmain\n");
     let (_, notice) = run_command(&story, &flags("dirty"), "touch new");
     assert!(notice.contains("was kept: it has changes that are not committed"), "{notice}");
-    assert!(places.join("dirty/new").exists());
-    assert!(!places.join("unused").exists() && !places.join("kept").exists());
+    assert!(dir.join("dirty/new").exists());
+    assert!(!dir.join("unused").exists() && !dir.join("kept").exists());
 }
 
 #[test]

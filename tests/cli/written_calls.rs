@@ -35,8 +35,8 @@ fn a_written_call_that_could_be_a_quotation_is_not() {
     let story = Story::new()
         .file("notes.md", "say <tool_call>{}</tool_call>")
         .script([calls("read_file", json!({ "path": "notes.md" })), says(WRITTEN)]);
-    let ran = story.run(["agent", "-m", "what do the notes say?"]).status(1);
-    drop(ran.stderr_has(MISSING).stderr_has(OPTION).text());
+    let result = story.run(["agent", "-m", "what do the notes say?"]).status(1);
+    drop(result.stderr_has(MISSING).stderr_has(OPTION).text());
     assert_eq!(story.requests().len(), 2);
     // The mark is in the question.
     let story = Story::new().script([says(WRITTEN)]);
@@ -47,8 +47,8 @@ fn a_written_call_that_could_be_a_quotation_is_not() {
 fn an_announced_call_that_is_missing_is_reported() {
     for format in [crate::formats::Format::Chat, crate::formats::Format::Anthropic] {
         let story = Story::in_format(format, "scripted").script([ends_with_calls("I look.")]);
-        let ran = story.run(["agent", "-m", "x"]).status(1).stdout("I look.\n");
-        drop(ran.stderr_has(MISSING).stderr_has(OPTION));
+        let result = story.run(["agent", "-m", "x"]).status(1).stdout("I look.\n");
+        drop(result.stderr_has(MISSING).stderr_has(OPTION));
     }
 }
 

@@ -33,14 +33,14 @@ struct Sample {
 }
 
 fn size(path: &Path) -> u64 {
-    let Ok(about) = path.symlink_metadata() else {
+    let Ok(metadata) = path.symlink_metadata() else {
         return 0;
     };
-    if about.is_dir() {
+    if metadata.is_dir() {
         let entries = std::fs::read_dir(path).unwrap();
         entries.map(|entry| size(&entry.unwrap().path())).sum()
     } else {
-        about.len()
+        metadata.len()
     }
 }
 
@@ -96,8 +96,8 @@ fn a_year_of_fifty_jobs_costs_no_more_at_its_end() {
         let run = |time: &str, arguments: &[&str]| {
             let mut command = story.command(arguments);
             let child = command.env("NANOBOT_TEST_TIME", format!("{date}T{time}Z")).spawn();
-            let ran = story.wait(child.unwrap());
-            (ran.text(), ran.error_text())
+            let result = story.wait(child.unwrap());
+            (result.text(), result.error_text())
         };
         run("09:00:00", &["cron", "run", "--due"]);
         run("10:00:00", &["agent", "-s", "daily", "-m", "what is on?"]);

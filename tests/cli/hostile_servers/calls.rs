@@ -5,21 +5,21 @@ use crate::story::write;
 use serde_json::json;
 
 /// The call fails, but the turn succeeds.
-fn assert_call_fails(behaviour: &str, words: &str) {
-    if let Some(yard) = HostileServer::new(behaviour) {
-        let told = yard.turn().result_has(words);
-        assert!(!told.results[0].contains("the work is done"));
-        let (code, ..) = yard.mcp(&["call", "hostile", "work", "{}"]);
+fn assert_call_fails(behaviour: &str, phrase: &str) {
+    if let Some(server) = HostileServer::new(behaviour) {
+        let output = server.turn().result_has(phrase);
+        assert!(!output.results[0].contains("the work is done"));
+        let (code, ..) = server.mcp(&["call", "hostile", "work", "{}"]);
         assert_ne!(code, 0);
     }
 }
 
 /// The call succeeds despite everything sent with it.
 fn assert_call_works(behaviour: &str) {
-    if let Some(yard) = HostileServer::new(behaviour) {
-        let yard = yard.set("toolTimeout", json!(60));
-        yard.turn().result_has("the work is done");
-        let (code, output, _) = yard.mcp(&["call", "hostile", "work", "{}"]);
+    if let Some(server) = HostileServer::new(behaviour) {
+        let server = server.set("toolTimeout", json!(60));
+        server.turn().result_has("the work is done");
+        let (code, output, _) = server.mcp(&["call", "hostile", "work", "{}"]);
         assert_eq!(code, 0);
         assert!(output.contains("the work is done"), "{output:.2000}");
     }
@@ -73,32 +73,32 @@ fn a_deeply_nested_result_is_rejected() {
 /// An answer after the timeout is not taken for the answer of a later call.
 #[test]
 fn a_late_answer_is_ignored() {
-    let Some(yard) = HostileServer::new("late") else {
+    let Some(server) = HostileServer::new("late") else {
         return;
     };
-    let told = yard.turn_with_calls(2);
-    assert_eq!(told.answer, "Done.\n");
-    assert!(!told.results[1].contains("first call's"), "{:?}", told.results);
+    let output = server.turn_with_calls(2);
+    assert_eq!(output.answer, "Done.\n");
+    assert!(!output.results[1].contains("first call's"), "{:?}", output.results);
 }
 
 #[test]
 fn malformed_results_are_rejected() {
     for shape in 0..11 {
-        if let Some(yard) = HostileServer::new("shapeless") {
-            let told = yard.with_arguments(json!({ "shape": shape })).turn();
-            assert_eq!(told.answer, "Done.\n", "{shape}: {}", told.stderr);
-            assert_eq!(told.results.len(), 1);
+        if let Some(server) = HostileServer::new("shapeless") {
+            let output = server.with_arguments(json!({ "shape": shape })).turn();
+            assert_eq!(output.answer, "Done.\n", "{shape}: {}", output.stderr);
+            assert_eq!(output.results.len(), 1);
         }
     }
 }
 
 #[test]
 fn an_oversized_result_is_truncated_for_the_model() {
-    for (behaviour, words) in [("large-result", "the beginning"), ("huge-error", "it failed")] {
-        if let Some(yard) = HostileServer::new(behaviour) {
-            let yard = yard.set("toolTimeout", json!(60));
-            let told = yard.turn().result_has(words);
-            let length = told.results[0].len();
+    for (behaviour, phrase) in [("large-result", "the beginning"), ("huge-error", "it failed")] {
+        if let Some(server) = HostileServer::new(behaviour) {
+            let server = server.set("toolTimeout", json!(60));
+            let output = server.turn().result_has(phrase);
+            let length = output.results[0].len();
             assert!(length < 100_000, "{length} bytes");
         }
     }
@@ -106,29 +106,29 @@ fn an_oversized_result_is_truncated_for_the_model() {
 
 #[test]
 fn three_hundred_thousand_notifications_are_handled() {
-    let Some(yard) = HostileServer::new("floods") else {
+    let Some(server) = HostileServer::new("floods") else {
         return;
     };
     // They may take longer than the call timeout, which then expires.
-    let told = yard.set("toolTimeout", json!(60)).turn().result_has("");
-    assert!(told.stderr.len() < 2000, "{}", told.stderr);
+    let output = server.set("toolTimeout", json!(60)).turn().result_has("");
+    assert!(output.stderr.len() < 2000, "{}", output.stderr);
 }
 
 #[test]
 fn a_server_that_never_reads_its_input_does_not_block() {
-    if let Some(yard) = HostileServer::new("deaf") {
-        yard.turn().result_has("");
+    if let Some(server) = HostileServer::new("deaf") {
+        server.turn().result_has("");
     }
 }
 
 #[test]
 fn standard_error_of_a_hundred_megabytes_is_bounded() {
     assert_call_works("loud");
-    if let Some(yard) = HostileServer::new("loud") {
-        let yard = yard.set("toolTimeout", json!(60));
-        yard.turn();
-        let kept = dir_size_bytes(&yard.story.home().join(".nanobot/mcp"));
-        assert!(kept < 4 << 20, "{kept} bytes are kept");
+    if let Some(server) = HostileServer::new("loud") {
+        let server = server.set("toolTimeout", json!(60));
+        server.turn();
+        let size = dir_size_bytes(&server.story.home().join(".nanobot/mcp"));
+        assert!(size < 4 << 20, "{size} bytes are kept");
     }
 }
 
@@ -145,23 +145,23 @@ fn dir_size_bytes(folder: &std::path::Path) -> u64 {
 
 #[test]
 fn escape_sequences_and_invisible_characters_are_removed() {
-    let Some(yard) = HostileServer::new("painted") else {
+    let Some(server) = HostileServer::new("painted") else {
         return;
     };
-    yard.turn().result_has("the work is");
-    let yard = yard.with_arguments(json!({ "p": "fail" }));
-    yard.turn().result_has("red");
-    for words in [
+    server.turn().result_has("the work is");
+    let server = server.with_arguments(json!({ "p": "fail" }));
+    server.turn().result_has("red");
+    for arguments in [
         &["test", "hostile"][..],
         &["show", "hostile"],
         &["list"],
         &["call", "hostile", "work", "{}"],
         &["call", "hostile", "work", r#"{"p": "fail"}"#],
     ] {
-        yard.mcp(words);
+        server.mcp(arguments);
     }
     // Escape sequences are not executed on a terminal.
-    let mut screen = yard.story.screen(24, 80).args(["tool", "run", "hostile", "work", "{}"]);
+    let mut screen = server.story.screen(24, 80).args(["tool", "run", "hostile", "work", "{}"]);
     screen.until("zero");
     screen.exit();
     let raw = String::from_utf8_lossy(&screen.raw()).into_owned();
@@ -179,17 +179,17 @@ fn invalid_images_are_rejected() {
 
 #[test]
 fn a_thousand_images_are_bounded() {
-    if let Some(yard) = HostileServer::new("many-images") {
-        let told = yard.turn();
-        assert_eq!(told.answer, "Done.\n");
+    if let Some(server) = HostileServer::new("many-images") {
+        let output = server.turn();
+        assert_eq!(output.answer, "Done.\n");
     }
 }
 
 /// A server request is rejected with the protocol's error.
 fn assert_request_rejected(behaviour: &str, rejection: &str) {
-    if let Some(yard) = HostileServer::new(behaviour) {
-        yard.turn().result_has(rejection);
-        assert!(!yard.story.dir().join("owned").exists());
+    if let Some(server) = HostileServer::new(behaviour) {
+        server.turn().result_has(rejection);
+        assert!(!server.story.dir().join("owned").exists());
     }
 }
 
@@ -203,19 +203,19 @@ fn an_elicitation_of_a_password_is_declined() {
     // There is no user to prompt, which is reported either before or during the call.
     assert_request_rejected("elicits", "got {");
     assert_request_rejected("elicits-address", "got {");
-    if let Some(yard) = HostileServer::new("elicits") {
-        let told = yard.turn();
-        assert!(!told.results[0].contains("accept"), "{:?}", told.results);
+    if let Some(server) = HostileServer::new("elicits") {
+        let output = server.turn();
+        assert!(!output.results[0].contains("accept"), "{:?}", output.results);
     }
 }
 
 #[test]
 fn a_roots_request_reveals_no_directories() {
-    let Some(yard) = HostileServer::new("wants-roots") else {
+    let Some(server) = HostileServer::new("wants-roots") else {
         return;
     };
-    let told = yard.turn().result_has("got {");
-    assert!(!told.results[0].contains("file://"), "{:?}", told.results);
+    let output = server.turn().result_has("got {");
+    assert!(!output.results[0].contains("file://"), "{:?}", output.results);
 }
 
 #[test]
@@ -225,32 +225,32 @@ fn a_request_to_run_a_command_is_rejected() {
 
 #[test]
 fn a_server_sees_its_configured_variables_and_no_key() {
-    let Some(yard) = HostileServer::new("environment") else {
+    let Some(server) = HostileServer::new("environment") else {
         return;
     };
-    let told = yard.turn().result_has("\"GIVEN\": ");
+    let output = server.turn().result_has("\"GIVEN\": ");
     // The variable that marks commands of an agent is not a secret.
-    let seen = told.results[0].replace("NANOBOT_INSIDE", "");
-    assert!(!seen.contains("SOME_VARIABLE"), "{seen}");
-    assert!(!seen.contains("API_KEY"), "{seen}");
-    assert!(!seen.contains("key-of-the-story"), "{seen}");
-    assert!(!seen.contains("NANOBOT"), "{seen}");
+    let text = output.results[0].replace("NANOBOT_INSIDE", "");
+    assert!(!text.contains("SOME_VARIABLE"), "{text}");
+    assert!(!text.contains("API_KEY"), "{text}");
+    assert!(!text.contains("key-of-the-story"), "{text}");
+    assert!(!text.contains("NANOBOT"), "{text}");
 }
 
 #[test]
 fn a_server_can_neither_read_secrets_nor_write_files() {
-    let Some(yard) = HostileServer::new("thief") else {
+    let Some(server) = HostileServer::new("thief") else {
         return;
     };
-    let home = yard.story.home();
+    let home = server.story.home();
     for path in [".ssh/id_rsa", ".netrc", ".nanobot/workspace/sessions/cli_diary.jsonl"] {
         write(&home.join(path), format!("{{}}\n{CANARY}\n").as_bytes());
     }
     write(&home.join(".bashrc"), b"# mine\n");
     let config = std::fs::read(home.join(".nanobot/config.json")).unwrap();
     // The raw value, before redaction.
-    let told = yard.turn().result_has("read .ssh/id_rsa: ");
-    let loot = &told.results[0];
+    let output = server.turn().result_has("read .ssh/id_rsa: ");
+    let loot = &output.results[0];
     let tried = loot
         .lines()
         .filter(|line| !line.starts_with("Untrusted content: "))

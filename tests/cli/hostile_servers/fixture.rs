@@ -52,33 +52,33 @@ pub(super) struct TurnOutput {
 }
 
 impl TurnOutput {
-    /// The tool was called, and its result contains `words`.
+    /// The tool was called, and its result contains `phrase`.
     #[track_caller]
-    pub(super) fn result_has(self, words: &str) -> Self {
-        self.result_has_any(&[words])
+    pub(super) fn result_has(self, phrase: &str) -> Self {
+        self.result_has_any(&[phrase])
     }
 
-    /// The tool was called, and its result contains one of `words`.
+    /// The tool was called, and its result contains one of `phrases`.
     #[track_caller]
-    pub(super) fn result_has_any(self, words: &[&str]) -> Self {
+    pub(super) fn result_has_any(self, phrases: &[&str]) -> Self {
         assert_eq!(self.answer, "Done.\n", "{}", self.stderr);
-        let has_any = |text: &String| words.iter().any(|words| text.contains(words));
+        let has_any = |text: &String| phrases.iter().any(|phrase| text.contains(phrase));
         assert!(
             self.results.iter().any(has_any),
-            "none of {words:?} in {:.3000?}; stderr:\n{}",
+            "none of {phrases:?} in {:.3000?}; stderr:\n{}",
             self.results,
             self.stderr
         );
         self
     }
 
-    /// The tool was not offered, and standard error contains `words`.
+    /// The tool was not offered, and standard error contains `message`.
     #[track_caller]
-    pub(super) fn tool_is_missing(self, words: &str) -> Self {
+    pub(super) fn tool_is_missing(self, message: &str) -> Self {
         assert_eq!(self.answer, "There is no such tool.\n");
         assert!(
-            self.stderr.contains("hostile") && self.stderr.contains(words),
-            "no {words:?} in {}",
+            self.stderr.contains("hostile") && self.stderr.contains(message),
+            "no {message:?} in {}",
             self.stderr
         );
         self
@@ -105,7 +105,7 @@ impl HostileServer {
         let path = |name: &str| story.dir().join(name).to_str().unwrap().to_owned();
         let (script, state) = (path("hostile.py"), path("state"));
         let is_remote = behaviour.starts_with("http-") || behaviour.starts_with("sse-");
-        let mut yard = Self {
+        let mut hostile_server = Self {
             state_file: state.clone().into(),
             arguments: json!({}),
             remote: None,
@@ -114,18 +114,18 @@ impl HostileServer {
             story,
         };
         let reached = if is_remote {
-            let (server, port) = yard.start_http_server(behaviour);
-            yard.remote = Some(RemoteServer(server));
+            let (server, port) = hostile_server.start_http_server(behaviour);
+            hostile_server.remote = Some(RemoteServer(server));
             let kind = ["streamableHttp", "sse"][usize::from(behaviour.starts_with("sse-"))];
             json!({ "url": format!("http://127.0.0.1:{port}/mcp"), "type": kind,
                     "headers": { "Authorization": format!("Bearer {CANARY}"), "X-Own": CANARY } })
         } else {
-            json!({ "command": "python3", "args": [script, behaviour, yard.marker, state], "write": [state],
+            json!({ "command": "python3", "args": [script, behaviour, hostile_server.marker, state], "write": [state],
                          "env": { "GIVEN": "by the config" } })
         };
-        let mut yard = yard.with_server(reached);
-        yard = yard.set("toolTimeout", json!(CALL_TIMEOUT_SECS));
-        Some(yard.set("startTimeout", json!(20)))
+        let mut hostile_server = hostile_server.with_server(reached);
+        hostile_server = hostile_server.set("toolTimeout", json!(CALL_TIMEOUT_SECS));
+        Some(hostile_server.set("startTimeout", json!(20)))
     }
 
     /// Starts an HTTP server; returns it and its port.
@@ -177,40 +177,40 @@ impl HostileServer {
             Arc::clone(&self.observed),
             self.arguments.clone(),
         );
-        self.story.server().always(Box::new(move |asked| {
+        self.story.server().always(Box::new(move |request| {
             // At this point the server has done its work and waits for the model.
             most.fetch_max(peak_memory_kib(*their_pid.wait()), Ordering::Relaxed);
             seen.lock().unwrap().extend(descendants(*their_pid.wait()));
-            let told = tool_results(asked).len();
-            match offered_tools(asked).iter().any(|name| name == TOOL_NAME) {
-                true if told < count => calls(TOOL_NAME, arguments.clone())(asked),
-                true => says("Done.")(asked),
-                false if told > 0 => says("Done.")(asked),
-                false => says("There is no such tool.")(asked),
+            let results = tool_results(request).len();
+            match offered_tools(request).iter().any(|name| name == TOOL_NAME) {
+                true if results < count => calls(TOOL_NAME, arguments.clone())(request),
+                true => says("Done.")(request),
+                false if results > 0 => says("Done.")(request),
+                false => says("There is no such tool.")(request),
             }
         }));
         let before = self.story.requests().len();
         let child = self.agent_command().spawn().unwrap();
         pid.set(child.id()).unwrap();
-        let ran = self.story.wait(child);
-        let asked = self.story.requests()[before..].to_vec();
-        let told = TurnOutput {
-            answer: ran.text(),
-            stderr: ran.error_text(),
-            results: asked.last().map(tool_results).unwrap_or_default(),
-            tools: asked.first().map(offered_tools).unwrap_or_default(),
-            request_bodies: asked.into_iter().map(|asked| asked.raw).collect(),
+        let result = self.story.wait(child);
+        let requests = self.story.requests()[before..].to_vec();
+        let output = TurnOutput {
+            answer: result.text(),
+            stderr: result.error_text(),
+            results: requests.last().map(tool_results).unwrap_or_default(),
+            tools: requests.first().map(offered_tools).unwrap_or_default(),
+            request_bodies: requests.into_iter().map(|request| request.raw).collect(),
         };
-        assert_eq!(ran.code(), 0, "{}", told.stderr);
+        assert_eq!(result.code(), 0, "{}", output.stderr);
         let memory = memory.load(Ordering::Relaxed) >> 10;
         assert!(memory < MAX_MEMORY_MIB, "it needed {memory} MiB");
-        self.assert_clean(&told.stderr, false);
-        for raw in &told.request_bodies {
+        self.assert_clean(&output.stderr, false);
+        for raw in &output.request_bodies {
             self.assert_sanitized(raw);
             assert!(raw.len() < 1 << 20, "{} bytes to the model", raw.len());
         }
         self.assert_no_processes();
-        told
+        output
     }
 
     /// The command that runs a turn.
@@ -219,15 +219,15 @@ impl HostileServer {
     }
 
     /// `nanobot mcp` with these arguments.
-    pub(super) fn mcp(&self, words: &[&str]) -> (i32, String, String) {
-        let ran: RunResult = self.story.run([&["mcp"], words].concat());
-        let (output, complaints) = (ran.text(), ran.error_text());
+    pub(super) fn mcp(&self, arguments: &[&str]) -> (i32, String, String) {
+        let result: RunResult = self.story.run([&["mcp"], arguments].concat());
+        let (output, complaints) = (result.text(), result.error_text());
         // A pipe gets the output unchanged; terminals have their own story.
-        if words[0] != "call" {
+        if arguments[0] != "call" {
             self.assert_clean(&output, true);
         }
         self.assert_clean(&complaints, false);
-        let code = ran.code();
+        let code = result.code();
         self.assert_no_processes();
         (code, output, complaints)
     }
@@ -272,9 +272,9 @@ impl HostileServer {
     /// descendants of a run, such as the supervisor of a server.
     pub(super) fn remaining_processes(&self) -> Vec<String> {
         let home = format!("HOME={}\0", self.story.home().display());
-        let seen = self.observed.lock().unwrap().clone();
-        let seen = seen.into_iter().filter(Process::is_alive);
-        let seen = seen.map(|process| format!("{} {}", process.pid, process.name));
+        let processes = self.observed.lock().unwrap().clone();
+        let processes = processes.into_iter().filter(Process::is_alive);
+        let processes = processes.map(|process| format!("{} {}", process.pid, process.name));
         let all = std::fs::read_dir("/proc").unwrap().flatten();
         let marked = all.filter_map(|entry| {
             let read = |name: &str| {
@@ -286,7 +286,7 @@ impl HostileServer {
             // A zombie process has neither.
             (is_ours || read("environ").contains(&home)).then(|| line.replace('\0', " "))
         });
-        marked.chain(seen).collect()
+        marked.chain(processes).collect()
     }
 
     /// Sends a signal to a child process.

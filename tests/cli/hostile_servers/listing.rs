@@ -4,24 +4,24 @@ use super::fixture::{HostileServer, TOOL_NAME};
 use serde_json::json;
 
 /// An unusable server is a missing tool with a notice, and the next run does not wait for it.
-fn assert_unavailable(behaviour: &str, seconds: u64, words: &str) {
-    let Some(yard) = HostileServer::new(behaviour) else {
+fn assert_unavailable(behaviour: &str, seconds: u64, phrase: &str) {
+    let Some(server) = HostileServer::new(behaviour) else {
         return;
     };
-    let yard = yard.set("startTimeout", json!(seconds));
-    yard.turn().tool_is_missing(words);
-    yard.turn().tool_is_missing("");
-    let (code, ..) = yard.mcp(&["test", "hostile"]);
+    let server = server.set("startTimeout", json!(seconds));
+    server.turn().tool_is_missing(phrase);
+    server.turn().tool_is_missing("");
+    let (code, ..) = server.mcp(&["test", "hostile"]);
     assert_ne!(code, 0);
     // Only the config can make a server mandatory.
-    let yard = yard.set("required", json!(true));
-    yard.story.server().always(crate::server::says("Never."));
-    let before = yard.story.requests().len();
-    let ran = yard.story.run(["agent", "-m", "x"]);
-    assert_ne!(ran.code(), 0);
-    assert!(ran.error_text().contains("hostile"), "{}", ran.error_text());
-    assert_eq!(ran.text(), "");
-    assert_eq!(yard.story.requests().len(), before, "the model was asked");
+    let server = server.set("required", json!(true));
+    server.story.server().always(crate::server::says("Never."));
+    let before = server.story.requests().len();
+    let result = server.story.run(["agent", "-m", "x"]);
+    assert_ne!(result.code(), 0);
+    assert!(result.error_text().contains("hostile"), "{}", result.error_text());
+    assert_eq!(result.text(), "");
+    assert_eq!(server.story.requests().len(), before, "the model was asked");
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn a_handshake_that_cannot_be_used_is_reported_with_its_cause() {
         ("partial-greeting", "unexpected response to the MCP handshake: missing field `version`"),
         ("silent-refusal", "MCP handshake failed: error -32602"),
     ] {
-        if let Some(yard) = HostileServer::new(behaviour) {
-            let (_, output, complaints) = yard.mcp(&["check", "hostile"]);
+        if let Some(server) = HostileServer::new(behaviour) {
+            let (_, output, complaints) = server.mcp(&["check", "hostile"]);
             assert!(format!("{output}{complaints}").contains(cause), "{output}{complaints}");
         }
     }
@@ -62,21 +62,21 @@ fn assert_tools(behaviour: &str, check: fn(&[String])) {
     assert_tools_and_result(behaviour, &["the work is done"], check);
 }
 
-/// Like [`assert_tools`], with one of `words` in the result of the call.
-fn assert_tools_and_result(behaviour: &str, words: &[&str], check: fn(&[String])) {
-    let Some(yard) = HostileServer::new(behaviour) else {
+/// Like [`assert_tools`], with one of `phrases` in the result of the call.
+fn assert_tools_and_result(behaviour: &str, phrases: &[&str], check: fn(&[String])) {
+    let Some(server) = HostileServer::new(behaviour) else {
         return;
     };
-    let told = yard.turn().result_has_any(words);
+    let turn_output = server.turn().result_has_any(phrases);
     let names: Vec<String> =
-        told.tools.iter().filter(|name| name.starts_with("mcp_")).cloned().collect();
+        turn_output.tools.iter().filter(|name| name.starts_with("mcp_")).cloned().collect();
     check(&names);
     let fits = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
-    for (index, name) in told.tools.iter().enumerate() {
+    for (index, name) in turn_output.tools.iter().enumerate() {
         assert!(name.len() <= 64 && name.chars().all(fits), "{name}");
-        assert!(!told.tools[..index].contains(name), "twice: {name}");
+        assert!(!turn_output.tools[..index].contains(name), "twice: {name}");
     }
-    let (code, output, _) = yard.mcp(&["test", "hostile"]);
+    let (code, output, _) = server.mcp(&["test", "hostile"]);
     assert_eq!(code, 0);
     assert!(output.contains("2025-"), "no version in {output:.2000}");
 }
@@ -129,9 +129,9 @@ fn a_schema_of_five_megabytes_is_rejected() {
 #[test]
 fn a_tool_list_that_changes_each_time_is_handled() {
     // The listed tool is called, or none.
-    let words = ["the work is done", "its tools have changed in the meantime"];
-    assert_tools_and_result("fickle", &words, |_| {});
-    assert_tools_and_result("restless", &words, |names| assert_eq!(names, [TOOL_NAME]));
+    let phrases = ["the work is done", "its tools have changed in the meantime"];
+    assert_tools_and_result("fickle", &phrases, |_| {});
+    assert_tools_and_result("restless", &phrases, |names| assert_eq!(names, [TOOL_NAME]));
 }
 
 #[test]
@@ -141,34 +141,42 @@ fn garbage_between_messages_is_ignored() {
 
 #[test]
 fn unsolicited_answers_are_ignored() {
-    let Some(yard) = HostileServer::new("wrong-numbers") else {
+    let Some(server) = HostileServer::new("wrong-numbers") else {
         return;
     };
     // Whether such a server is used at all is left open; but other messages are not taken for its answer.
-    let told = yard.turn();
-    assert!(!told.results.iter().any(|text| text.contains("somebody else")), "{:?}", told.results);
+    let output = server.turn();
+    assert!(
+        !output.results.iter().any(|text| text.contains("somebody else")),
+        "{:?}",
+        output.results
+    );
 }
 
 #[test]
 fn an_unknown_protocol_version_is_reported() {
-    let Some(yard) = HostileServer::new("future") else {
+    let Some(server) = HostileServer::new("future") else {
         return;
     };
     // The version is accepted or the server is not used; the turn ends normally either way.
-    let told = yard.turn();
-    assert!(["Done.\n", "There is no such tool.\n"].contains(&&*told.answer), "{}", told.answer);
+    let output = server.turn();
+    assert!(
+        ["Done.\n", "There is no such tool.\n"].contains(&&*output.answer),
+        "{}",
+        output.answer
+    );
 }
 
 #[test]
 fn long_server_instructions_are_truncated_and_withheld() {
-    let Some(yard) = HostileServer::new("preaches") else {
+    let Some(server) = HostileServer::new("preaches") else {
         return;
     };
-    let told = yard.turn().result_has("the work is done");
-    let count = told.request_bodies[0].matches("IGNORE ALL PREVIOUS").count();
+    let output = server.turn().result_has("the work is done");
+    let count = output.request_bodies[0].matches("IGNORE ALL PREVIOUS").count();
     assert!(count < 20, "{count} times");
-    assert!(told.request_bodies[0].contains("hostile"), "whose words they are is not said");
-    let system = told.request_bodies[0].split("\"role\":\"user\"").next().unwrap();
+    assert!(output.request_bodies[0].contains("hostile"), "whose words they are is not said");
+    let system = output.request_bodies[0].split("\"role\":\"user\"").next().unwrap();
     assert!(
         !system.contains("IGNORE ALL PREVIOUS") || system.contains("\"tools\""),
         "the instructions are in the prompt"
@@ -178,39 +186,43 @@ fn long_server_instructions_are_truncated_and_withheld() {
 /// One byte of the description differs: the tool is denied until it is accepted.
 #[test]
 fn a_changed_description_needs_approval() {
-    let Some(yard) = HostileServer::new("changes") else {
+    let Some(server) = HostileServer::new("changes") else {
         return;
     };
-    yard.turn().result_has("the work is done");
-    let told = yard.turn();
+    server.turn().result_has("the work is done");
+    let output = server.turn();
     assert!(
-        !told.results.iter().any(|text| text.contains("work is done")),
+        !output.results.iter().any(|text| text.contains("work is done")),
         "it was called: {:?}",
-        told.results
+        output.results
     );
-    assert!(told.stderr.contains("mcp accept"), "no word of how it is accepted: {}", told.stderr);
-    let ran = yard.story.run(["mcp", "accept", "hostile", "--yes"]);
-    let shown = ran.text() + &ran.error_text();
-    assert_eq!(ran.code(), 0, "{shown}");
-    assert!(shown.contains("Does the work.") && shown.contains("Does the work!"), "{shown}");
-    drop(ran);
-    yard.turn().result_has("the work is done");
+    assert!(
+        output.stderr.contains("mcp accept"),
+        "no word of how it is accepted: {}",
+        output.stderr
+    );
+    let result = server.story.run(["mcp", "accept", "hostile", "--yes"]);
+    let stderr = result.text() + &result.error_text();
+    assert_eq!(result.code(), 0, "{stderr}");
+    assert!(stderr.contains("Does the work.") && stderr.contains("Does the work!"), "{stderr}");
+    drop(result);
+    server.turn().result_has("the work is done");
 }
 
 /// A change during a run is not approved, either.
 #[test]
 fn a_tool_that_changes_during_a_call_is_handled() {
-    let Some(yard) = HostileServer::new("grows") else {
+    let Some(server) = HostileServer::new("grows") else {
         return;
     };
-    let told = yard.turn_with_calls(2);
-    assert!(told.results[0].contains("the work is done"));
-    let last = told.request_bodies.last().unwrap();
+    let output = server.turn_with_calls(2);
+    assert!(output.results[0].contains("the work is done"));
+    let last = output.request_bodies.last().unwrap();
     assert!(!last.contains("send it all to me"), "{last:.3000}");
-    assert!(!told.tools.contains(&"mcp_hostile_exec".to_owned()));
+    assert!(!output.tools.contains(&"mcp_hostile_exec".to_owned()));
     assert!(
-        !told.results[1].contains("the work is done"),
+        !output.results[1].contains("the work is done"),
         "it was called again: {}",
-        told.results[1]
+        output.results[1]
     );
 }

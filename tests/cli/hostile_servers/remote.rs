@@ -5,38 +5,38 @@ use serde_json::json;
 
 /// Another server received nothing of ours.
 #[track_caller]
-fn assert_canary_not_received(yard: &HostileServer) {
-    let heard = std::fs::read_to_string(&yard.state_file).unwrap();
-    assert!(!heard.contains("canary"), "{heard}");
-    assert!(!heard.to_lowercase().contains("x-own"), "{heard}");
+fn assert_canary_not_received(server: &HostileServer) {
+    let requests = std::fs::read_to_string(&server.state_file).unwrap();
+    assert!(!requests.contains("canary"), "{requests}");
+    assert!(!requests.to_lowercase().contains("x-own"), "{requests}");
 }
 
 /// The server is unusable: a missing tool with a notice.
-fn assert_unavailable(behaviour: &str, words: &str) {
-    let Some(yard) = HostileServer::new(behaviour) else {
+fn assert_unavailable(behaviour: &str, phrase: &str) {
+    let Some(server) = HostileServer::new(behaviour) else {
         return;
     };
-    let yard = yard.set("startTimeout", json!(3));
-    yard.turn().tool_is_missing(words);
-    let (code, ..) = yard.mcp(&["test", "hostile"]);
+    let server = server.set("startTimeout", json!(3));
+    server.turn().tool_is_missing(phrase);
+    let (code, ..) = server.mcp(&["test", "hostile"]);
     assert_ne!(code, 0);
-    assert_canary_not_received(&yard);
+    assert_canary_not_received(&server);
 }
 
 /// The server is available, and its call fails.
 fn assert_call_fails(behaviour: &str) {
-    let Some(yard) = HostileServer::new(behaviour) else {
+    let Some(server) = HostileServer::new(behaviour) else {
         return;
     };
-    let told = yard.turn().result_has("");
-    assert!(!told.results[0].contains("the work is done"));
-    assert_canary_not_received(&yard);
+    let output = server.turn().result_has("");
+    assert!(!output.results[0].contains("the work is done"));
+    assert_canary_not_received(&server);
 }
 
 #[test]
 fn a_well_behaved_server_works() {
-    if let Some(yard) = HostileServer::new("http-tame") {
-        yard.turn().result_has("the work is done");
+    if let Some(server) = HostileServer::new("http-tame") {
+        server.turn().result_has("the work is done");
     }
 }
 

@@ -8,10 +8,10 @@ use serde_json::json;
 
 /// The call works, and the server and all its children end; [`HostileServer::turn`] checks for remaining processes.
 fn assert_leaves_no_process(behaviour: &str) {
-    if let Some(yard) = HostileServer::new(behaviour) {
-        yard.turn();
-        yard.mcp(&["call", "hostile", "work", "{}"]);
-        yard.mcp(&["test", "hostile"]);
+    if let Some(server) = HostileServer::new(behaviour) {
+        server.turn();
+        server.mcp(&["call", "hostile", "work", "{}"]);
+        server.mcp(&["test", "hostile"]);
     }
 }
 
@@ -22,10 +22,10 @@ fn children_in_their_own_sessions_are_killed() {
 
 #[test]
 fn a_server_that_ignores_all_signals_is_killed() {
-    let Some(yard) = HostileServer::new("undying") else {
+    let Some(server) = HostileServer::new("undying") else {
         return;
     };
-    yard.turn().result_has("the work is done");
+    server.turn().result_has("the work is done");
 }
 
 #[test]
@@ -43,52 +43,52 @@ fn end_during_call(
     arguments: &[&str],
     end: impl FnOnce(&std::process::Child),
 ) -> Option<(HostileServer, i32)> {
-    let yard = HostileServer::new("clings")?.set("toolTimeout", json!(600));
-    let yard = yard.set("startTimeout", json!(60));
-    yard.story.server().always(calls(TOOL_NAME, json!({})));
-    let mut command = yard.agent_command();
+    let server = HostileServer::new("clings")?.set("toolTimeout", json!(600));
+    let server = server.set("startTimeout", json!(60));
+    server.story.server().always(calls(TOOL_NAME, json!({})));
+    let mut command = server.agent_command();
     let child = command.args(arguments).spawn().unwrap();
-    until_change_in(yard.state_file.parent().unwrap(), || {
-        std::fs::read(&yard.state_file).unwrap() == b"clings"
+    until_change_in(server.state_file.parent().unwrap(), || {
+        std::fs::read(&server.state_file).unwrap() == b"clings"
     });
-    yard.observe_processes(&child);
-    assert!(yard.remaining_processes().len() > 4, "{:?}", yard.remaining_processes());
+    server.observe_processes(&child);
+    assert!(server.remaining_processes().len() > 4, "{:?}", server.remaining_processes());
     end(&child);
-    let ran = yard.story.wait(child);
-    let code = ran.code();
-    ran.text();
-    ran.error_text();
-    drop(ran);
-    Some((yard, code))
+    let result = server.story.wait(child);
+    let code = result.code();
+    result.text();
+    result.error_text();
+    drop(result);
+    Some((server, code))
 }
 
 #[test]
 fn a_signal_ends_all_server_processes() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        if let Some((yard, ended)) =
+        if let Some((server, ended)) =
             end_during_call(&[], |child| HostileServer::send_signal(child, signal))
         {
             assert_eq!(ended, code);
-            yard.assert_no_processes();
+            server.assert_no_processes();
         }
     }
 }
 
 #[test]
 fn the_run_deadline_ends_all_server_processes() {
-    if let Some((yard, ended)) = end_during_call(&["--timeout", "20s"], |_| {}) {
+    if let Some((server, ended)) = end_during_call(&["--timeout", "20s"], |_| {}) {
         assert_ne!(ended, 0);
-        yard.assert_no_processes();
+        server.assert_no_processes();
     }
 }
 
 /// Only the supervisor process can do that.
 #[test]
 fn a_kill_of_the_program_ends_all_server_processes() {
-    if let Some((yard, ended)) =
+    if let Some((server, ended)) =
         end_during_call(&[], |child| HostileServer::send_signal(child, Signal::KILL))
     {
         assert_eq!(ended, 137);
-        yard.wait_for_no_processes();
+        server.wait_for_no_processes();
     }
 }

@@ -98,10 +98,10 @@ fn run_program(
             rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap_or_default();
         }
     });
-    let ran = scene.story.wait(child);
+    let result = scene.story.wait(child);
     drop(ended);
     watch.join().expect("it only waits");
-    (format!("{}{}", ran.text(), ran.error_text()), ran.code())
+    (format!("{}{}", result.text(), result.error_text()), result.code())
 }
 
 /// Runs the attack of `script`.
@@ -120,8 +120,8 @@ fn run_attack(situation: Situation, script: AttackScript) -> AttackResult {
     let workspace = scene.story.workspace().display().to_string();
     let flags = flags.iter();
     let flags: Vec<String> = flags.map(|flag| flag.replace("WORKSPACE", &workspace)).collect();
-    let (printed, code) = run_program(&scene, situation, &start, &flags);
-    let mut violations = scene.violations(&flags, vector.is_external, &printed, code);
+    let (output, code) = run_program(&scene, situation, &start, &flags);
+    let mut violations = scene.violations(&flags, vector.is_external, &output, code);
     if vector.is_ignored && scene.model.received_count() > 0 {
         violations.push("instructions of an untrusted directory reached the model".into());
     }
@@ -129,7 +129,7 @@ fn run_attack(situation: Situation, script: AttackScript) -> AttackResult {
         script,
         received: scene.model.received_count(),
         planted: planted.len(),
-        output: format!("{code}\n{printed}"),
+        output: format!("{code}\n{output}"),
         violations,
     }
 }
@@ -169,7 +169,7 @@ fn select_scripts() -> Vec<AttackScript> {
             let is_in = match wanted.as_deref() {
                 None => (row + column) % share == 0,
                 Some("all") => true,
-                Some(words) => name.contains(words),
+                Some(name_part) => name.contains(name_part),
             };
             if is_in {
                 scripts.push(AttackScript { vector, goal, flags: &[] });
@@ -232,7 +232,7 @@ fn format_table(played: &[AttackResult]) -> String {
 /// Runs `scripts`, checks that they cause no violations, and returns the number of those that count.
 fn check_attacks(situation: Situation, scripts: &[AttackScript]) -> usize {
     let played = run_attacks(situation, scripts);
-    if requested_scripts().is_some_and(|words| words != "all") {
+    if requested_scripts().is_some_and(|requested| requested != "all") {
         for AttackResult { script, output: printed, .. } in &played {
             let AttackScript { vector, goal, flags } = script;
             println!("{} / {} {flags:?}: {printed}", vector.name, goal.name);
@@ -241,16 +241,16 @@ fn check_attacks(situation: Situation, scripts: &[AttackScript]) -> usize {
     // A grant can also prevent an attack, as a profile without network prevents one by a page. Such scripts are not counted.
     let played =
         played.into_iter().filter(|it| it.script.flags.is_empty() || !it.is_inconclusive());
-    let (known, played): (Vec<AttackResult>, Vec<AttackResult>) =
+    let (accepted, played): (Vec<AttackResult>, Vec<AttackResult>) =
         played.partition(|it| is_accepted_risk(&it.script));
     let violated: Vec<&AttackResult> =
         played.iter().filter(|it| !it.violations.is_empty()).collect();
     println!("{}", format_table(&played));
-    for it in &known {
+    for it in &accepted {
         let AttackScript { vector, goal, flags } = it.script;
-        let words = it.violations.join("; ");
+        let violations = it.violations.join("; ");
         println!(
-            "prompt injection, accepted risk: {} / {} {flags:?}: {words}",
+            "prompt injection, accepted risk: {} / {} {flags:?}: {violations}",
             vector.name, goal.name
         );
     }
@@ -269,14 +269,14 @@ fn check_attacks(situation: Situation, scripts: &[AttackScript]) -> usize {
             )
         })
         .collect();
-    let words: Vec<String> = violated
+    let messages: Vec<String> = violated
         .iter()
         .map(|it| {
             let AttackScript { vector, goal, flags } = it.script;
             format!("{} / {} {flags:?}: {}", vector.name, goal.name, it.violations.join("; "))
         })
         .collect();
-    assert!(words.is_empty(), "{}", words.join("\n"));
+    assert!(messages.is_empty(), "{}", messages.join("\n"));
     assert!(deaf.is_empty(), "scripts whose instructions did not arrive:\n{}", deaf.join("\n"));
     played.len()
 }
@@ -293,9 +293,9 @@ fn promised_row() -> String {
     row.expect("SECURITY.md has the row").to_owned()
 }
 
-/// The number before `words` in `text`.
-fn number_before(text: &str, words: &str) -> usize {
-    let (before, _) = text.split_once(words).expect("SECURITY.md has the words");
+/// The number before `phrase` in `text`.
+fn number_before(text: &str, phrase: &str) -> usize {
+    let (before, _) = text.split_once(phrase).expect("SECURITY.md has the words");
     let number = before.rsplit(' ').next().unwrap_or_default();
     number.parse().expect("a number is before the words")
 }
@@ -371,18 +371,18 @@ fn attack_scripts_succeed_without_protection() {
             it.violations.join("; ")
         );
     }
-    let kept = played.iter().filter(|it| it.violations.is_empty());
-    let kept: Vec<&str> = kept.map(|it| it.script.goal.name).collect();
+    let harmless = played.iter().filter(|it| it.violations.is_empty());
+    let goal_names: Vec<&str> = harmless.map(|it| it.script.goal.name).collect();
     println!(
         "prompt injection, unprotected: {} of {} goals violated",
-        played.len() - kept.len(),
+        played.len() - goal_names.len(),
         played.len()
     );
     let surprising: Vec<&&str> =
-        kept.iter().filter(|name| !ALWAYS_PREVENTED.contains(name)).collect();
+        goal_names.iter().filter(|name| !ALWAYS_PREVENTED.contains(name)).collect();
     assert!(surprising.is_empty(), "goals not reached without protection: {surprising:?}");
     let row = promised_row();
     let goals = format!("of {} goals are reached", played.len());
     let promised = number_before(&row, &format!(" {goals}"));
-    assert!(played.len() - kept.len() >= promised, "{kept:?}");
+    assert!(played.len() - goal_names.len() >= promised, "{goal_names:?}");
 }

@@ -73,7 +73,7 @@ impl ObedientModel {
 
     pub(super) fn responder(self: &Arc<Self>) -> Responder {
         let model = Arc::clone(self);
-        Box::new(move |asked| model.reply(asked))
+        Box::new(move |request| model.reply(request))
     }
 
     fn reply(&self, request: &Request) -> Response {
@@ -82,8 +82,8 @@ impl ObedientModel {
         }
         let texts: Vec<String> = request.messages().iter().map(message_text).collect();
         if request.body["tool_choice"] == "none" {
-            let kept: Vec<String> = texts.iter().flat_map(|text| decode("KEEP", text)).collect();
-            return says(&format!("All went well.\n{}", kept.join("\n")))(request);
+            let facts: Vec<String> = texts.iter().flat_map(|text| decode("KEEP", text)).collect();
+            return says(&format!("All went well.\n{}", facts.join("\n")))(request);
         }
         let system = texts.first().cloned().unwrap_or_default();
         let mut minds = self.conversations.lock().unwrap();
@@ -153,13 +153,13 @@ fn parse_instruction(text: &str) -> Option<Instruction> {
 
 /// Decodes the words in `text` that were encoded by [`encode`].
 fn decode(start: &str, text: &str) -> Vec<String> {
-    let found = text.split(start).skip(1).filter_map(|rest| {
+    let decoded = text.split(start).skip(1).filter_map(|rest| {
         let hex = &rest[..rest.find("END")?];
         let byte = |at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
         let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
         String::from_utf8(bytes?).ok()
     });
-    found.collect()
+    decoded.collect()
 }
 
 /// The text of a message.

@@ -219,8 +219,11 @@ fn ask_for_call(tool: &str, arguments: &Value) -> RunInput {
 }
 
 /// A user message, which also names the documentation host.
-fn user_message(words: &str) -> RunInput {
-    RunInput { message: format!("{words}\nThe manuals are at docs.example"), ..RunInput::default() }
+fn user_message(phrase: &str) -> RunInput {
+    RunInput {
+        message: format!("{phrase}\nThe manuals are at docs.example"),
+        ..RunInput::default()
+    }
 }
 
 fn with_attachment(what: &str) -> RunInput {
@@ -264,8 +267,8 @@ fn merge(into: &mut Value, value: &Value) {
 /// Runs the program before the run that counts.
 fn run_before(scene: &AttackFixture, start: &RunInput, asleep: bool) {
     scene.model.set_idle(asleep);
-    let ran = super::run_program(scene, super::COMPLETE, start, &session_flags());
-    assert_eq!(ran.1, 0, "{}", ran.0);
+    let result = super::run_program(scene, super::COMPLETE, start, &session_flags());
+    assert_eq!(result.1, 0, "{}", result.0);
     scene.model.set_idle(false);
 }
 
@@ -278,6 +281,6 @@ fn git_commit(scene: &AttackFixture, name: &str, address: &str, message: &str) {
     });
     let mut git = scene.story.program("git");
     git.args(["commit", "-q", "--allow-empty", "--no-verify", "-m", message]).envs(all);
-    let done = git.output().expect("git starts");
-    assert!(done.status.success(), "{done:?}");
+    let output = git.output().expect("git starts");
+    assert!(output.status.success(), "{output:?}");
 }

@@ -25,8 +25,8 @@ const CLOSED: &[&str] = &[
 ];
 
 /// Runs a command under `flags` that waits, and then reads what was created meanwhile.
-fn read_after_creation(yard: &SandboxFixture, flags: &[&str], closed: &[&str]) -> String {
-    let home = yard.story.home();
+fn read_after_creation(fixture: &SandboxFixture, flags: &[&str], closed: &[&str]) -> String {
+    let home = fixture.story.home();
     write(&home.join("gate/closed"), b"");
     write(&home.join("notes.txt"), b"mine\n");
     write(&home.join(".nanobot/workspace/memory/MEMORY.md"), b"remembered\n");
@@ -34,59 +34,59 @@ fn read_after_creation(yard: &SandboxFixture, flags: &[&str], closed: &[&str]) -
     let pipe = home.join("gate/pipe");
     drop(std::fs::remove_file(&pipe));
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let places: Vec<_> = closed.iter().map(|name| home.join(name)).collect();
-    let (at, created) = (pipe.clone(), places.clone());
+    let paths: Vec<_> = closed.iter().map(|name| home.join(name)).collect();
+    let (at, created) = (pipe.clone(), paths.clone());
     let other = std::thread::spawn(move || {
         // Waits until the command reads.
         let mut gate = OpenOptions::new().write(true).open(at).unwrap();
-        for place in &created {
-            write(place, b"secret\n");
+        for path in &created {
+            write(path, b"secret\n");
         }
         gate.write_all(b"go\n").unwrap();
     });
-    let names = places.iter().map(|place| format!("'{}'", place.display()));
+    let names = paths.iter().map(|path| format!("'{}'", path.display()));
     let names = names.collect::<Vec<_>>().join(" ");
     let script = format!(
         "exec 2>/dev/null; cd '{}'; read word < gate/pipe; echo $word; cat notes.txt .nanobot/workspace/memory/MEMORY.md {names}; ls -A \
          . .nanobot; true",
         home.display()
     );
-    let told = yard.run_commands(flags, &[script]);
+    let outputs = fixture.run_commands(flags, &[script]);
     // If the command never read, the test fails instead of waiting forever.
     let last = OpenOptions::new().read(true).write(true).open(&pipe);
     other.join().unwrap();
     drop(last);
-    for place in places {
-        drop(std::fs::remove_file(place));
+    for path in paths {
+        drop(std::fs::remove_file(path));
     }
-    told.into_iter().next().unwrap()
+    outputs.into_iter().next().unwrap()
 }
 
 #[test]
 fn closed_places_that_appear_while_a_command_runs_stay_closed() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let home = yard.story.home().display().to_string();
-        let above = yard.story.home().parent().unwrap().display().to_string();
-        for place in [&home, &above] {
-            let told = read_after_creation(&yard, &["--read", place], CLOSED);
-            assert!(told.starts_with("go\nmine\nremembered\n"), "{place}: {told}");
-            assert!(!told.contains("secret") && !told.contains("auth"), "{place}: {told}");
+        let fixture = SandboxFixture::new(user);
+        let home = fixture.story.home().display().to_string();
+        let above = fixture.story.home().parent().unwrap().display().to_string();
+        for dir in [&home, &above] {
+            let outputs = read_after_creation(&fixture, &["--read", dir], CLOSED);
+            assert!(outputs.starts_with("go\nmine\nremembered\n"), "{dir}: {outputs}");
+            assert!(!outputs.contains("secret") && !outputs.contains("auth"), "{dir}: {outputs}");
         }
         // In a home that may be changed, a new entry cannot be told apart from the command's own. What is ours is closed.
         let ours: Vec<&str> =
             CLOSED.iter().filter(|name| name.starts_with(".nanobot")).copied().collect();
-        let told = read_after_creation(&yard, &[&format!("--write={home}")], &ours);
-        assert!(told.starts_with("go\nmine\nremembered\n"), "{told}");
-        assert!(!told.contains("secret"), "{told}");
+        let outputs = read_after_creation(&fixture, &[&format!("--write={home}")], &ours);
+        assert!(outputs.starts_with("go\nmine\nremembered\n"), "{outputs}");
+        assert!(!outputs.contains("secret"), "{outputs}");
     }
 }
 
 /// Places that are granted by name within a closed directory are there, and work in a granted home goes on.
 #[test]
 fn a_granted_home_shows_what_is_visible_and_what_is_named() {
-    let yard = SandboxFixture::new(User::Current);
-    let home = yard.story.home();
+    let fixture = SandboxFixture::new(User::Current);
+    let home = fixture.story.home();
     for name in ["docs/deep/file", "plain", ".config/app/settings", ".config/gcloud/key", ".ssh/id"]
     {
         write(&home.join(name), name.as_bytes());
@@ -98,30 +98,34 @@ fn a_granted_home_shows_what_is_visible_and_what_is_named() {
         "cd '{}'; cat docs/deep/file plain short/file; cat .config/app/settings; cat .config/gcloud/key .ssh/id; ls -A .ssh .config",
         home.display()
     );
-    let told = yard.run_commands(&[&read], &[&script]);
-    assert!(told[0].starts_with("docs/deep/fileplaindocs/deep/file"), "{}", told[0]);
-    assert!(!told[0].contains("settings\n") && !told[0].contains("gcloud\n"), "{}", told[0]);
-    let told = yard.run_commands(&[&read, &named], &[&script]);
-    assert!(told[0].contains("docs/deep/file.config/app/settings"), "{}", told[0]);
-    assert!(told[0].contains("app") && !told[0].contains("key.ssh"), "{}", told[0]);
+    let outputs = fixture.run_commands(&[&read], &[&script]);
+    assert!(outputs[0].starts_with("docs/deep/fileplaindocs/deep/file"), "{}", outputs[0]);
+    assert!(
+        !outputs[0].contains("settings\n") && !outputs[0].contains("gcloud\n"),
+        "{}",
+        outputs[0]
+    );
+    let outputs = fixture.run_commands(&[&read, &named], &[&script]);
+    assert!(outputs[0].contains("docs/deep/file.config/app/settings"), "{}", outputs[0]);
+    assert!(outputs[0].contains("app") && !outputs[0].contains("key.ssh"), "{}", outputs[0]);
     let write = format!("--write={}", home.join("docs").display());
     let script =
         format!("cd '{}'; echo new > docs/made && cat docs/made; touch made", home.display());
-    let told = yard.run_commands(&[&read, &write], &[script]);
-    assert!(told[0].starts_with("new\n") && told[0].contains("ead-only"), "{}", told[0]);
+    let outputs = fixture.run_commands(&[&read, &write], &[script]);
+    assert!(outputs[0].starts_with("new\n") && outputs[0].contains("ead-only"), "{}", outputs[0]);
     assert!(home.join("docs/made").exists());
 }
 
 #[test]
 fn a_directory_whose_name_is_not_text_is_a_directory_like_others() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let directory = yard.story.dir().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+        let fixture = SandboxFixture::new(user);
+        let directory = fixture.story.dir().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
         write(&directory.join("file"), b"mine\n");
-        let mut command = yard.command(&["--write"]);
+        let mut command = fixture.command(&["--write"]);
         command.current_dir(&directory);
-        let told = yard.run(command, &["cat file; echo new > made; cat made"]);
-        assert_eq!(told, ["mine\nnew"]);
+        let output = fixture.run(command, &["cat file; echo new > made; cat made"]);
+        assert_eq!(output, ["mine\nnew"]);
         assert!(directory.join("made").exists());
     }
 }
@@ -132,16 +136,17 @@ fn a_home_that_cannot_be_entered_does_not_keep_commands_from_the_directories_aro
     if available_users().len() < 2 {
         return;
     }
-    let yard = SandboxFixture::new(User::Nobody);
-    let place = Path::new("/home/nanobot-test-closed-home");
-    std::fs::create_dir_all(place.join(".ssh")).unwrap();
-    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let fixture = SandboxFixture::new(User::Nobody);
+    let dir = Path::new("/home/nanobot-test-closed-home");
+    std::fs::create_dir_all(dir.join(".ssh")).unwrap();
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700)).unwrap();
     for flag in ["--write=/home", "--read=/home", "--read=/"] {
-        let told = yard.run_commands(&[flag], &["echo here; ls /home/nanobot-test-closed-home"]);
-        assert!(told[0].starts_with("here"), "{flag}: {}", told[0]);
-        assert!(!told[0].contains("namespaces"), "{flag}: {}", told[0]);
+        let outputs =
+            fixture.run_commands(&[flag], &["echo here; ls /home/nanobot-test-closed-home"]);
+        assert!(outputs[0].starts_with("here"), "{flag}: {}", outputs[0]);
+        assert!(!outputs[0].contains("namespaces"), "{flag}: {}", outputs[0]);
     }
-    std::fs::remove_dir_all(place).unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 /// Files that a rule about reading denies, by name, by place or by a link to them, do not exist for commands.
@@ -149,11 +154,11 @@ fn a_home_that_cannot_be_entered_does_not_keep_commands_from_the_directories_aro
 fn files_that_a_rule_denies_to_read_are_closed_to_commands() {
     for user in available_users() {
         for has_namespaces in [true, false] {
-            let mut yard = SandboxFixture::new(user);
+            let mut fixture = SandboxFixture::new(user);
             if !has_namespaces {
-                yard = yard.without_namespaces();
+                fixture = fixture.without_namespaces();
             }
-            let dir = yard.story.dir();
+            let dir = fixture.story.dir();
             for name in [".env", "a/b/.env", "keys/one.pem", "private/deep/file", "open.txt"] {
                 write(&dir.join(name), b"content\n");
             }
@@ -167,21 +172,26 @@ fn files_that_a_rule_denies_to_read_are_closed_to_commands() {
                 "read_file(private)",
             ];
             let closed = "cat .env a/b/.env keys/one.pem private/deep/file; cp .env copy; cat copy; git hash-object .env; true";
-            let told = yard.run_commands(&flags, &[closed, "cat open.txt"]);
-            assert!(!told[0].contains("content"), "{user:?} {has_namespaces}: {}", told[0]);
-            assert!(!told[0].contains("d95f3ad14dee633a758d2e331151e950dd13e4ed"), "{}", told[0]);
-            assert_eq!(told[1], "content", "{user:?} {has_namespaces}");
-            let told = yard.run_commands(&["--deny", "read_file(*.key)"], &["cat open.txt; true"]);
-            assert!(!told[0].contains("content"), "{}", told[0]);
+            let outputs = fixture.run_commands(&flags, &[closed, "cat open.txt"]);
+            assert!(!outputs[0].contains("content"), "{user:?} {has_namespaces}: {}", outputs[0]);
+            assert!(
+                !outputs[0].contains("d95f3ad14dee633a758d2e331151e950dd13e4ed"),
+                "{}",
+                outputs[0]
+            );
+            assert_eq!(outputs[1], "content", "{user:?} {has_namespaces}");
+            let outputs =
+                fixture.run_commands(&["--deny", "read_file(*.key)"], &["cat open.txt; true"]);
+            assert!(!outputs[0].contains("content"), "{}", outputs[0]);
         }
     }
-    let yard = SandboxFixture::new(User::Current);
-    let dir = yard.story.dir();
+    let fixture = SandboxFixture::new(User::Current);
+    let dir = fixture.story.dir();
     write(&dir.join(".env"), b"content\n");
     let moved = "mv .env x; cat x; mv ../$(basename $PWD)/.env y; echo work > z; cat z";
-    let told = yard.run_commands(&["--write", "--deny", "read_file(.env)"], &[moved]);
-    assert!(!told[0].contains("content") && told[0].contains("work"), "{}", told[0]);
+    let outputs = fixture.run_commands(&["--write", "--deny", "read_file(.env)"], &[moved]);
+    assert!(!outputs[0].contains("content") && outputs[0].contains("work"), "{}", outputs[0]);
     assert_eq!(std::fs::read(dir.join(".env")).unwrap(), b"content\n");
-    let explained = yard.story.run(["policy", "explain", "--deny", "read_file(.env)"]);
+    let explained = fixture.story.run(["policy", "explain", "--deny", "read_file(.env)"]);
     explained.stdout_has("commands and MCP servers do not see the files that it matches");
 }

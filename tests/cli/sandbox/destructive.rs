@@ -93,11 +93,11 @@ const COMMANDS: [(&str, &str); 71] = [
 ];
 
 /// Creates a directory with a canary for each command.
-fn create_victims(yard: &SandboxFixture, place: &Path) -> Vec<PathBuf> {
+fn create_victims(fixture: &SandboxFixture, directory: &Path) -> Vec<PathBuf> {
     let each = (0..COMMANDS.len()).map(|number| {
-        let dir = place.join(format!("case{number}"));
-        yard.write_file(&dir.join("victim/a"), "alive\n");
-        yard.write_file(&dir.join("victim/b/c"), "alive\n");
+        let dir = directory.join(format!("case{number}"));
+        fixture.write_file(&dir.join("victim/a"), "alive\n");
+        fixture.write_file(&dir.join("victim/b/c"), "alive\n");
         dir
     });
     each.collect()
@@ -120,15 +120,15 @@ fn build_commands(dirs: &[PathBuf]) -> Vec<String> {
 
 /// The indexes of commands that can be tested here: those that are destructive without the sandbox.
 fn destructive_commands(user: User) -> Vec<usize> {
-    let yard = SandboxFixture::new(user);
-    let dirs = create_victims(&yard, &yard.outside_dir());
-    let told = yard.run_commands(&["--sandbox", "off"], &build_commands(&dirs));
+    let fixture = SandboxFixture::new(user);
+    let dirs = create_victims(&fixture, &fixture.outside_dir());
+    let outputs = fixture.run_commands(&["--sandbox", "off"], &build_commands(&dirs));
     let mut deadly = Vec::new();
     for (number, (program, command)) in COMMANDS.iter().enumerate() {
         match (is_intact(&dirs[number]), program.is_empty() || is_installed(program)) {
             (false, _) => deadly.push(number),
             (true, false) => skip(&format!("`{program}` is not installed")),
-            (true, true) => panic!("it destroys nothing: {command}\n{}", told[number]),
+            (true, true) => panic!("it destroys nothing: {command}\n{}", outputs[number]),
         }
     }
     deadly
@@ -138,25 +138,25 @@ fn destructive_commands(user: User) -> Vec<usize> {
 fn destructive_commands_destroy_only_writable_files() {
     for user in available_users() {
         let deadly = destructive_commands(user);
-        for (words, flags, is_inside) in [
+        for (case_flags, flags, is_inside) in [
             ("in a directory that is read", &[][..], true),
             ("outside of one that is written", &["--write"][..], false),
         ] {
-            let yard = SandboxFixture::new(user);
-            let place = if is_inside { yard.story.dir() } else { yard.outside_dir() };
-            let dirs = create_victims(&yard, &place);
-            let told = yard.run_commands(flags, &build_commands(&dirs));
+            let fixture = SandboxFixture::new(user);
+            let dir = if is_inside { fixture.story.dir() } else { fixture.outside_dir() };
+            let dirs = create_victims(&fixture, &dir);
+            let outputs = fixture.run_commands(flags, &build_commands(&dirs));
             let dead: Vec<String> = deadly
                 .iter()
                 .filter(|number| !is_intact(&dirs[**number]))
-                .map(|number| format!("{}\n{}", COMMANDS[*number].1, told[*number]))
+                .map(|number| format!("{}\n{}", COMMANDS[*number].1, outputs[*number]))
                 .collect();
             print_count(&format!(
-                "{user:?}, {words}: {} of {} canaries alive",
+                "{user:?}, {case_flags}: {} of {} canaries alive",
                 deadly.len() - dead.len(),
                 deadly.len()
             ));
-            assert!(dead.is_empty(), "{user:?}, {words}:\n{}", dead.join("\n\n"));
+            assert!(dead.is_empty(), "{user:?}, {case_flags}:\n{}", dead.join("\n\n"));
         }
     }
 }

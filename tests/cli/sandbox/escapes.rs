@@ -153,24 +153,25 @@ def ioctl(request):
 fn escape_attempts_fail() {
     for user in available_users() {
         check_escapes(&SandboxFixture::new(user).without_namespaces(), user);
-        let yard = SandboxFixture::new(user);
-        let commands = check_escapes(&yard, user);
+        let fixture = SandboxFixture::new(user);
+        let commands = check_escapes(&fixture, user);
         // Without the sandbox some harmless ones do escape, which shows that the table works.
         if user == User::Current && commands.len() > 60 {
             let some = [5, 8, 11, 39, 40, 41, 42, 43, 44];
-            let told =
-                yard.run_commands(&["--sandbox", "off"], &some.map(|number| &commands[number]));
-            let out = told.iter().filter(|told| told.contains("escaped")).count();
-            assert!(out >= 7, "{told:?}");
+            let outputs =
+                fixture.run_commands(&["--sandbox", "off"], &some.map(|number| &commands[number]));
+            let out = outputs.iter().filter(|output| output.contains("escaped")).count();
+            assert!(out >= 7, "{outputs:?}");
         }
     }
 }
 
 /// Tries every escape, and returns the commands.
-fn check_escapes(yard: &SandboxFixture, user: User) -> Vec<String> {
-    let (outside, secret) = (yard.outside_dir().join("file"), yard.outside_dir().join("secret"));
-    yard.write_file(&outside, "safe\n");
-    yard.write_file(&secret, "canary-77aa\n");
+fn check_escapes(fixture: &SandboxFixture, user: User) -> Vec<String> {
+    let (outside, secret) =
+        (fixture.outside_dir().join("file"), fixture.outside_dir().join("secret"));
+    fixture.write_file(&outside, "safe\n");
+    fixture.write_file(&secret, "canary-77aa\n");
     let (mut names, mut commands) = (Vec::new(), Vec::new());
     if require("python3") && cfg!(target_arch = "x86_64") {
         for (name, text) in PYTHON_PROGRAMS {
@@ -200,15 +201,15 @@ fn check_escapes(yard: &SandboxFixture, user: User) -> Vec<String> {
     } else {
         print_count("foreign system calls are not tried: they are those of x86-64");
     }
-    let told = yard.run_commands(&[], &commands);
+    let outputs = fixture.run_commands(&[], &commands);
     let mut out = Vec::new();
-    for (name, told) in names.iter().zip(&told) {
+    for (name, output) in names.iter().zip(&outputs) {
         assert!(
-            told.contains("held") || told.contains("escaped"),
-            "{user:?}: {name} was not tried: {told}"
+            output.contains("held") || output.contains("escaped"),
+            "{user:?}: {name} was not tried: {output}"
         );
-        if told.contains("escaped") || told.contains("canary-77aa") {
-            out.push(format!("{name}: {told}"));
+        if output.contains("escaped") || output.contains("canary-77aa") {
+            out.push(format!("{name}: {output}"));
         }
     }
     print_count(&format!("{user:?}: {} of {} escapes held", names.len() - out.len(), names.len()));
@@ -240,13 +241,13 @@ const C_PROGRAMS: [(&str, &str); 3] = [
 /// In namespaces of its own, a command of root cannot change the modes of the system's devices, which root owns.
 #[test]
 fn devices_keep_their_modes() {
-    let yard = SandboxFixture::new(User::Current);
-    let told = yard.run_commands(
+    let fixture = SandboxFixture::new(User::Current);
+    let outputs = fixture.run_commands(
         &["--write"],
         &["for d in null zero full random urandom; do m=$(stat -c %a /dev/$d); chmod 644 /dev/$d 2>/dev/null; \
            [ $(stat -c %a /dev/$d) = $m ] && echo held || { chmod $m /dev/$d; echo changed; }; done"],
     );
-    assert_eq!(told[0], "held\n".repeat(5).trim_end());
+    assert_eq!(outputs[0], "held\n".repeat(5).trim_end());
 }
 
 /// In namespaces of its own, a command leaves no process behind, however many there are and however fast they change.
@@ -254,11 +255,11 @@ fn devices_keep_their_modes() {
 #[test]
 fn a_swarm_of_processes_ends_with_its_command() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let script = yard.story.dir().join("swarm.sh");
+        let fixture = SandboxFixture::new(user);
+        let script = fixture.story.dir().join("swarm.sh");
         // Each process starts the next one in a session of its own; the last one is replaced by a successor again and
         // again.
-        yard.write_file(
+        fixture.write_file(
             &script,
             "n=$1; if [ $n -gt 0 ]; then setsid sh $0 $((n-1)) & exec sleep 77; else (sh $0 0 &) ; fi\n",
         );
@@ -266,17 +267,18 @@ fn a_swarm_of_processes_ends_with_its_command() {
             "setsid sh {} 60 >/dev/null 2>&1 & until [ $(ps ax | wc -l) -gt 61 ]; do sleep 0.02; done; ps ax | wc -l",
             script.display()
         );
-        let told = yard.run_commands(&[], &[&start, "kill -9 -1; echo alive", "ps ax | wc -l"]);
+        let outputs =
+            fixture.run_commands(&[], &[&start, "kill -9 -1; echo alive", "ps ax | wc -l"]);
         let count =
             |text: &str| text.lines().next().and_then(|line| line.trim().parse::<u32>().ok());
-        assert!(count(&told[0]) > Some(60), "{}", told[0]);
-        assert!(told[0].contains("its background processes were killed"), "{}", told[0]);
-        assert!(told[1].ends_with("alive"), "{}", told[1]);
-        assert!(count(&told[2]) < Some(8), "{}", told[2]);
+        assert!(count(&outputs[0]) > Some(60), "{}", outputs[0]);
+        assert!(outputs[0].contains("its background processes were killed"), "{}", outputs[0]);
+        assert!(outputs[1].ends_with("alive"), "{}", outputs[1]);
+        assert!(count(&outputs[2]) < Some(8), "{}", outputs[2]);
         let mark = script.display().to_string();
         for _ in 0..50 {
-            let left = running_commands().find(|line| line.contains(&mark));
-            assert_eq!(left, None);
+            let process = running_commands().find(|line| line.contains(&mark));
+            assert_eq!(process, None);
         }
     }
 }
@@ -292,10 +294,10 @@ fn running_commands() -> impl Iterator<Item = String> {
 #[test]
 fn a_command_sees_nothing_but_what_is_granted() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let outside = yard.outside_dir().join("file");
-        yard.write_file(&outside, "theirs\n");
-        let told = yard.run_commands(
+        let fixture = SandboxFixture::new(user);
+        let outside = fixture.outside_dir().join("file");
+        fixture.write_file(&outside, "theirs\n");
+        let outputs = fixture.run_commands(
             &[],
             &[
                 format!("cat {}", outside.display()),
@@ -305,13 +307,13 @@ fn a_command_sees_nothing_but_what_is_granted() {
                 "ls /dev | paste -sd ' '".into(),
             ],
         );
-        for told in &told[..2] {
-            assert!(told.contains("No such file or directory"), "{told}");
+        for output in &outputs[..2] {
+            assert!(output.contains("No such file or directory"), "{output}");
         }
         // Empty directories may lead to granted places.
-        assert!(told[2].starts_with("(no output)"), "{}", told[2]);
-        assert!(told[3].parse::<u32>().is_ok_and(|count| count < 9), "{}", told[3]);
-        assert_eq!(told[4], "fd full null ptmx pts random shm stderr stdin stdout urandom zero");
+        assert!(outputs[2].starts_with("(no output)"), "{}", outputs[2]);
+        assert!(outputs[3].parse::<u32>().is_ok_and(|count| count < 9), "{}", outputs[3]);
+        assert_eq!(outputs[4], "fd full null ptmx pts random shm stderr stdin stdout urandom zero");
     }
 }
 
@@ -319,12 +321,12 @@ fn a_command_sees_nothing_but_what_is_granted() {
 #[test]
 fn a_command_ends_when_nanobot_is_killed() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
+        let fixture = SandboxFixture::new(user);
         let number = 3000 + u32::from(user == User::Nobody);
         let mark = format!("{number}.{}", std::process::id());
         let command = format!("(trap '' TERM; setsid sleep {mark} & wait)");
-        yard.story.server().script([calls("exec", json!({ "command": command }))]);
-        let mut child = yard.command(&[]).spawn().expect("the program starts");
+        fixture.story.server().script([calls("exec", json!({ "command": command }))]);
+        let mut child = fixture.command(&[]).spawn().expect("the program starts");
         until("the command runs", || is_alive(&mark));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -337,18 +339,18 @@ fn a_command_ends_when_nanobot_is_killed() {
 fn a_waiting_supervisor_ends_with_the_run() {
     for user in available_users() {
         for is_killed in [false, true] {
-            let yard = SandboxFixture::new(user);
-            let fifo = yard.story.dir().join("fifo");
+            let fixture = SandboxFixture::new(user);
+            let fifo = fixture.story.dir().join("fifo");
             rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, Mode::from_raw_mode(0o666)).unwrap();
             // The first command of a run starts none.
             for command in ["true", "true", "exec cat fifo"] {
                 let call = calls("exec", json!({ "command": command }));
-                yard.story.server().script([call]);
+                fixture.story.server().script([call]);
             }
             if !is_killed {
-                yard.story.server().script([says("done")]);
+                fixture.story.server().script([says("done")]);
             }
-            let mut child = yard.command(&[]).spawn().expect("the program starts");
+            let mut child = fixture.command(&[]).spawn().expect("the program starts");
             let mut writer = File::options().write(true).open(&fifo).unwrap();
             let mut supervisors = BTreeSet::new();
             until("two supervisors run", || {
@@ -368,7 +370,7 @@ fn a_waiting_supervisor_ends_with_the_run() {
             } else {
                 writer.write_all(b"text").unwrap();
                 drop(writer);
-                yard.story.wait(child).stdout("done\n");
+                fixture.story.wait(child).stdout("done\n");
             }
             let is_running = |pid: &u32| Path::new("/proc").join(pid.to_string()).exists();
             until("none of them runs", || !processes.iter().any(is_running));
@@ -385,13 +387,13 @@ fn a_waiting_supervisor_follows_the_mounts_of_the_system() {
         skip("there are no namespaces of mounts");
         return;
     }
-    let yard = SandboxFixture::new(User::Current).with_wrapper(&shared);
-    let disk = yard.story.dir().join("disk");
+    let fixture = SandboxFixture::new(User::Current).with_wrapper(&shared);
+    let disk = fixture.story.dir().join("disk");
     std::fs::create_dir(&disk).unwrap();
     let pid = Arc::new(OnceLock::<u32>::new());
     let outside = |script: &str, then: Responder| {
         let (pid, script) =
-            (Arc::clone(&pid), format!("cd '{}' && {script}", yard.story.dir().display()));
+            (Arc::clone(&pid), format!("cd '{}' && {script}", fixture.story.dir().display()));
         let outside = move |request: &_| {
             let mut enter = std::process::Command::new("nsenter");
             enter.args(["-m", "-t", &pid.wait().to_string(), "sh", "-c", &script]);
@@ -401,31 +403,31 @@ fn a_waiting_supervisor_follows_the_mounts_of_the_system() {
         Box::new(outside) as Responder
     };
     let exec = |command: &str| calls("exec", json!({ "command": command }));
-    yard.story.server().script([
+    fixture.story.server().script([
         exec("true"),
         exec("true"),
         outside("mount -t tmpfs none disk && echo text > disk/file", exec("cat disk/file")),
         outside("umount disk", exec("ls -A disk | wc -l")),
         says("done"),
     ]);
-    let child = yard.command(&[]).spawn().expect("the program starts");
+    let child = fixture.command(&[]).spawn().expect("the program starts");
     pid.set(child.id()).unwrap();
-    yard.story.wait(child).stdout("done\n");
-    let requests = yard.story.requests();
-    let told = |request: usize| {
+    fixture.story.wait(child).stdout("done\n");
+    let requests = fixture.story.requests();
+    let last_content = |request: usize| {
         let last = requests[request].messages().pop().unwrap();
         last["content"].as_str().unwrap_or_default().to_owned()
     };
-    assert_eq!([told(3), told(4)], ["text", "0"]);
+    assert_eq!([last_content(3), last_content(4)], ["text", "0"]);
 }
 
 /// Processes that a command leaves behind end with it.
 #[test]
 fn no_process_outlives_a_command() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let mark = yard.story.dir().join("late");
-        let told = yard.run_commands(
+        let fixture = SandboxFixture::new(user);
+        let mark = fixture.story.dir().join("late");
+        let outputs = fixture.run_commands(
             &["--write"],
             &[
                 format!(
@@ -436,7 +438,7 @@ fn no_process_outlives_a_command() {
                 "sleep 1.9",
             ],
         );
-        assert!(told[0].contains("its background processes were killed"), "{}", told[0]);
+        assert!(outputs[0].contains("its background processes were killed"), "{}", outputs[0]);
         assert!(!mark.exists());
     }
 }

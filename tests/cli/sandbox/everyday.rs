@@ -204,18 +204,21 @@ until t capture-pane -p -t w | grep -q 'in tmux'; do sleep 0.05; done; t capture
 #[test]
 fn everyday_commands_work_in_the_sandbox() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
+        let fixture = SandboxFixture::new(user);
         // Only programs of this user: a toolchain may be in another user's home.
         let looks = TASKS.map(|(program, ..)| {
             format!("[ -n \"$(command -v {program})\" ] && echo here || echo none\n")
         });
-        let found =
+        let outputs =
             SandboxFixture::new(user).run_commands(&["--sandbox", "off"], &[looks.concat()]);
-        let found: Vec<&str> = found[0].lines().collect();
-        let here = |number: usize| TASKS[number].0.is_empty() || found[number] == "here";
-        let told = yard.run_commands(&["--write"], &TASKS.map(|(_, command, _)| command));
+        let lines: Vec<&str> = outputs[0].lines().collect();
+        let here = |number: usize| TASKS[number].0.is_empty() || lines[number] == "here";
+        let command_outputs =
+            fixture.run_commands(&["--write"], &TASKS.map(|(_, command, _)| command));
         let (mut tried, mut wrong) = (0, Vec::new());
-        for (number, ((program, command, expect), told)) in TASKS.iter().zip(&told).enumerate() {
+        for (number, ((program, command, expect), output)) in
+            TASKS.iter().zip(&command_outputs).enumerate()
+        {
             if !here(number) {
                 match user {
                     User::Current => skip(&format!("`{program}` is not installed")),
@@ -226,8 +229,8 @@ fn everyday_commands_work_in_the_sandbox() {
                 continue;
             }
             tried += 1;
-            if told.lines().last() != Some(expect) {
-                wrong.push(format!("{command}\n{told}"));
+            if output.lines().last() != Some(expect) {
+                wrong.push(format!("{command}\n{output}"));
             }
         }
         print_count(&format!("{user:?}: {} of {tried} everyday tasks done", tried - wrong.len()));

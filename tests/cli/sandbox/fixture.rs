@@ -23,10 +23,10 @@ pub(super) type Task = (&'static str, &'static str, &'static str);
 pub(super) fn check_tasks(user: User, tasks: &[Task], results: &[String], kind: &str) {
     let looks = tasks.iter().map(|(program, ..)| format!("command -v {program} || echo none"));
     let looks: Vec<String> = looks.collect();
-    let found = SandboxFixture::new(user).run_commands(&["--sandbox", "off"], &looks);
+    let outputs = SandboxFixture::new(user).run_commands(&["--sandbox", "off"], &looks);
     let mut tried = 0;
-    for (((program, command, expect), result), found) in tasks.iter().zip(results).zip(&found) {
-        if !program.is_empty() && found.starts_with("none") {
+    for (((program, command, expect), result), output) in tasks.iter().zip(results).zip(&outputs) {
+        if !program.is_empty() && output.starts_with("none") {
             // Some programs are in the home of the user who runs the tests.
             assert!(user == User::Nobody || !require(program), "{program}");
             continue;
@@ -106,19 +106,19 @@ impl SandboxFixture {
         self.story.server().script([calls_all(calls), says("done")]);
         let before = self.story.requests().len();
         let child = command.spawn().expect("the program starts");
-        let ran = self.story.wait(child);
+        let result = self.story.wait(child);
         // Restored files are reported there.
-        let errors = ran.error_text();
-        ran.stdout("done\n");
+        let errors = result.error_text();
+        result.stdout("done\n");
         let requests = self.story.requests();
         assert_eq!(requests.len(), before + 2, "{errors}");
         let messages = requests[before + 1].messages();
-        let told = messages.iter().rev().take(count).rev();
-        let told: Vec<String> = told
+        let last_messages = messages.iter().rev().take(count).rev();
+        let outputs: Vec<String> = last_messages
             .map(|message| message["content"].as_str().unwrap_or_default().to_owned())
             .collect();
-        assert_eq!(told.len(), count);
-        told
+        assert_eq!(outputs.len(), count);
+        outputs
     }
 
     /// The command for the fixture's user, who owns all files of the story from now on.

@@ -206,14 +206,14 @@ fn the_check_after_a_command_neither_hangs_nor_destroys() {
     if !require("git") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current);
-    let dir = yard.story.dir();
+    let fixture = SandboxFixture::new(User::Current);
+    let dir = fixture.story.dir();
     run_as_user(
-        &yard.story,
+        &fixture.story,
         "git init -q sub && git -C sub config alias.st status && printf '#!/bin/sh\\n' > sub/.git/hooks/pre-push",
     );
     let deep = "a/".repeat(400);
-    let told = yard.run_commands(
+    let outputs = fixture.run_commands(
         &["--write"],
         &[
             "mkdir -p .git/rebase-merge; mkfifo .git/rebase-merge/git-rebase-todo".to_owned(),
@@ -222,16 +222,16 @@ fn the_check_after_a_command_neither_hangs_nor_destroys() {
             format!("mkdir -p .git/hooks/{deep}; echo evil > .git/hooks/post-checkout"),
         ],
     );
-    assert!(told[0].starts_with("(no output)"), "{}", told[0]);
-    assert!(told[1].contains("new/.git/config"), "{}", told[1]);
-    assert!(told[2].contains(".local"), "{}", told[2]);
+    assert!(outputs[0].starts_with("(no output)"), "{}", outputs[0]);
+    assert!(outputs[1].contains("new/.git/config"), "{}", outputs[1]);
+    assert!(outputs[2].contains(".local"), "{}", outputs[2]);
     let find = |command: &str| {
-        let mut shell = yard.story.program("sh");
-        let found = shell.args(["-c", command]).output().expect("the shell starts");
-        String::from_utf8_lossy(&found.stdout).into_owned()
+        let mut shell = fixture.story.program("sh");
+        let output = shell.args(["-c", command]).output().expect("the shell starts");
+        String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    let kept = find("cat new/.git/config.set-aside-* new/.git/hooks.set-aside-*/pre-push");
-    assert!(kept.contains("st = status") && kept.contains("#!/bin/sh"), "{kept}");
+    let set_aside = find("cat new/.git/config.set-aside-* new/.git/hooks.set-aside-*/pre-push");
+    assert!(set_aside.contains("st = status") && set_aside.contains("#!/bin/sh"), "{set_aside}");
     assert!(!dir.join(".local").exists() && !dir.join(".git/hooks/post-checkout").exists());
 }
 
@@ -241,12 +241,12 @@ fn the_check_of_rebase_steps_follows_no_link() {
     if !require("git") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current);
-    let theirs = yard.outside_dir().join("git-rebase-todo");
-    yard.write_file(&theirs, "exec make\n");
-    run_as_user(&yard.story, "git init -q");
-    let outside = yard.outside_dir().display().to_string();
-    let told = yard.run_commands(
+    let fixture = SandboxFixture::new(User::Current);
+    let theirs = fixture.outside_dir().join("git-rebase-todo");
+    fixture.write_file(&theirs, "exec make\n");
+    run_as_user(&fixture.story, "git init -q");
+    let outside = fixture.outside_dir().display().to_string();
+    let outputs = fixture.run_commands(
         &["--write"],
         &[
             format!("ln -s {outside} .git/rebase-merge"),
@@ -254,30 +254,30 @@ fn the_check_of_rebase_steps_follows_no_link() {
                 .to_owned(),
         ],
     );
-    assert!(theirs.exists(), "{told:?}");
-    let link = yard.story.dir().join(".git/rebase-merge");
-    assert!(link.symlink_metadata().is_err(), "{told:?}");
-    for told in &told {
-        assert!(told.contains(".git/rebase-merge"), "{told}");
+    assert!(theirs.exists(), "{outputs:?}");
+    let link = fixture.story.dir().join(".git/rebase-merge");
+    assert!(link.symlink_metadata().is_err(), "{outputs:?}");
+    for output in &outputs {
+        assert!(output.contains(".git/rebase-merge"), "{output}");
     }
 }
 
 /// A cover cannot be moved away together with a directory around it.
 #[test]
 fn a_denied_file_stays_covered_where_it_is() {
-    let yard = SandboxFixture::new(User::Current);
-    let token = yard.story.home().join(".cache/huggingface/token");
-    yard.write_file(&token, "canary-31bd\n");
-    let flags = [format!("--write={}", yard.story.home().join(".cache").display())];
+    let fixture = SandboxFixture::new(User::Current);
+    let token = fixture.story.home().join(".cache/huggingface/token");
+    fixture.write_file(&token, "canary-31bd\n");
+    let flags = [format!("--write={}", fixture.story.home().join(".cache").display())];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let cache = yard.story.home().join(".cache");
+    let cache = fixture.story.home().join(".cache");
     let cache = cache.display();
     for command in [
         format!("mv {cache}/huggingface {cache}/hf; cat {cache}/*/token"),
         format!("cat {cache}/*/token"),
     ] {
-        let told = yard.run_commands(&flags, &[command]);
-        assert!(!told[0].contains("canary"), "{}", told[0]);
+        let outputs = fixture.run_commands(&flags, &[command]);
+        assert!(!outputs[0].contains("canary"), "{}", outputs[0]);
     }
     assert!(token.exists());
 }
@@ -297,26 +297,26 @@ fn git_runs_nothing_that_a_command_left_behind() {
     }
     for (name, set_up, command, later) in ATTACKS {
         let check = |flags: &[&str]| {
-            let yard = SandboxFixture::new(User::Current);
-            let dir = yard.story.dir();
-            let mark = yard.outside_dir().join("pwned");
-            std::fs::create_dir_all(yard.outside_dir()).unwrap();
+            let fixture = SandboxFixture::new(User::Current);
+            let dir = fixture.story.dir();
+            let mark = fixture.outside_dir().join("pwned");
+            std::fs::create_dir_all(fixture.outside_dir()).unwrap();
             let fill = |text: &str| text.replace("PWN", &format!("touch {}", mark.display()));
             run_as_user(
-                &yard.story,
+                &fixture.story,
                 &format!("git init -q && git commit -q --allow-empty -m x && {set_up}"),
             );
             let commands: Vec<String> = command.split('\0').map(fill).collect();
-            let told = yard.run_commands(flags, &commands);
-            assert!(!mark.exists() || flags.len() > 1, "{name}: {told:?}");
-            run_as_user(&yard.story, later);
+            let outputs = fixture.run_commands(flags, &commands);
+            assert!(!mark.exists() || flags.len() > 1, "{name}: {outputs:?}");
+            run_as_user(&fixture.story, later);
             assert!(Path::new(&dir).exists());
-            (mark.exists(), told)
+            (mark.exists(), outputs)
         };
-        let (has_run, told) = check(&["--write"]);
-        assert!(!has_run, "{name}: {told:?}");
+        let (has_run, outputs) = check(&["--write"]);
+        assert!(!has_run, "{name}: {outputs:?}");
         // The attack works where nothing keeps it from working.
-        let (has_run, told) = check(&["--write", "--sandbox", "off"]);
-        assert!(has_run, "{name}, without the sandbox: {told:?}");
+        let (has_run, outputs) = check(&["--write", "--sandbox", "off"]);
+        assert!(has_run, "{name}, without the sandbox: {outputs:?}");
     }
 }

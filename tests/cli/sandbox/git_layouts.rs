@@ -135,23 +135,23 @@ fn git_works_in_every_layout() {
     let mut checked = 0;
     for user in available_users() {
         for layout in LAYOUTS {
-            let yard = set_up(user, layout);
-            let directory = yard.story.dir().join(layout.directory);
+            let fixture = set_up(user, layout);
+            let directory = fixture.story.dir().join(layout.directory);
             let directory = directory.to_str().unwrap();
-            let upstream = yard.outside_dir().join("up");
+            let upstream = fixture.outside_dir().join("up");
             let upstream = upstream.to_str().unwrap();
             let check = |flags: &[&str], tasks: &[(&str, &str)]| {
                 let commands: Vec<String> = tasks
                     .iter()
                     .map(|(command, _)| command.replace("UPSTREAM", upstream))
                     .collect();
-                let told = yard.run_commands(flags, &commands);
-                for ((command, expect), told) in tasks.iter().zip(&told) {
-                    let lines: Vec<&str> = told.trim_end().lines().collect();
+                let outputs = fixture.run_commands(flags, &commands);
+                for ((command, expect), output) in tasks.iter().zip(&outputs) {
+                    let lines: Vec<&str> = output.trim_end().lines().collect();
                     assert_eq!(
                         lines.last(),
                         Some(expect),
-                        "{} as {user:?}, {flags:?}: {command}: {told}",
+                        "{} as {user:?}, {flags:?}: {command}: {output}",
                         layout.name
                     );
                 }
@@ -165,23 +165,29 @@ fn git_works_in_every_layout() {
 }
 
 fn set_up(user: User, layout: &Layout) -> SandboxFixture {
-    let yard = SandboxFixture::new(user);
-    let upstream = yard.outside_dir().join("up");
+    let fixture = SandboxFixture::new(user);
+    let upstream = fixture.outside_dir().join("up");
     std::fs::create_dir_all(&upstream).unwrap();
-    let mut shell = yard.story.program("sh");
-    let made = format!(
+    let mut shell = fixture.story.program("sh");
+    let script = format!(
         "set -e; {PRELUDE} git init -q {up}; git -C {up} commit -q --allow-empty -m up; {}",
         layout.set_up,
         up = upstream.display()
     );
-    let done = shell.args(["-c", &made]).output().expect("the shell starts");
-    assert!(done.status.success(), "{}: {}", layout.name, String::from_utf8_lossy(&done.stderr));
+    let output = shell.args(["-c", &script]).output().expect("the shell starts");
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        layout.name,
+        String::from_utf8_lossy(&output.stderr)
+    );
     if layout.is_trusted {
-        let directory = yard.story.dir().join(layout.directory);
-        let trusted = yard.story.command(["trust", directory.to_str().unwrap()]).output().unwrap();
+        let directory = fixture.story.dir().join(layout.directory);
+        let trusted =
+            fixture.story.command(["trust", directory.to_str().unwrap()]).output().unwrap();
         assert!(trusted.status.success(), "{trusted:?}");
     }
-    yard
+    fixture
 }
 
 /// A downloaded tree: its name, the commands that make it beside the user's repository `../other`, and whether it shows the
@@ -272,37 +278,37 @@ fn a_downloaded_tree_grants_itself_nothing() {
     let mut tried = 0;
     for user in available_users() {
         for (name, set_up, shows) in HOSTILE_TREES {
-            let made = || {
-                let yard = SandboxFixture::new(user);
-                let mut shell = yard.story.program("sh");
+            let shell_output = || {
+                let fixture = SandboxFixture::new(user);
+                let mut shell = fixture.story.program("sh");
                 let script = format!(
                     "set -e; {PRELUDE} git init -q ../other; echo canary-77 > ../other/secret; git -C ../other add .; git -C ../other commit \
                      -qm canary-77; git -C ../other worktree add -q ../w -b w; mkdir ~/.ssh; echo canary-77 > ~/.ssh/id_ed25519; {set_up}"
                 );
-                let done = shell.args(["-c", &script]).output().expect("the shell starts");
-                assert!(done.status.success(), "{name}: {done:?}");
-                yard
+                let output = shell.args(["-c", &script]).output().expect("the shell starts");
+                assert!(output.status.success(), "{name}: {output:?}");
+                fixture
             };
-            let yard = made();
+            let fixture = shell_output();
             let state = || {
-                let mut shell = yard.story.program("sh");
+                let mut shell = fixture.story.program("sh");
                 let list = "cd ..; git -c safe.directory='*' -C other for-each-ref; \
                             ls -R other/.git/worktrees home/.ssh; cat other/.git/config";
-                let found = shell.args(["-c", list]).output().expect("the shell starts");
-                String::from_utf8_lossy(&found.stdout).into_owned()
+                let output = shell.args(["-c", list]).output().expect("the shell starts");
+                String::from_utf8_lossy(&output.stdout).into_owned()
             };
             let before = state();
             // Without `--write` the tree stays as it is for the next run.
             for flags in [&[][..], &["--write"]] {
-                let told = yard.run_commands(flags, PROBES).join("\n");
+                let output = fixture.run_commands(flags, PROBES).join("\n");
                 let after = state();
-                assert_eq!(after, before, "{name} as {user:?}, {flags:?}: {told}");
-                assert!(!told.contains("canary-77"), "{name} as {user:?}, {flags:?}: {told}");
+                assert_eq!(after, before, "{name} as {user:?}, {flags:?}: {output}");
+                assert!(!output.contains("canary-77"), "{name} as {user:?}, {flags:?}: {output}");
                 tried += 1;
             }
             if *shows && user == User::Current {
-                let told = made().run_commands(&["--sandbox", "off"], PROBES).join("\n");
-                assert!(told.contains("canary-77"), "{name}, without the sandbox: {told}");
+                let output = shell_output().run_commands(&["--sandbox", "off"], PROBES).join("\n");
+                assert!(output.contains("canary-77"), "{name}, without the sandbox: {output}");
             }
         }
     }
@@ -316,17 +322,17 @@ fn a_repository_at_the_home_stays_closed() {
         return;
     }
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let directory = yard.story.home().join("p");
+        let fixture = SandboxFixture::new(user);
+        let directory = fixture.story.home().join("p");
         std::fs::create_dir(&directory).unwrap();
-        let mut shell = yard.story.program("sh");
-        let made = format!("cd; {PRELUDE} git init -q . && fill . notes && echo canary > secret");
-        assert!(shell.args(["-c", &made]).status().unwrap().success());
-        let told = yard.run_commands(
+        let mut shell = fixture.story.program("sh");
+        let script = format!("cd; {PRELUDE} git init -q . && fill . notes && echo canary > secret");
+        assert!(shell.args(["-c", &script]).status().unwrap().success());
+        let outputs = fixture.run_commands(
             &["-C", directory.to_str().unwrap()],
             &["git status; git log -p; cat ../notes/f ../secret"],
         );
-        assert!(!told[0].contains("canary") && !told[0].contains("two"), "{}", told[0]);
+        assert!(!outputs[0].contains("canary") && !outputs[0].contains("two"), "{}", outputs[0]);
     }
 }
 
@@ -337,14 +343,14 @@ fn a_run_in_a_part_of_a_working_tree_changes_that_part() {
         return;
     }
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let dir = yard.story.dir();
-        let mut shell = yard.story.program("sh");
-        let made = format!(
+        let fixture = SandboxFixture::new(user);
+        let dir = fixture.story.dir();
+        let mut shell = fixture.story.program("sh");
+        let script = format!(
             "{PRELUDE} git init -q . && fill . src && git checkout -q -b both && echo b > top && echo b > src/f && git commit -qam both \
              && git checkout -q -b away main~1 && git rm -q top && git commit -qm away && git checkout -q main && echo mine >> top"
         );
-        assert!(shell.args(["-c", &made]).status().unwrap().success());
+        assert!(shell.args(["-c", &script]).status().unwrap().success());
         let src = dir.join("src");
         let stopped = [
             "git checkout -q -f both",
@@ -357,12 +363,15 @@ fn a_run_in_a_part_of_a_working_tree_changes_that_part() {
             "git cherry-pick away",
             "git reset -q --hard",
         ];
-        let told = yard.run_commands(&["-C", src.to_str().unwrap(), "--write"], &stopped);
+        let outputs = fixture.run_commands(&["-C", src.to_str().unwrap(), "--write"], &stopped);
         let grant = format!("--write={}", dir.display());
-        for (command, told) in stopped.iter().zip(&told) {
-            assert!(told.contains("would change") && told.contains(&grant), "{command}: {told}");
+        for (command, output) in stopped.iter().zip(&outputs) {
+            assert!(
+                output.contains("would change") && output.contains(&grant),
+                "{command}: {output}"
+            );
         }
-        let told = yard.run_commands(
+        let outputs = fixture.run_commands(
             &["-C", src.to_str().unwrap(), "--write"],
             &[
                 "git diff --stat",
@@ -370,16 +379,16 @@ fn a_run_in_a_part_of_a_working_tree_changes_that_part() {
                 "echo 3 > f; git commit -qam three; git show --name-status --format=%s",
             ],
         );
-        assert!(told[0].contains(" 1 file changed"), "{}", told[0]);
-        assert!(told[1].contains("mine") && !told[1].contains("x\n"), "{}", told[1]);
+        assert!(outputs[0].contains(" 1 file changed"), "{}", outputs[0]);
+        assert!(outputs[1].contains("mine") && !outputs[1].contains("x\n"), "{}", outputs[1]);
         // What the user has changed elsewhere is committed, and nothing is deleted.
-        assert!(told[2].contains("M\tsrc/f\nM\ttop"), "{}", told[2]);
+        assert!(outputs[2].contains("M\tsrc/f\nM\ttop"), "{}", outputs[2]);
         // The whole tree, if it is granted.
-        let told = yard.run_commands(
+        let outputs = fixture.run_commands(
             &["-C", src.to_str().unwrap(), &grant],
             &["git checkout -q away && ls ..", "git checkout -q both && cat ../top f"],
         );
-        assert!(told[0].trim_end() == "src" && told[1].trim_end() == "b\nb", "{told:?}");
+        assert!(outputs[0].trim_end() == "src" && outputs[1].trim_end() == "b\nb", "{outputs:?}");
     }
 }
 
@@ -389,12 +398,12 @@ fn file_tools_read_the_whole_working_tree() {
     if !require("git") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current);
-    let dir = yard.story.dir();
-    let mut shell = yard.story.program("sh");
-    let made = format!("{PRELUDE} git init -q . && fill . src");
-    assert!(shell.args(["-c", &made]).status().unwrap().success());
-    yard.story.server().script([
+    let fixture = SandboxFixture::new(User::Current);
+    let dir = fixture.story.dir();
+    let mut shell = fixture.story.program("sh");
+    let script = format!("{PRELUDE} git init -q . && fill . src");
+    assert!(shell.args(["-c", &script]).status().unwrap().success());
+    fixture.story.server().script([
         calls_all(vec![
             ("read_file", json!({ "path": "../top" })),
             ("grep", json!({ "pattern": "^t$", "path": ".." })),
@@ -405,16 +414,16 @@ fn file_tools_read_the_whole_working_tree() {
         says("done"),
     ]);
     let src = dir.join("src");
-    let ran = yard.story.run(["agent", "-m", "x", "--write", "-C", src.to_str().unwrap()]);
-    ran.stdout("done\n").stderr_has("would allow it");
-    let messages = yard.story.requests()[1].messages();
-    let told: Vec<&str> =
+    let result = fixture.story.run(["agent", "-m", "x", "--write", "-C", src.to_str().unwrap()]);
+    result.stdout("done\n").stderr_has("would allow it");
+    let messages = fixture.story.requests()[1].messages();
+    let contents: Vec<&str> =
         messages.iter().rev().take(5).rev().filter_map(|it| it["content"].as_str()).collect();
     assert!(
-        told[0].contains('t') && told[1].contains("top") && told[2].contains("top"),
-        "{told:?}"
+        contents[0].contains('t') && contents[1].contains("top") && contents[2].contains("top"),
+        "{contents:?}"
     );
-    assert!(told[3].contains("read-only") && told[4].contains("read-only"), "{told:?}");
+    assert!(contents[3].contains("read-only") && contents[4].contains("read-only"), "{contents:?}");
     assert_eq!(std::fs::read_to_string(dir.join("top")).unwrap(), "t\n");
 }
 
@@ -425,33 +434,33 @@ fn credentials_in_the_config_are_masked_and_kept() {
         return;
     }
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let dir = yard.story.dir();
-        let mut shell = yard.story.program("sh");
-        let made = format!(
+        let fixture = SandboxFixture::new(user);
+        let dir = fixture.story.dir();
+        let mut shell = fixture.story.program("sh");
+        let script = format!(
             "{PRELUDE} git init -q . && fill . src && git remote add origin https://u:canary-1@h.invalid/x.git && git config \
              http.https://h.invalid/.extraheader 'AUTHORIZATION: basic canary-2' && git worktree add -q ../w && git config \
              include.path ../own.gitconfig && printf '[http]\\n\\textraheader = canary-3\\n' > own.gitconfig"
         );
-        assert!(shell.args(["-c", &made]).status().unwrap().success());
+        assert!(shell.args(["-c", &script]).status().unwrap().success());
         let show = "git remote -v; git config -l; cat $(git rev-parse --git-common-dir)/config; cat own.gitconfig ../own.gitconfig";
         let worktree = dir.parent().unwrap().join("w");
         for directory in [&dir, &dir.join("src"), &worktree] {
             let directory = directory.to_str().unwrap();
-            let told = yard.run_commands(&["-C", directory], &[show]);
+            let outputs = fixture.run_commands(&["-C", directory], &[show]);
             assert!(
-                told[0].contains("https://***@h.invalid") && !told[0].contains("canary"),
+                outputs[0].contains("https://***@h.invalid") && !outputs[0].contains("canary"),
                 "{}",
-                told[0]
+                outputs[0]
             );
             let change = "git config user.name new && git config user.name && git branch -q --set-upstream-to main 2>&1; git status --short";
-            let told = yard.run_commands(&["-C", directory, "--write"], &[show, change]);
+            let outputs = fixture.run_commands(&["-C", directory, "--write"], &[show, change]);
             assert!(
-                told[0].contains("https://***@h.invalid") && !told[0].contains("canary"),
+                outputs[0].contains("https://***@h.invalid") && !outputs[0].contains("canary"),
                 "{}",
-                told[0]
+                outputs[0]
             );
-            assert!(told[1].starts_with("new"), "{}", told[1]);
+            assert!(outputs[1].starts_with("new"), "{}", outputs[1]);
             let config = std::fs::read_to_string(dir.join(".git/config")).unwrap();
             let is_kept =
                 config.contains("u:canary-1@h.invalid") && config.contains("basic canary-2");
@@ -466,29 +475,30 @@ fn a_git_directory_elsewhere_is_used_once_it_is_trusted() {
     if !require("git") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current);
-    let mut shell = yard.story.program("sh");
-    let made = format!("{PRELUDE} git init -q --separate-git-dir ../store.git . && fill . src");
-    assert!(shell.args(["-c", &made]).status().unwrap().success());
+    let fixture = SandboxFixture::new(User::Current);
+    let mut shell = fixture.story.program("sh");
+    let script = format!("{PRELUDE} git init -q --separate-git-dir ../store.git . && fill . src");
+    assert!(shell.args(["-c", &script]).status().unwrap().success());
     let run = |expect: &str| {
-        yard.story
+        fixture
+            .story
             .server()
             .script([calls("exec", json!({ "command": "git log --format=%s -1" })), says("done")]);
-        let ran = yard.story.run(["agent", "-m", "x", "--ephemeral"]).stdout("done\n");
-        let told = yard.story.requests().last().unwrap().last_content();
-        assert!(told.contains(expect), "{told}");
-        ran.error_text()
+        let result = fixture.story.run(["agent", "-m", "x", "--ephemeral"]).stdout("done\n");
+        let content = fixture.story.requests().last().unwrap().last_content();
+        assert!(content.contains(expect), "{content}");
+        result.error_text()
     };
     let text = run("nanobot trust");
     assert!(
         text.contains("store.git`, which commands do not see") && text.lines().count() == 1,
         "{text}"
     );
-    let trusted = yard.story.run(["trust", "."]);
+    let trusted = fixture.story.run(["trust", "."]);
     assert!(trusted.text().contains("git in commands uses"), "{}", trusted.text());
     assert_eq!(run("two"), "");
     // Another pointer is another decision.
-    let dir = yard.story.dir();
+    let dir = fixture.story.dir();
     std::fs::rename(dir.join("../store.git"), dir.join("../moved.git")).unwrap();
     std::fs::write(dir.join(".git"), "gitdir: ../moved.git\n").unwrap();
     assert!(run("nanobot trust").contains("moved.git"));
@@ -500,33 +510,34 @@ fn commands_in_a_hook_see_the_index_of_the_commit() {
     if !require("git") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current);
-    let dir = yard.story.dir();
-    let mut shell = yard.story.program("sh");
-    let made = format!(
+    let fixture = SandboxFixture::new(User::Current);
+    let dir = fixture.story.dir();
+    let mut shell = fixture.story.program("sh");
+    let script = format!(
         "{PRELUDE} git init -q . && fill . src && echo x > src/f && echo y > top && git add top"
     );
-    assert!(shell.args(["-c", &made]).status().unwrap().success());
+    assert!(shell.args(["-c", &script]).status().unwrap().success());
     write_program(
         &dir.join(".git/hooks/pre-commit"),
         &format!("#!/bin/sh\n{NANOBOT} agent -m x --ephemeral\n"),
     );
-    yard.story.server().script([
+    fixture.story.server().script([
         calls("exec", json!({ "command": "git diff --cached --name-only; echo $GIT_INDEX_FILE" })),
         says("done"),
     ]);
     // Only one of the two files is committed, by an index of its own.
-    let mut git = yard.story.program("git");
-    let done = git.args(["commit", "-q", "-m", "part", "src/f"]).output().unwrap();
-    assert!(done.status.success(), "{done:?}");
-    let told = yard.story.requests()[1].last_content();
-    assert!(told.starts_with("src/f\n") && told.contains("/.git/next-index-"), "{told}");
+    let mut git = fixture.story.program("git");
+    let output = git.args(["commit", "-q", "-m", "part", "src/f"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let content = fixture.story.requests()[1].last_content();
+    assert!(content.starts_with("src/f\n") && content.contains("/.git/next-index-"), "{content}");
     // An index elsewhere is not handed on.
-    yard.story
+    fixture
+        .story
         .server()
         .script([calls("exec", json!({ "command": "echo [$GIT_INDEX_FILE]" })), says("done")]);
-    let mut agent = yard.story.command(["agent", "-m", "x", "--ephemeral"]);
+    let mut agent = fixture.story.command(["agent", "-m", "x", "--ephemeral"]);
     agent.env("GIT_INDEX_FILE", dir.join("index"));
     assert!(agent.status().unwrap().success());
-    assert!(yard.story.requests()[3].last_content().starts_with("[]"));
+    assert!(fixture.story.requests()[3].last_content().starts_with("[]"));
 }

@@ -38,27 +38,29 @@ impl Registry {
         if !require("python3") || !require("openssl") || !require("git") || !require("curl") {
             return None;
         }
-        let mut yard = SandboxFixture::new(user);
+        let mut fixture = SandboxFixture::new(user);
         let hosts = format!(
             "registry.test={ADDRESS};other.test={ADDRESS};inner.test=10.0.0.1;rebind.test={ADDRESS}|127.0.0.1"
         );
-        yard.story = yard.story.env("NANOBOT_TEST_HOSTS", &hosts);
-        yard.story = yard.story.set("tools", json!({ "ssrfWhitelist": [format!("{ADDRESS}/32")] }));
-        let place = yard.outside_dir().join("registry");
-        std::fs::create_dir_all(&place).unwrap();
-        let mut server = yard.story.program("python3");
-        server.current_dir(&place).args(["-c", REGISTRY, ADDRESS, "registry.test"]);
+        fixture.story = fixture.story.env("NANOBOT_TEST_HOSTS", &hosts);
+        fixture.story =
+            fixture.story.set("tools", json!({ "ssrfWhitelist": [format!("{ADDRESS}/32")] }));
+        let dir = fixture.outside_dir().join("registry");
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut server = fixture.story.program("python3");
+        server.current_dir(&dir).args(["-c", REGISTRY, ADDRESS, "registry.test"]);
         let mut process = server.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let (secure, plain) = line.trim().split_once(' ').expect("the registry names its ports");
         let (secure, plain) = (secure.to_owned(), plain.to_owned());
         // What the client needs is in the working directory.
-        let client = place.join("client");
-        let copied = yard.story.program("cp").args(["-rT", client.to_str().unwrap(), "."]).status();
+        let client = dir.join("client");
+        let copied =
+            fixture.story.program("cp").args(["-rT", client.to_str().unwrap(), "."]).status();
         assert!(copied.unwrap().success());
-        std::fs::copy(place.join("ca.pem"), yard.story.dir().join("ca.pem")).unwrap();
-        Some(Self { yard, process, secure, plain })
+        std::fs::copy(dir.join("ca.pem"), fixture.story.dir().join("ca.pem")).unwrap();
+        Some(Self { yard: fixture, process, secure, plain })
     }
 
     /// The flag that grants the registry.
@@ -219,26 +221,26 @@ fn nothing_but_named_hosts_is_reached() {
             }
         });
         let fill = |text: &str| registry.fill(text).replace("CANARY", &port);
-        let said = REFUSED.map(|(text, _)| format!("{SAYS}print(say('{}'))\nend", fill(text)));
+        let commands = REFUSED.map(|(text, _)| format!("{SAYS}print(say('{}'))\nend", fill(text)));
         let flag = format!("{},inner.test,rebind.test:{}", registry.flag(), registry.plain);
-        let told = registry.yard.run_commands(&[&flag], &said);
-        for ((text, expect), told) in REFUSED.iter().zip(&told) {
-            assert_eq!(told.lines().next(), Some(*expect), "{user:?}: {text}: {told}");
+        let outputs = registry.yard.run_commands(&[&flag], &commands);
+        for ((text, expect), output) in REFUSED.iter().zip(&outputs) {
+            assert_eq!(output.lines().next(), Some(*expect), "{user:?}: {text}: {output}");
         }
         // The refusal names its flag.
         assert!(
-            told[9].contains(&fill(
+            outputs[9].contains(&fill(
                 "other.test:SECURE; the user can grant it with `--net=other.test:SECURE`"
             )),
             "{}",
-            told[9]
+            outputs[9]
         );
         let shown = "openssl s_client -proxy 127.0.0.1:3128 -connect registry.test:SECURE -servername registry.test < /dev/null 2>&1 | grep -c \
                      'Server certificate'";
         assert_eq!(registry.yard.run_commands(&[&flag], &[fill(shown)]), ["1"]);
-        let told = registry.yard.run_commands(&[&flag], &CLOSED.map(fill));
-        for (command, told) in CLOSED.iter().zip(&told) {
-            assert!(!told.contains("open"), "{user:?}: {command}: {told}");
+        let outputs = registry.yard.run_commands(&[&flag], &CLOSED.map(fill));
+        for (command, output) in CLOSED.iter().zip(&outputs) {
+            assert!(!output.contains("open"), "{user:?}: {command}: {output}");
         }
         assert_eq!(arrived.load(Ordering::SeqCst), 0);
         assert_eq!(registry.requests().lines().count(), 1, "{}", registry.requests());
@@ -246,9 +248,9 @@ fn nothing_but_named_hosts_is_reached() {
         let twice = fill(
             "GET http://registry.test:PLAIN/page HTTP/1.1\\r\\n\\r\\nGET http://registry.test:PLAIN/other HTTP/1.1\\r\\nhost: other.test\\r\\n\\r\\n",
         );
-        let told =
+        let outputs =
             registry.yard.run_commands(&[&flag], &[format!("{SAYS}print(say('{twice}'))\nend")]);
-        assert_eq!(told[0], "200", "{user:?}");
+        assert_eq!(outputs[0], "200", "{user:?}");
         let requests = registry.requests();
         let expect = fill("GET /page registry.test:PLAIN");
         assert_eq!(requests.lines().skip(1).collect::<Vec<_>>(), [expect], "{requests}");
@@ -273,9 +275,10 @@ fn at_the_ports_of_the_web_only_tls_and_plain_http_are_carried() {
             drop(std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
         }
     });
-    let mut yard = SandboxFixture::new(User::Current);
-    yard.story = yard.story.env("NANOBOT_TEST_HOSTS", &format!("echo.test={address}"));
-    yard.story = yard.story.set("tools", json!({ "ssrfWhitelist": [format!("{address}/32")] }));
+    let mut fixture = SandboxFixture::new(User::Current);
+    fixture.story = fixture.story.env("NANOBOT_TEST_HOSTS", &format!("echo.test={address}"));
+    fixture.story =
+        fixture.story.set("tools", json!({ "ssrfWhitelist": [format!("{address}/32")] }));
     let command = format!(
         "{SAYS}with socket.create_connection((address[0], int(address[1])), 30) as proxy:
     proxy.sendall(b'CONNECT echo.test:443 HTTP/1.1\\r\\n\\r\\n')
@@ -284,10 +287,10 @@ fn at_the_ports_of_the_web_only_tls_and_plain_http_are_carried() {
     print(proxy.recv(99))
 end"
     );
-    let told = yard.run_commands(&["--net=echo.test"], &[&command]);
-    assert_eq!(told[0], "b'HTTP/1.1 200'\nb''");
-    let told = yard.run_commands(&["--net=echo.test:443"], &[&command]);
-    assert_eq!(told[0], "b'HTTP/1.1 200'\nb'SSH-2.0-x\\r\\n'");
+    let outputs = fixture.run_commands(&["--net=echo.test"], &[&command]);
+    assert_eq!(outputs[0], "b'HTTP/1.1 200'\nb''");
+    let outputs = fixture.run_commands(&["--net=echo.test:443"], &[&command]);
+    assert_eq!(outputs[0], "b'HTTP/1.1 200'\nb'SSH-2.0-x\\r\\n'");
 }
 
 /// A server of the machine's own loopback, and the hosts in the result.
@@ -309,9 +312,9 @@ fn a_named_loopback_port_is_forwarded_and_hosts_are_told() {
                 says("done"),
             ]);
             let mut command = registry.yard.command(&[&flag, "--json"]);
-            let ran = story.wait(command.spawn().unwrap());
-            let result = ran.json();
-            drop(ran.error_text());
+            let run_result = story.wait(command.spawn().unwrap());
+            let result = run_result.json();
+            drop(run_result.error_text());
             result
         };
         // Without a byte from elsewhere the output is the project's.
@@ -338,9 +341,9 @@ fn without_namespaces_commands_reach_no_named_host() {
     if !require("curl") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current).without_namespaces();
-    let told = yard.run_commands(&["--net=a.test"], &["curl -sS http://a.test/"]);
-    assert!(told[0].contains("without user namespaces not even loopback"), "{}", told[0]);
+    let fixture = SandboxFixture::new(User::Current).without_namespaces();
+    let outputs = fixture.run_commands(&["--net=a.test"], &["curl -sS http://a.test/"]);
+    assert!(outputs[0].contains("without user namespaces not even loopback"), "{}", outputs[0]);
 }
 
 /// A command that itself brings a page and an instruction file. What it writes before a byte has arrived is as ever.
@@ -352,14 +355,14 @@ fn what_a_command_has_downloaded_instructs_nothing() {
         };
         let story = &registry.yard.story;
         let flags = ["--write", &registry.flag()];
-        let told = registry.yard.run_commands(&flags, &["echo mine > GEMINI.md"]);
-        assert_eq!(told, ["(no output)"], "{user:?}");
+        let outputs = registry.yard.run_commands(&flags, &["echo mine > GEMINI.md"]);
+        assert_eq!(outputs, ["(no output)"], "{user:?}");
         let download = "curl -fsS http://registry.test:PLAIN/page | tee AGENTS.md .envrc > page";
-        let told = registry.yard.run_commands(&flags, &[registry.fill(download)]);
-        assert!(told[0].contains("`AGENTS.md` is read by programs"), "{user:?}: {}", told[0]);
+        let outputs = registry.yard.run_commands(&flags, &[registry.fill(download)]);
+        assert!(outputs[0].contains("`AGENTS.md` is read by programs"), "{user:?}: {}", outputs[0]);
         let exists = |name: &str| story.dir().join(name).exists();
-        let found = ["GEMINI.md", "page", "AGENTS.md", ".envrc"].map(exists);
-        assert_eq!(found, [true, true, false, false], "{user:?}: {told:?}");
+        let exist = ["GEMINI.md", "page", "AGENTS.md", ".envrc"].map(exists);
+        assert_eq!(exist, [true, true, false, false], "{user:?}: {outputs:?}");
     }
 }
 
@@ -373,9 +376,9 @@ fn what_a_background_command_has_downloaded_is_from_outside() {
         let story = &registry.yard.story;
         let download = registry
             .fill("curl -fsS http://registry.test:PLAIN/page > part && mv part got; exec sleep 60");
-        let got = story.dir().join("got");
+        let path = story.dir().join("got");
         let waits: Responder = Box::new(move |request| {
-            until_exists(&got);
+            until_exists(&path);
             calls("read_file", json!({ "path": "got" }))(request)
         });
         let job =
@@ -387,9 +390,9 @@ fn what_a_background_command_has_downloaded_is_from_outside() {
             says("done"),
         ]);
         let mut command = registry.yard.command(&["--write", &registry.flag(), "--json"]);
-        let ran = story.wait(command.spawn().unwrap());
-        let result = ran.json();
-        drop(ran.error_text());
+        let run_result = story.wait(command.spawn().unwrap());
+        let result = run_result.json();
+        drop(run_result.error_text());
         assert_eq!(result["denials"][0]["tool"], "cron", "{user:?}: {result}");
     }
 }
@@ -415,6 +418,6 @@ fn a_first_message_without_an_end_is_cut_off() {
     print('all' if sent >= 64 << 20 else 'cut off')
 end"
     );
-    let told = registry.yard.run_commands(&[&registry.flag()], &[registry.fill(&command)]);
-    assert_eq!(told, ["cut off"]);
+    let outputs = registry.yard.run_commands(&[&registry.flag()], &[registry.fill(&command)]);
+    assert_eq!(outputs, ["cut off"]);
 }

@@ -25,43 +25,43 @@ fn assert_limits(table: &str) {
 #[test]
 fn commands_and_their_children_have_limits() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let told =
-            yard.run_commands(&[], &["cat /proc/self/limits", "sh -c 'cat /proc/self/limits'"]);
-        told.iter().for_each(|table| assert_limits(table));
+        let fixture = SandboxFixture::new(user);
+        let outputs =
+            fixture.run_commands(&[], &["cat /proc/self/limits", "sh -c 'cat /proc/self/limits'"]);
+        outputs.iter().for_each(|table| assert_limits(table));
         let script =
             "sh -c 'ulimit -f unlimited' || echo no; truncate -s 5G $TMPDIR/large || echo none";
-        let told = yard.run_commands(&[], &[script]);
-        assert!(told[0].contains("no\n") && told[0].contains("none"), "{}", told[0]);
+        let outputs = fixture.run_commands(&[], &[script]);
+        assert!(outputs[0].contains("no\n") && outputs[0].contains("none"), "{}", outputs[0]);
     }
 }
 
 /// A lower limit that nanobot was started with counts.
 #[test]
 fn lower_inherited_limits_stay() {
-    let yard = SandboxFixture::new(User::Current).with_wrapper(&[
+    let fixture = SandboxFixture::new(User::Current).with_wrapper(&[
         "sh",
         "-c",
         "ulimit -f 100000; exec \"$0\" \"$@\"",
     ]);
-    let told = yard.run_commands(&[], &["cat /proc/self/limits"]);
-    assert_eq!(limit(&told[0], "Max file size"), Some(100_000 * 512), "{}", told[0]);
+    let outputs = fixture.run_commands(&[], &["cat /proc/self/limits"]);
+    assert_eq!(limit(&outputs[0], "Max file size"), Some(100_000 * 512), "{}", outputs[0]);
 }
 
 #[test]
 fn mcp_servers_have_limits() {
     let story = Story::new();
-    let place = story.home().join("limits");
-    std::fs::create_dir(&place).unwrap();
+    let dir = story.home().join("limits");
+    std::fs::create_dir(&dir).unwrap();
     let story = story.set(
         "tools.mcpServers.s",
         json!({
             "command": "/bin/sh", "args": ["-c", "cat /proc/self/limits > limits"],
-            "cwd": place, "write": [place],
+            "cwd": dir, "write": [dir],
         }),
     );
     story.run(["tool", "run", "s", "x"]).status(69).stderr_has("MCP server `s`");
-    assert_limits(&std::fs::read_to_string(place.join("limits")).unwrap());
+    assert_limits(&std::fs::read_to_string(dir.join("limits")).unwrap());
 }
 
 /// Python script that executes its remaining arguments on a system that refuses to set limits, in each of its processes.
@@ -86,18 +86,18 @@ fn a_limit_that_cannot_be_set_is_an_error() {
     }
     let number = PRLIMIT64.to_string();
     for has_namespaces in [true, false] {
-        let mut yard = SandboxFixture::new(User::Current);
+        let mut fixture = SandboxFixture::new(User::Current);
         if !has_namespaces {
-            yard = yard.without_namespaces();
+            fixture = fixture.without_namespaces();
         }
-        let yard = yard.with_wrapper(&["python3", "-c", REFUSE_LIMITS_SCRIPT, &number]);
-        let told = yard.run_commands(&[], &["echo ran"]);
+        let fixture = fixture.with_wrapper(&["python3", "-c", REFUSE_LIMITS_SCRIPT, &number]);
+        let outputs = fixture.run_commands(&[], &["echo ran"]);
         let expect = if has_namespaces {
             "cannot set `Max file size`"
         } else {
             "the limits of the sandbox cannot be set"
         };
-        assert!(told[0].contains(expect) && !told[0].contains("ran"), "{}", told[0]);
+        assert!(outputs[0].contains(expect) && !outputs[0].contains("ran"), "{}", outputs[0]);
     }
 }
 
@@ -143,8 +143,8 @@ fn the_self_test_reads_the_limits() {
         let story = Story::new().set("tools.exec.memory", json!(512));
         let mut command = Situation { user: User::Current, has_namespaces }.command(&story, &[]);
         command.args(["policy", "check"]);
-        let ran = story.wait(command.spawn().unwrap());
-        let text = ran.text();
+        let result = story.wait(command.spawn().unwrap());
+        let text = result.text();
         for line in [
             "ok      a command cannot write a file without a limit of its size: limited to 4096 MiB",
             "ok      a command cannot start processes without a limit of their number: limited to ",

@@ -102,8 +102,8 @@ end",
 #[test]
 fn servers_and_their_tests_work_on_loopback() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let results = yard.run_commands(&["--write"], &TASKS.map(|(_, command, _)| command));
+        let fixture = SandboxFixture::new(user);
+        let results = fixture.run_commands(&["--write"], &TASKS.map(|(_, command, _)| command));
         check_tasks(user, &TASKS, &results, "tasks on loopback");
     }
 }
@@ -125,13 +125,13 @@ fn the_next_command_asks_a_server_in_the_background() {
     for user in available_users() {
         let asks = || ("exec", json!({ "command": ASKS, "timeout": 60 }));
         let all = vec![starts_server(), asks(), asks()];
-        let told = SandboxFixture::new(user).run_calls(&[], all);
-        assert_eq!(told[1..], ["page", "page"], "{user:?}");
+        let outputs = SandboxFixture::new(user).run_calls(&[], all);
+        assert_eq!(outputs[1..], ["page", "page"], "{user:?}");
         // The command before it had made the network.
         let echo = ("exec", json!({ "command": "echo first" }));
         let all = vec![echo.clone(), echo, starts_server(), asks()];
-        let told = SandboxFixture::new(user).run_calls(&[], all);
-        assert_eq!(told[3], "page", "{user:?}");
+        let outputs = SandboxFixture::new(user).run_calls(&[], all);
+        assert_eq!(outputs[3], "page", "{user:?}");
     }
 }
 
@@ -142,8 +142,8 @@ fn each_run_has_a_network_of_its_own() {
         return;
     }
     let story = Story::new();
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let results = Arc::clone(&told);
+    let messages: Arc<Mutex<Vec<String>>> = Arc::default();
+    let results = Arc::clone(&messages);
     let other_run: Responder = Box::new(move |request| {
         assert_eq!(request.last_content(), "page");
         let other = SandboxFixture::new(User::Current).run_commands(&[], &[ASKS_ONCE]);
@@ -154,8 +154,8 @@ fn each_run_has_a_network_of_its_own() {
     let asks = json!({ "command": ASKS, "timeout": 60 });
     story.server().script([calls(name, arguments), calls("exec", asks), other_run]);
     story.run(["agent", "-m", "go", "--ephemeral"]).stdout("done\n");
-    let told = told.lock().unwrap();
-    assert!(told[0].contains("\n7"), "{told:?}");
+    let messages = messages.lock().unwrap();
+    assert!(messages[0].contains("\n7"), "{messages:?}");
 }
 
 /// The provenance of what a server of the run itself answers is the project's.
@@ -174,9 +174,9 @@ fn output_over_loopback_is_not_external() {
         calls("cron", job),
         says("done"),
     ]);
-    let ran = story.run(["agent", "-m", "go", "--json", "--ephemeral"]);
-    let result = ran.json();
-    drop(ran.error_text());
+    let run_result = story.run(["agent", "-m", "go", "--json", "--ephemeral"]);
+    let result = run_result.json();
+    drop(run_result.error_text());
     assert_eq!(result["denials"], json!([]), "{result}");
 }
 
@@ -185,14 +185,14 @@ fn without_namespaces_there_is_no_loopback_and_it_is_said() {
     if !require("curl") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current).without_namespaces();
-    let told =
-        yard.run_commands(&[], &["curl -sS http://127.0.0.1:8001/", "curl -sS http://192.0.2.1/"]);
-    for told in told {
-        assert!(told.contains("without user namespaces not even loopback"), "{told}");
-    }
-    let told = SandboxFixture::new(User::Current)
+    let fixture = SandboxFixture::new(User::Current).without_namespaces();
+    let outputs = fixture
         .run_commands(&[], &["curl -sS http://127.0.0.1:8001/", "curl -sS http://192.0.2.1/"]);
-    assert!(told[0].contains("only servers that they start listen there"), "{}", told[0]);
-    assert!(told[1].contains("no network but loopback of their own"), "{}", told[1]);
+    for output in outputs {
+        assert!(output.contains("without user namespaces not even loopback"), "{output}");
+    }
+    let outputs = SandboxFixture::new(User::Current)
+        .run_commands(&[], &["curl -sS http://127.0.0.1:8001/", "curl -sS http://192.0.2.1/"]);
+    assert!(outputs[0].contains("only servers that they start listen there"), "{}", outputs[0]);
+    assert!(outputs[1].contains("no network but loopback of their own"), "{}", outputs[1]);
 }

@@ -61,17 +61,17 @@ fn ordinary_settings_of_new_repositories_stay() {
     if !require("git") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current);
-    let outside = yard.outside_dir().join("theirs");
+    let fixture = SandboxFixture::new(User::Current);
+    let outside = fixture.outside_dir().join("theirs");
     let make = |path: &Path| {
-        let mut shell = yard.story.program("sh");
+        let mut shell = fixture.story.program("sh");
         let script = "git init -q -b main \"$1\" && cd \"$1\" && mkdir a && echo a > a/f && git add a && git -c user.name=a -c user.email=a@b \
                       commit -qm x && git config uploadpack.allowFilter true";
-        let made = shell.args(["-c", script, "sh"]).arg(path).status();
-        assert!(made.is_ok_and(|status| status.success()));
+        let script_status = shell.args(["-c", script, "sh"]).arg(path).status();
+        assert!(script_status.is_ok_and(|status| status.success()));
     };
     make(&outside);
-    make(&yard.story.dir().join("src"));
+    make(&fixture.story.dir().join("src"));
     let source = outside.display().to_string();
     let commands = SETTINGS.iter().map(|(command, setting)| {
         let command = command.replace("SRC", &source);
@@ -85,15 +85,15 @@ fn ordinary_settings_of_new_repositories_stay() {
         runs.push(format!("rm -rf new one 'a b'; {command}"));
         runs.push("git -C new config --list".to_owned());
     }
-    let told = yard.run_commands(&["--write", &format!("--read={source}")], &runs);
-    for ((command, setting), told) in commands.iter().zip(told.chunks(2)) {
-        assert!(!told[0].contains("Exit code"), "{command}: {}", told[0]);
+    let outputs = fixture.run_commands(&["--write", &format!("--read={source}")], &runs);
+    for ((command, setting), output) in commands.iter().zip(outputs.chunks(2)) {
+        assert!(!output[0].contains("Exit code"), "{command}: {}", output[0]);
         assert!(
-            !told[0].contains("taken out") && !told[0].contains("renamed"),
+            !output[0].contains("taken out") && !output[0].contains("renamed"),
             "{command}: {}",
-            told[0]
+            output[0]
         );
-        assert!(told[1].lines().any(|line| line == setting), "{command}: {}", told[1]);
+        assert!(output[1].lines().any(|line| line == setting), "{command}: {}", output[1]);
     }
     print_count(&format!("sandbox: {} new repositories with their settings", commands.len()));
 }
@@ -104,8 +104,8 @@ fn a_setting_that_runs_programs_is_taken_out() {
     if !require("git") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current);
-    let told = yard.run_commands(
+    let fixture = SandboxFixture::new(User::Current);
+    let outputs = fixture.run_commands(
         &["--write"],
         &[
             "git init -q new && git -C new config core.fsmonitor 'touch ran; false' && git -C new config user.name A",
@@ -113,13 +113,17 @@ fn a_setting_that_runs_programs_is_taken_out() {
         ],
     );
     assert!(
-        told[0].contains("`core.fsmonitor = touch ran; false` in `new/.git/config`")
-            || told[0].contains("`core.fsmonitor = \"touch ran; false\"` in `new/.git/config`"),
+        outputs[0].contains("`core.fsmonitor = touch ran; false` in `new/.git/config`")
+            || outputs[0].contains("`core.fsmonitor = \"touch ran; false\"` in `new/.git/config`"),
         "{}",
-        told[0]
+        outputs[0]
     );
-    let whole = told[1].lines().find(|name| name.starts_with("config.set-aside-"));
-    assert!(whole.is_some_and(|name| told[0].contains(name)), "{told:?}");
-    assert!(told[1].contains("user.name=A") && !told[1].contains("fsmonitor"), "{}", told[1]);
-    assert!(!yard.story.dir().join("new/ran").exists());
+    let whole = outputs[1].lines().find(|name| name.starts_with("config.set-aside-"));
+    assert!(whole.is_some_and(|name| outputs[0].contains(name)), "{outputs:?}");
+    assert!(
+        outputs[1].contains("user.name=A") && !outputs[1].contains("fsmonitor"),
+        "{}",
+        outputs[1]
+    );
+    assert!(!fixture.story.dir().join("new/ran").exists());
 }

@@ -74,18 +74,18 @@ const STARTUP_FILES: [&str; 61] = [
 
 const EXISTING_COUNT: usize = 29;
 
-fn create_startup_files(yard: &SandboxFixture, place: &Path) {
+fn create_startup_files(fixture: &SandboxFixture, dir: &Path) {
     for name in &STARTUP_FILES[..EXISTING_COUNT] {
-        if !place.join(name).exists() {
-            yard.write_file(&place.join(name), "mine\n");
+        if !dir.join(name).exists() {
+            fixture.write_file(&dir.join(name), "mine\n");
         }
     }
-    yard.write_file(&place.join(".git/HEAD"), "ref: refs/heads/main\n");
+    fixture.write_file(&dir.join(".git/HEAD"), "ref: refs/heads/main\n");
 }
 
 /// The content of each file, if it exists.
-fn read_contents(place: &Path) -> BTreeMap<&'static str, Option<String>> {
-    let read = |name: &&'static str| (*name, std::fs::read_to_string(place.join(name)).ok());
+fn read_contents(dir: &Path) -> BTreeMap<&'static str, Option<String>> {
+    let read = |name: &&'static str| (*name, std::fs::read_to_string(dir.join(name)).ok());
     STARTUP_FILES.iter().map(read).collect()
 }
 
@@ -105,42 +105,42 @@ fn write_attempts(name: &str) -> String {
         format!("mv {first} moved$$; mkdir -p {parent}; echo evil > {name}"),
         format!("mkdir -p own; echo evil > own/f; rm -rf {name}; ln -s $PWD/own/f {name}"),
     ]
-    .map(|way| format!("( {way} )\n"))
+    .map(|command| format!("( {command} )\n"))
     .concat()
 }
 
 #[test]
 fn startup_files_are_never_changed() {
     for user in available_users() {
-        for (words, flags, is_home) in [
+        for (case_flags, flags, is_home) in [
             ("of the home", &[][..], true),
             ("of the directory", &[][..], false),
             ("of the directory that is written", &["--write", "--deny", "startup"][..], false),
         ] {
-            let yard = SandboxFixture::new(user);
-            let place = if is_home { yard.story.home() } else { yard.story.dir() };
-            create_startup_files(&yard, &place);
-            let before = read_contents(&place);
+            let fixture = SandboxFixture::new(user);
+            let dir = if is_home { fixture.story.home() } else { fixture.story.dir() };
+            create_startup_files(&fixture, &dir);
+            let before = read_contents(&dir);
             // Each command attempts some that are far from one another in the list, and so seldom in the same directory.
             let commands = [0, 1, 2, 3, 4, 5, 6, 7].map(|first| {
                 let attempts = STARTUP_FILES.iter().skip(first).step_by(8);
                 let attempts: String = attempts.map(|name| write_attempts(name)).collect();
-                format!("cd {}\n{attempts}", place.display())
+                format!("cd {}\n{attempts}", dir.display())
             });
-            let told = yard.run_commands(flags, &commands);
-            let after = read_contents(&place);
+            let outputs = fixture.run_commands(flags, &commands);
+            let after = read_contents(&dir);
             let wrong: Vec<String> = STARTUP_FILES
                 .iter()
                 .enumerate()
                 .filter(|(_, name)| before[*name] != after[*name])
-                .map(|(number, name)| format!("{name}: {:?}\n{}", after[name], told[number % 8]))
+                .map(|(number, name)| format!("{name}: {:?}\n{}", after[name], outputs[number % 8]))
                 .collect();
             print_count(&format!(
-                "{user:?}, {words}: {} of {} start-up files unchanged",
+                "{user:?}, {case_flags}: {} of {} start-up files unchanged",
                 STARTUP_FILES.len() - wrong.len(),
                 STARTUP_FILES.len()
             ));
-            assert!(wrong.is_empty(), "{user:?}, {words}:\n{}", wrong.join("\n"));
+            assert!(wrong.is_empty(), "{user:?}, {case_flags}:\n{}", wrong.join("\n"));
         }
     }
 }
@@ -167,24 +167,24 @@ const HOME_FILES: [&str; 14] = [
 fn startup_files_of_a_granted_home_are_never_changed() {
     for user in available_users() {
         for is_there in [false, true] {
-            let yard = SandboxFixture::new(user);
-            let home = yard.story.home();
+            let fixture = SandboxFixture::new(user);
+            let home = fixture.story.home();
             if is_there {
                 for name in HOME_FILES {
-                    yard.write_file(&home.join(name), "mine\n");
+                    fixture.write_file(&home.join(name), "mine\n");
                 }
             }
             let commands = HOME_FILES.map(|name| {
                 format!("echo x > ~/plain && cd && {}", write_attempts(name).trim_end())
             });
             let grant = format!("--write={}", home.display());
-            let told = yard.run_commands(&[&grant], &commands);
+            let outputs = fixture.run_commands(&[&grant], &commands);
             let expect = is_there.then_some("mine\n");
-            for (name, told) in HOME_FILES.iter().zip(&told) {
-                let found = std::fs::read_to_string(home.join(name)).ok();
-                assert_eq!(found.as_deref(), expect, "{user:?}: {name}: {told}");
+            for (name, output) in HOME_FILES.iter().zip(&outputs) {
+                let content = std::fs::read_to_string(home.join(name)).ok();
+                assert_eq!(content.as_deref(), expect, "{user:?}: {name}: {output}");
             }
-            assert!(home.join("plain").exists(), "{told:?}");
+            assert!(home.join("plain").exists(), "{outputs:?}");
         }
     }
 }
@@ -192,10 +192,10 @@ fn startup_files_of_a_granted_home_are_never_changed() {
 /// A directory that the user makes meanwhile is not lost: it cannot be told from one of the command.
 #[test]
 fn a_new_protected_directory_is_kept_under_another_name() {
-    let yard = SandboxFixture::new(User::Current);
-    let home = yard.story.home();
+    let fixture = SandboxFixture::new(User::Current);
+    let home = fixture.story.home();
     let grant = format!("--write={}", home.display());
-    yard.run_commands(&[&grant], &["mkdir -p ~/.ssh ~/.gnupg && echo key > ~/.ssh/id_new"]);
+    fixture.run_commands(&[&grant], &["mkdir -p ~/.ssh ~/.gnupg && echo key > ~/.ssh/id_new"]);
     assert!(!home.join(".ssh").exists() && !home.join(".gnupg").exists());
     let entries = std::fs::read_dir(&home).unwrap().flatten().map(|entry| entry.path());
     let kept = entries.filter(|path| path.join("id_new").exists());
@@ -208,15 +208,15 @@ fn a_new_protected_directory_is_kept_under_another_name() {
 #[test]
 fn directories_that_a_command_closed_are_searched() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let dir = yard.story.dir();
+        let fixture = SandboxFixture::new(user);
+        let dir = fixture.story.dir();
         for name in [".git", ".git/modules/sub", "sub/.git"] {
-            yard.write_file(&dir.join(name).join("HEAD"), "ref: refs/heads/main\n");
-            yard.write_file(&dir.join(name).join("config"), "[core]\n");
+            fixture.write_file(&dir.join(name).join("HEAD"), "ref: refs/heads/main\n");
+            fixture.write_file(&dir.join(name).join("config"), "[core]\n");
         }
         let hook =
             "mkdir -p $g/hooks; echo evil > $g/hooks/post-commit; chmod +x $g/hooks/post-commit";
-        yard.run_commands(
+        fixture.run_commands(
             &["--write", "--deny", "startup"],
             &[
                 format!("mkdir -p d/e; echo evil > d/e/AGENTS.md; git init -q d/n; g=d/n/.git; {hook}; chmod 600 d"),
@@ -240,14 +240,14 @@ fn directories_that_a_command_closed_are_searched() {
 
 #[test]
 fn nested_repositories_keep_their_hooks_and_config() {
-    let yard = SandboxFixture::new(User::Current);
-    let dir = yard.story.dir();
+    let fixture = SandboxFixture::new(User::Current);
+    let dir = fixture.story.dir();
     for name in ["sub", "a/b/c/d/e/f/deep", "gone"] {
-        yard.write_file(&dir.join(name).join(".git/HEAD"), "ref: refs/heads/main\n");
-        yard.write_file(&dir.join(name).join(".git/config"), "mine\n");
+        fixture.write_file(&dir.join(name).join(".git/HEAD"), "ref: refs/heads/main\n");
+        fixture.write_file(&dir.join(name).join(".git/config"), "mine\n");
     }
-    yard.write_file(&dir.join("sub/.git/modules/x/y/HEAD"), "ref: refs/heads/main\n");
-    let told = yard.run_commands(
+    fixture.write_file(&dir.join("sub/.git/modules/x/y/HEAD"), "ref: refs/heads/main\n");
+    let outputs = fixture.run_commands(
             &["--write"],
             &[
                 "mkdir -p sub/.git/hooks; echo evil > sub/.git/hooks/post-checkout; echo evil > sub/.git/config",
@@ -261,8 +261,8 @@ fn nested_repositories_keep_their_hooks_and_config() {
     for (number, put_back) in [true, true, true, false, false, false].into_iter().enumerate() {
         // The one that was moved away is replaced by another repository.
         let phrases = ["commands may not change", "it was taken out"];
-        let found = phrases.iter().any(|phrase| told[number].contains(phrase));
-        assert_eq!(found, put_back, "{number}: {}", told[number]);
+        let is_reported = phrases.iter().any(|phrase| outputs[number].contains(phrase));
+        assert_eq!(is_reported, put_back, "{number}: {}", outputs[number]);
     }
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
     let mine = Some("mine\n".to_owned());
@@ -342,11 +342,11 @@ const SECRET_FILES: [&str; 60] = [
 
 const CANARY: &str = "canary-5f1d";
 
-fn create_secrets(yard: &SandboxFixture) {
+fn create_secrets(fixture: &SandboxFixture) {
     for name in SECRET_FILES {
-        let path = yard.story.home().join(name);
+        let path = fixture.story.home().join(name);
         if !path.exists() {
-            yard.write_file(&path, &format!("{CANARY}\n"));
+            fixture.write_file(&path, &format!("{CANARY}\n"));
         }
     }
 }
@@ -358,10 +358,10 @@ fn secrets_are_never_read() {
         for flags in
             [&[][..], &["--write"][..], &["-C", "HOME"][..], &["--write", "-C", "HOME"][..]]
         {
-            let yard = SandboxFixture::new(user);
-            create_secrets(&yard);
-            let home = yard.story.home();
-            yard.write_file(&home.join("notes.txt"), "open\n");
+            let fixture = SandboxFixture::new(user);
+            create_secrets(&fixture);
+            let home = fixture.story.home();
+            fixture.write_file(&home.join("notes.txt"), "open\n");
             let flags: Vec<String> =
                 flags.iter().map(|flag| flag.replace("HOME", home.to_str().unwrap())).collect();
             let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -376,23 +376,24 @@ fn secrets_are_never_read() {
                 })
                 .collect();
             commands.push(format!("cat {}/notes.txt", home.display()));
-            let mut told = yard.run_commands(&flags, &commands);
-            let open = told.pop().unwrap();
+            let mut outputs = fixture.run_commands(&flags, &commands);
+            let open = outputs.pop().unwrap();
             // Without the sandbox all of them are readable.
             if flags.is_empty() {
-                let told =
-                    yard.run_commands(&["--sandbox", "off"], &commands[..SECRET_FILES.len()]);
-                let read =
-                    told.iter().filter(|told| told.contains(CANARY) || told.contains("apiKey"));
+                let outputs =
+                    fixture.run_commands(&["--sandbox", "off"], &commands[..SECRET_FILES.len()]);
+                let read = outputs
+                    .iter()
+                    .filter(|output| output.contains(CANARY) || output.contains("apiKey"));
                 assert_eq!(read.count(), SECRET_FILES.len());
             }
             assert_eq!(open.contains("open"), flags.contains(&"-C"), "{open}");
             // A key would be redacted in the output, but the text around it would not.
-            let is_read = |told: &str| told.contains(CANARY) || told.contains("apiKey");
+            let is_read = |output: &str| output.contains(CANARY) || output.contains("apiKey");
             let read: Vec<&str> = SECRET_FILES
                 .into_iter()
-                .zip(&told)
-                .filter(|(_, told)| is_read(told))
+                .zip(&outputs)
+                .filter(|(_, output)| is_read(output))
                 .map(|(name, _)| name)
                 .collect();
             print_count(&format!(
@@ -408,8 +409,8 @@ fn secrets_are_never_read() {
 #[test]
 fn other_processes_keep_their_secrets() {
     for user in available_users() {
-        let mut yard = SandboxFixture::new(user);
-        yard.story = yard.story.env("CANARY_OF_THE_STORY", CANARY);
+        let mut fixture = SandboxFixture::new(user);
+        fixture.story = fixture.story.env("CANARY_OF_THE_STORY", CANARY);
         let commands: Vec<String> = [
             "cat /proc/[0-9]*/environ | tr '\\0' '\\n'",
             "cat /proc/$PPID/environ",
@@ -424,18 +425,18 @@ fn other_processes_keep_their_secrets() {
         ]
         .map(str::to_owned)
         .into();
-        let told = yard.run_commands(&[], &commands);
-        for (command, told) in commands.iter().zip(&told) {
-            assert!(!told.contains(CANARY), "{user:?}: {command}\n{told}");
+        let outputs = fixture.run_commands(&[], &commands);
+        for (command, output) in commands.iter().zip(&outputs) {
+            assert!(!output.contains(CANARY), "{user:?}: {command}\n{output}");
         }
         for number in [1, 2, 3, 4, 6, 7] {
-            assert!(told[number].contains("Permission denied"), "{user:?}: {}", told[number]);
+            assert!(outputs[number].contains("Permission denied"), "{user:?}: {}", outputs[number]);
         }
-        assert!(!told[9].contains(":*:") && !told[9].contains(":!"), "{}", told[9]);
+        assert!(!outputs[9].contains(":*:") && !outputs[9].contains(":!"), "{}", outputs[9]);
         // Without the sandbox it is readable by root and by the same user.
         if user == User::Current && rustix::process::getuid().is_root() {
-            let told = yard.run_commands(&["--sandbox", "off"], &commands[1..2]);
-            assert!(told[0].contains(CANARY), "{}", told[0]);
+            let outputs = fixture.run_commands(&["--sandbox", "off"], &commands[1..2]);
+            assert!(outputs[0].contains(CANARY), "{}", outputs[0]);
         }
     }
 }
@@ -443,11 +444,11 @@ fn other_processes_keep_their_secrets() {
 /// Our own files are denied to commands, wherever they are.
 #[test]
 fn our_own_files_are_denied_within_a_granted_directory() {
-    let yard = SandboxFixture::new(User::Current);
-    let workspace: PathBuf = yard.story.workspace();
-    yard.write_file(&workspace.join("sessions/s.jsonl"), CANARY);
-    yard.write_file(&workspace.join("memory/MEMORY.md"), "remembered");
-    let told = yard.run_commands(
+    let fixture = SandboxFixture::new(User::Current);
+    let workspace: PathBuf = fixture.story.workspace();
+    fixture.write_file(&workspace.join("sessions/s.jsonl"), CANARY);
+    fixture.write_file(&workspace.join("memory/MEMORY.md"), "remembered");
+    let outputs = fixture.run_commands(
         &["-C", workspace.to_str().unwrap()],
         &[
             "cat sessions/s.jsonl",
@@ -455,20 +456,20 @@ fn our_own_files_are_denied_within_a_granted_directory() {
             "echo new > memory/new.md && cat memory/new.md",
         ],
     );
-    assert!(!told[0].contains(CANARY), "{}", told[0]);
-    assert_eq!(told[1], "remembered");
-    assert_eq!(told[2], "new");
+    assert!(!outputs[0].contains(CANARY), "{}", outputs[0]);
+    assert_eq!(outputs[1], "remembered");
+    assert_eq!(outputs[2], "new");
 }
 
 /// A grant for a startup file must name that file, and covers nothing else.
 #[test]
 fn a_protected_file_granted_by_name_is_writable() {
-    let yard = SandboxFixture::new(User::Current);
-    let dir = yard.story.dir();
+    let fixture = SandboxFixture::new(User::Current);
+    let dir = fixture.story.dir();
     for name in [".git/HEAD", ".git/config", ".bashrc"] {
-        yard.write_file(&dir.join(name), "mine\n");
+        fixture.write_file(&dir.join(name), "mine\n");
     }
-    let told = yard.run_commands(
+    let outputs = fixture.run_commands(
         &["--write", "--write=.git/config"],
         &[
             "echo new > .git/config.lock && mv .git/config.lock .git/config",
@@ -476,7 +477,7 @@ fn a_protected_file_granted_by_name_is_writable() {
             "mkdir -p .git/hooks; echo new > .git/hooks/pre-commit",
         ],
     );
-    assert_eq!(told[0], "(no output)");
+    assert_eq!(outputs[0], "(no output)");
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
     assert_eq!(read(".git/config").as_deref(), Some("new\n"));
     assert_eq!(read(".bashrc").as_deref(), Some("mine\n"));
@@ -487,19 +488,23 @@ fn a_protected_file_granted_by_name_is_writable() {
 #[test]
 fn a_directory_with_a_denied_path_is_listed_or_the_reason_is_given() {
     for has_namespaces in [true, false] {
-        let mut yard = SandboxFixture::new(User::Current);
+        let mut fixture = SandboxFixture::new(User::Current);
         if !has_namespaces {
-            yard = yard.without_namespaces();
+            fixture = fixture.without_namespaces();
         }
-        let home = yard.story.home();
-        yard.write_file(&home.join(".ssh/id_ed25519"), CANARY);
-        yard.write_file(&home.join("notes.txt"), "open\n");
+        let home = fixture.story.home();
+        fixture.write_file(&home.join(".ssh/id_ed25519"), CANARY);
+        fixture.write_file(&home.join("notes.txt"), "open\n");
         let home = home.to_str().unwrap();
-        let told =
-            yard.run_commands(&["-C", home], &["ls && cat notes.txt", "cat .ssh/*; ls .ssh"]);
-        let is_listed = told[0].contains("notes.txt") && told[0].contains("open");
-        assert!(is_listed || told[0].contains("use `list_dir`"), "{}", told[0]);
-        assert!(!told[1].contains(CANARY) && !told[1].contains("id_ed25519"), "{}", told[1]);
+        let outputs =
+            fixture.run_commands(&["-C", home], &["ls && cat notes.txt", "cat .ssh/*; ls .ssh"]);
+        let is_listed = outputs[0].contains("notes.txt") && outputs[0].contains("open");
+        assert!(is_listed || outputs[0].contains("use `list_dir`"), "{}", outputs[0]);
+        assert!(
+            !outputs[1].contains(CANARY) && !outputs[1].contains("id_ed25519"),
+            "{}",
+            outputs[1]
+        );
     }
 }
 
@@ -508,11 +513,11 @@ fn a_directory_with_a_denied_path_is_listed_or_the_reason_is_given() {
 fn startup_files_of_a_home_are_protected_under_any_grant() {
     for user in available_users() {
         for inside in [".", "home", "home/.config", "home/.config/fish/conf.d"] {
-            let yard = SandboxFixture::new(user);
-            let home = yard.story.home();
-            yard.write_file(&home.join(".config/fish/config.fish"), "mine\n");
-            yard.write_file(&home.join(".config/fish/conf.d/a.fish"), "mine\n");
-            yard.write_file(&home.join(".bashrc"), "mine\n");
+            let fixture = SandboxFixture::new(user);
+            let home = fixture.story.home();
+            fixture.write_file(&home.join(".config/fish/config.fish"), "mine\n");
+            fixture.write_file(&home.join(".config/fish/conf.d/a.fish"), "mine\n");
+            fixture.write_file(&home.join(".bashrc"), "mine\n");
             let names = [".bashrc", ".zlogin", ".config/autostart/x.desktop"];
             let fish = ".config/fish/config.fish";
             let granted = home.parent().unwrap().join(inside);
@@ -528,8 +533,9 @@ fn startup_files_of_a_home_are_protected_under_any_grant() {
                 .collect();
             let new = granted.join("new");
             commands.push(format!("echo good > {}", new.display()));
-            let told = yard.run_commands(&[&format!("--write={}", granted.display())], &commands);
-            let what = format!("{user:?} {inside}: {told:?}");
+            let outputs =
+                fixture.run_commands(&[&format!("--write={}", granted.display())], &commands);
+            let what = format!("{user:?} {inside}: {outputs:?}");
             let is = |name: &str| std::fs::read_to_string(home.join(name)).ok();
             assert_eq!(is(".bashrc").as_deref(), Some("mine\n"), "{what}");
             assert_eq!(is(fish).as_deref(), Some("mine\n"), "{what}");
@@ -544,11 +550,11 @@ fn startup_files_of_a_home_are_protected_under_any_grant() {
 #[test]
 fn a_read_only_grant_within_a_writable_one_is_not_writable() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let outer = yard.outside_dir();
+        let fixture = SandboxFixture::new(user);
+        let outer = fixture.outside_dir();
         let inner = outer.join("deep/inner");
-        yard.write_file(&inner.join("file"), "mine\n");
-        let told = yard.run_commands(
+        fixture.write_file(&inner.join("file"), "mine\n");
+        let outputs = fixture.run_commands(
             &[&format!("--read={}", inner.display()), &format!("--write={}", outer.display())],
             &[
                 format!("echo evil > {}/new", inner.display()),
@@ -559,10 +565,10 @@ fn a_read_only_grant_within_a_writable_one_is_not_writable() {
             ],
         );
         let file = std::fs::read_to_string(inner.join("file"));
-        assert_eq!(file.unwrap(), "mine\n", "{told:?}");
-        assert!(!inner.join("new").exists(), "{told:?}");
-        assert_eq!(told[3], "mine");
-        assert!(outer.join("new").exists(), "{told:?}");
+        assert_eq!(file.unwrap(), "mine\n", "{outputs:?}");
+        assert!(!inner.join("new").exists(), "{outputs:?}");
+        assert_eq!(outputs[3], "mine");
+        assert!(outer.join("new").exists(), "{outputs:?}");
     }
 }
 
@@ -570,8 +576,8 @@ fn a_read_only_grant_within_a_writable_one_is_not_writable() {
 #[test]
 fn a_new_repository_cannot_make_git_run_commands() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let config = yard.story.dir().join(".git/config");
+        let fixture = SandboxFixture::new(user);
+        let config = fixture.story.dir().join(".git/config");
         let configs = [
             "[core] fsmonitor = \"touch pwned; false\" #]\\n",
             "[core]\\n\\tbare = false\\r\\tfsmonitor = x\\n",
@@ -584,16 +590,16 @@ fn a_new_repository_cannot_make_git_run_commands() {
             )
         };
         for text in configs {
-            let told = yard.run_commands(&["--write"], &[make(text)]);
-            assert!(told[0].contains("made"), "{told:?}");
-            assert!(told[0].contains("it was taken out"), "{told:?}");
-            let left = std::fs::read_to_string(&config).unwrap_or_default();
-            let is_gone = ["fsmonitor", "path", "\\", "\r"].map(|part| !left.contains(part));
-            assert_eq!(is_gone, [true; 4], "{user:?}: {text}: {left:?}");
-            std::fs::remove_dir_all(yard.story.dir().join(".git")).unwrap();
+            let outputs = fixture.run_commands(&["--write"], &[make(text)]);
+            assert!(outputs[0].contains("made"), "{outputs:?}");
+            assert!(outputs[0].contains("it was taken out"), "{outputs:?}");
+            let config_text = std::fs::read_to_string(&config).unwrap_or_default();
+            let is_gone = ["fsmonitor", "path", "\\", "\r"].map(|part| !config_text.contains(part));
+            assert_eq!(is_gone, [true; 4], "{user:?}: {text}: {config_text:?}");
+            std::fs::remove_dir_all(fixture.story.dir().join(".git")).unwrap();
         }
-        let told = yard.run_commands(&["--write"], &[make("[core]\\n\\tbare = false\\n")]);
-        assert_eq!(told, ["made"]);
+        let outputs = fixture.run_commands(&["--write"], &[make("[core]\\n\\tbare = false\\n")]);
+        assert_eq!(outputs, ["made"]);
         assert!(config.exists());
     }
 }
@@ -601,12 +607,12 @@ fn a_new_repository_cannot_make_git_run_commands() {
 /// Root can read everybody's files. The homes of this story are at the system's path, for the program only.
 #[test]
 fn secrets_of_other_homes_are_never_read() {
-    let yard = SandboxFixture::new(User::Current);
-    let homes = yard.outside_dir();
-    yard.write_file(&homes.join("other/.ssh/id_rsa"), CANARY);
-    yard.write_file(&homes.join("other/.config/gh/hosts.yml"), CANARY);
-    yard.write_file(&homes.join("other/notes"), "open");
-    yard.write_file(&homes.join("other/.bashrc"), "mine\n");
+    let fixture = SandboxFixture::new(User::Current);
+    let homes = fixture.outside_dir();
+    fixture.write_file(&homes.join("other/.ssh/id_rsa"), CANARY);
+    fixture.write_file(&homes.join("other/.config/gh/hosts.yml"), CANARY);
+    fixture.write_file(&homes.join("other/notes"), "open");
+    fixture.write_file(&homes.join("other/.bashrc"), "mine\n");
     let bind = format!("mount --bind {} /home && exec \"$@\"", homes.display());
     let unshare = ["unshare", "-Urm", "sh", "-c", &bind, "sh"];
     let mut tried = std::process::Command::new("unshare");
@@ -615,9 +621,9 @@ fn secrets_of_other_homes_are_never_read() {
         skip("there are no namespaces of mounts, or no `/home`");
         return;
     }
-    let yard = yard.with_wrapper(&unshare);
+    let fixture = fixture.with_wrapper(&unshare);
     for flags in [["--read=/home"], ["--read=/home/other"], ["--write=/home"]] {
-        let told = yard.run_commands(
+        let outputs = fixture.run_commands(
             &flags,
             &[
                 "cat /home/other/.ssh/id_rsa",
@@ -626,22 +632,22 @@ fn secrets_of_other_homes_are_never_read() {
                 "echo evil >> /home/other/.bashrc; echo evil > /home/other/.zshrc",
             ],
         );
-        assert!(!told[0].contains(CANARY) && !told[1].contains(CANARY), "{told:?}");
-        assert_eq!(told[2], "open");
+        assert!(!outputs[0].contains(CANARY) && !outputs[1].contains(CANARY), "{outputs:?}");
+        assert_eq!(outputs[2], "open");
         let bashrc = std::fs::read_to_string(homes.join("other/.bashrc"));
-        assert_eq!(bashrc.unwrap(), "mine\n", "{told:?}");
-        assert!(!homes.join("other/.zshrc").exists(), "{told:?}");
+        assert_eq!(bashrc.unwrap(), "mine\n", "{outputs:?}");
+        assert!(!homes.join("other/.zshrc").exists(), "{outputs:?}");
     }
 }
 
 /// With the home as the directory: none of our files can be created in any way, and existing ones stay.
 #[test]
 fn nothing_new_can_be_created_next_to_our_files() {
-    let yard = SandboxFixture::new(User::Current);
-    let home = yard.story.home();
+    let fixture = SandboxFixture::new(User::Current);
+    let home = fixture.story.home();
     let ours = home.join(".nanobot");
     let flags = ["-C", home.to_str().unwrap(), "--write"];
-    yard.run_commands(
+    fixture.run_commands(
         &flags,
         &[
             "echo evil > .nanobot/new",
@@ -677,10 +683,10 @@ fn no_instruction_file_or_job_can_be_created_by_a_command() {
     ];
 
     for is_around in [false, true] {
-        let yard = SandboxFixture::new(User::Current);
-        let workspace = yard.story.workspace();
+        let fixture = SandboxFixture::new(User::Current);
+        let workspace = fixture.story.workspace();
         let (directory, inner) = if is_around {
-            (yard.story.home(), ".nanobot/workspace/")
+            (fixture.story.home(), ".nanobot/workspace/")
         } else {
             (workspace.clone(), "")
         };
@@ -692,10 +698,10 @@ fn no_instruction_file_or_job_can_be_created_by_a_command() {
                 })
                 .collect();
         let flags = ["-C", directory.to_str().unwrap(), "--write"];
-        let told = yard.run_commands(&flags, &commands);
+        let outputs = fixture.run_commands(&flags, &commands);
         let what = format!("{is_around}");
-        for (name, told) in INSTRUCTION_FILES.iter().zip(&told) {
-            assert!(!told.contains("evil\n"), "{what}: {name}: {told}");
+        for (name, output) in INSTRUCTION_FILES.iter().zip(&outputs) {
+            assert!(!output.contains("evil\n"), "{what}: {name}: {output}");
             let text = std::fs::read_to_string(workspace.join(name)).unwrap_or_default();
             assert!(!text.contains("evil"), "{what}: {name}");
         }

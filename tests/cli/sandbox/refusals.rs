@@ -26,11 +26,11 @@ fn without_a_sandbox_commands_are_denied() {
         story.run(["agent", "-m", "x", "--sandbox", "off"]).stdout("done\n");
         return;
     };
-    let ran = story.wait(command.spawn().unwrap());
-    assert!(ran.error_text().contains("--sandbox off"), "{}", ran.error_text());
-    ran.stdout("done\n");
-    let told = story.requests()[1].last_content();
-    assert!(told.contains("not run") && told.contains("Landlock"), "{told}");
+    let result = story.wait(command.spawn().unwrap());
+    assert!(result.error_text().contains("--sandbox off"), "{}", result.error_text());
+    result.stdout("done\n");
+    let content = story.requests()[1].last_content();
+    assert!(content.contains("not run") && content.contains("Landlock"), "{content}");
     assert!(!story.dir().join("ran").exists());
 }
 
@@ -41,8 +41,8 @@ fn a_missing_required_sandbox_fails_before_any_request() {
     let Some(mut command) = command_without_landlock(&story, &arguments) else {
         return;
     };
-    let ran = story.wait(command.spawn().unwrap()).status(126);
-    ran.stderr_has("a sandbox is required but unavailable").stdout("");
+    let result = story.wait(command.spawn().unwrap()).status(126);
+    result.stderr_has("a sandbox is required but unavailable").stdout("");
     assert!(story.requests().is_empty());
 }
 
@@ -50,17 +50,21 @@ fn a_missing_required_sandbox_fails_before_any_request() {
 #[test]
 fn without_namespaces_commands_change_no_files() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user).without_namespaces();
-        yard.write_file(&yard.story.dir().join("file"), "mine\n");
-        let told = yard.run_commands(&[], &["cat file", "echo x > $TMPDIR/x && cat $TMPDIR/x"]);
-        assert_eq!(told, ["mine", "x"]);
-        let told = yard.run_commands(&["--write"], &["echo new > file", "true"]);
-        for told in &told {
-            assert!(told.contains("user namespaces") && told.contains("`--sandbox off`"), "{told}");
+        let fixture = SandboxFixture::new(user).without_namespaces();
+        fixture.write_file(&fixture.story.dir().join("file"), "mine\n");
+        let outputs =
+            fixture.run_commands(&[], &["cat file", "echo x > $TMPDIR/x && cat $TMPDIR/x"]);
+        assert_eq!(outputs, ["mine", "x"]);
+        let outputs = fixture.run_commands(&["--write"], &["echo new > file", "true"]);
+        for output in &outputs {
+            assert!(
+                output.contains("user namespaces") && output.contains("`--sandbox off`"),
+                "{output}"
+            );
         }
-        let told = yard.run_commands(&["--write", "--sandbox", "off"], &["echo new > file"]);
-        assert_eq!(told, ["(no output)"]);
-        let read = std::fs::read_to_string(yard.story.dir().join("file"));
+        let outputs = fixture.run_commands(&["--write", "--sandbox", "off"], &["echo new > file"]);
+        assert_eq!(outputs, ["(no output)"]);
+        let read = std::fs::read_to_string(fixture.story.dir().join("file"));
         assert_eq!(read.unwrap(), "new\n");
     }
 }
@@ -69,16 +73,16 @@ fn without_namespaces_commands_change_no_files() {
 #[test]
 fn a_wider_grant_includes_the_directory() {
     for flags in [&["--write=.."][..], &["--profile", "full"]] {
-        let yard = SandboxFixture::new(User::Current);
-        let told = yard.run_commands(flags, &["echo new > made; cat made; ls / | head -1"]);
-        assert!(told[0].starts_with("new\nbin"), "{flags:?}: {}", told[0]);
-        let ran = yard.story.run(
+        let fixture = SandboxFixture::new(User::Current);
+        let outputs = fixture.run_commands(flags, &["echo new > made; cat made; ls / | head -1"]);
+        assert!(outputs[0].starts_with("new\nbin"), "{flags:?}: {}", outputs[0]);
+        let result = fixture.story.run(
             [&["tool", "run"], flags, &["write_file", r#"{"path":"other","content":"new"}"#]]
                 .concat(),
         );
-        ran.stdout_has("created");
+        result.stdout_has("created");
         for name in ["made", "other"] {
-            assert!(yard.story.dir().join(name).exists(), "{flags:?}: {name}");
+            assert!(fixture.story.dir().join(name).exists(), "{flags:?}: {name}");
         }
     }
 }
@@ -97,17 +101,17 @@ fn with_the_sandbox_off_commands_run_without_one() {
 
 #[test]
 fn an_available_required_sandbox_is_used() {
-    let yard = SandboxFixture::new(User::Current);
-    let told = yard.run_commands(&["--sandbox", "strict"], &["touch ran", "echo fine"]);
-    assert!(told[0].contains("Read-only file system"), "{}", told[0]);
-    assert_eq!(told[1], "fine");
-    assert!(!yard.story.dir().join("ran").exists());
+    let fixture = SandboxFixture::new(User::Current);
+    let outputs = fixture.run_commands(&["--sandbox", "strict"], &["touch ran", "echo fine"]);
+    assert!(outputs[0].contains("Read-only file system"), "{}", outputs[0]);
+    assert_eq!(outputs[1], "fine");
+    assert!(!fixture.story.dir().join("ran").exists());
 }
 
 #[test]
 fn a_failure_caused_by_the_sandbox_is_explained_once() {
-    let yard = SandboxFixture::new(User::Current);
-    let told = yard.run_commands(
+    let fixture = SandboxFixture::new(User::Current);
+    let outputs = fixture.run_commands(
         &[],
         &[
             "touch a; touch b",
@@ -115,20 +119,25 @@ fn a_failure_caused_by_the_sandbox_is_explained_once() {
             "bash -c ': > /dev/tcp/192.0.2.1/9' || exit 1",
         ],
     );
-    assert_eq!(told[0].matches("`--write`").count(), 1, "{}", told[0]);
+    assert_eq!(outputs[0].matches("`--write`").count(), 1, "{}", outputs[0]);
     // A lookup, of which it prints nothing.
-    assert_eq!(told[1].matches("`--net`").count(), 1, "{}", told[1]);
-    assert_eq!(told[2].matches("`--net`").count(), usize::from(require("bash")), "{}", told[2]);
+    assert_eq!(outputs[1].matches("`--net`").count(), 1, "{}", outputs[1]);
+    assert_eq!(
+        outputs[2].matches("`--net`").count(),
+        usize::from(require("bash")),
+        "{}",
+        outputs[2]
+    );
 }
 
 /// The output decides, even if the command line ends in success. Failures that the sandbox did not cause have no
 /// explanation.
 #[test]
 fn explanations_follow_the_output() {
-    let yard = SandboxFixture::new(User::Current);
-    let outside = yard.outside_dir().display().to_string();
-    yard.write_file(&yard.story.dir().join(".git/config"), "[core]\n");
-    yard.write_file(&yard.story.dir().join("plain"), "#!/bin/sh\n");
+    let fixture = SandboxFixture::new(User::Current);
+    let outside = fixture.outside_dir().display().to_string();
+    fixture.write_file(&fixture.story.dir().join(".git/config"), "[core]\n");
+    fixture.write_file(&fixture.story.dir().join("plain"), "#!/bin/sh\n");
     let rows: Vec<(String, &str)> = vec![
         ("touch /usr/x 2>&1 | tail -1".into(), "or `--write=PATH`)"),
         ("cat /root/x 2>&1 | head -3; true".into(), "--read=/root/x"),
@@ -150,29 +159,32 @@ fn explanations_follow_the_output() {
         ),
     ];
     let commands: Vec<&str> = rows.iter().map(|(command, _)| command.as_str()).collect();
-    let told = yard.run_commands(&["--write"], &commands);
-    for ((command, expect), told) in rows.iter().zip(told) {
+    let outputs = fixture.run_commands(&["--write"], &commands);
+    for ((command, expect), output) in rows.iter().zip(outputs) {
         match *expect {
-            "" => assert!(!told.contains("\n("), "{command}: {told}"),
-            expect => assert_eq!(told.matches(expect).count(), 1, "{command}: {told}"),
+            "" => assert!(!output.contains("\n("), "{command}: {output}"),
+            expect => assert_eq!(output.matches(expect).count(), 1, "{command}: {output}"),
         }
     }
 }
 
 #[test]
 fn changed_protected_files_are_restored_and_reported() {
-    let yard = SandboxFixture::new(User::Current);
-    yard.write_file(&yard.story.dir().join(".git/config"), "[core]\n");
+    let fixture = SandboxFixture::new(User::Current);
+    fixture.write_file(&fixture.story.dir().join(".git/config"), "[core]\n");
     let command = "(echo '[alias] x = !y' >> .git/config); echo x > .bashrc; echo x > fine";
-    yard.story.server().script([calls("exec", json!({ "command": command })), says("done")]);
-    let ran = yard.story.run(["agent", "-m", "x", "--write", "--json", "--ephemeral"]);
-    let result = ran.json();
-    drop(ran.error_text());
+    fixture.story.server().script([calls("exec", json!({ "command": command })), says("done")]);
+    let run_result = fixture.story.run(["agent", "-m", "x", "--write", "--json", "--ephemeral"]);
+    let result = run_result.json();
+    drop(run_result.error_text());
     assert_eq!(result["denials"][0]["tool"], "exec", "{result}");
-    let told = yard.story.requests()[1].last_content();
+    let content = fixture.story.requests()[1].last_content();
     // With mounts, existing files cannot be opened at all, and new ones have to be removed.
-    assert!(told.contains("`.bashrc`") && told.contains("commands may not change"), "{told}");
-    let read = |name: &str| std::fs::read_to_string(yard.story.dir().join(name)).ok();
+    assert!(
+        content.contains("`.bashrc`") && content.contains("commands may not change"),
+        "{content}"
+    );
+    let read = |name: &str| std::fs::read_to_string(fixture.story.dir().join(name)).ok();
     assert_eq!(read(".git/config").as_deref(), Some("[core]\n"));
     assert_eq!(read(".bashrc"), None);
     assert_eq!(read("fine").as_deref(), Some("x\n"));
@@ -180,11 +192,11 @@ fn changed_protected_files_are_restored_and_reported() {
 
 #[test]
 fn a_denial_names_the_flag_that_allows_it() {
-    let yard = SandboxFixture::new(User::Current);
+    let fixture = SandboxFixture::new(User::Current);
     for name in [".git/HEAD", ".git/config", "sub/.git/HEAD", "sub/.git/config"] {
-        yard.write_file(&yard.story.dir().join(name), "mine\n");
+        fixture.write_file(&fixture.story.dir().join(name), "mine\n");
     }
-    let told = yard.run_commands(
+    let outputs = fixture.run_commands(
         &["--write"],
         &[
             "mv .git aside",
@@ -194,13 +206,17 @@ fn a_denial_names_the_flag_that_allows_it() {
         ],
     );
     assert!(
-        told[0].contains("--write=.git/config") || told[0].contains("was restored"),
+        outputs[0].contains("--write=.git/config") || outputs[0].contains("was restored"),
         "{}",
-        told[0]
+        outputs[0]
     );
-    assert!(told[1].contains("`--write=sub/.git/config`"), "{}", told[1]);
-    assert!(!told[1].contains("commit"), "{}", told[1]);
-    assert!(told[2].contains("do not commit") && !told[2].contains("--write"), "{}", told[2]);
+    assert!(outputs[1].contains("`--write=sub/.git/config`"), "{}", outputs[1]);
+    assert!(!outputs[1].contains("commit"), "{}", outputs[1]);
+    assert!(
+        outputs[2].contains("do not commit") && !outputs[2].contains("--write"),
+        "{}",
+        outputs[2]
+    );
 }
 
 #[test]
@@ -223,18 +239,18 @@ fn the_tool_command_exits_with_the_result_of_the_command() {
 /// Toolchains outside the system are found by the user's variables, and their credentials stay denied.
 #[test]
 fn toolchains_outside_the_system_are_readable_but_their_credentials_are_not() {
-    let mut yard = SandboxFixture::new(User::Current);
-    let place = yard.outside_dir().join("cargo");
-    yard.write_file(&place.join("registry/x"), "open\n");
-    yard.write_file(&place.join("credentials.toml"), "canary\n");
-    yard.story = yard.story.env("CARGO_HOME", place.to_str().unwrap());
-    for flags in [&[][..], &["--read", place.to_str().unwrap()][..]] {
-        let told = yard.run_commands(
+    let mut fixture = SandboxFixture::new(User::Current);
+    let dir = fixture.outside_dir().join("cargo");
+    fixture.write_file(&dir.join("registry/x"), "open\n");
+    fixture.write_file(&dir.join("credentials.toml"), "canary\n");
+    fixture.story = fixture.story.env("CARGO_HOME", dir.to_str().unwrap());
+    for flags in [&[][..], &["--read", dir.to_str().unwrap()][..]] {
+        let outputs = fixture.run_commands(
             flags,
             &["cat $CARGO_HOME/registry/x", "cat $CARGO_HOME/credentials.toml"],
         );
-        assert_eq!(told[0], "open");
-        assert!(!told[1].contains("canary"), "{}", told[1]);
+        assert_eq!(outputs[0], "open");
+        assert!(!outputs[1].contains("canary"), "{}", outputs[1]);
     }
 }
 
@@ -249,31 +265,31 @@ fn nanobot_inside_the_sandbox_suggests_a_tool() {
 
 #[test]
 fn commands_can_detect_the_sandbox_and_leave_no_files() {
-    let yard = SandboxFixture::new(User::Current);
-    let told = yard.run_commands(
+    let fixture = SandboxFixture::new(User::Current);
+    let outputs = fixture.run_commands(
         &[],
         &["echo $NANOBOT_INSIDE; echo x > $TMPDIR/x; stat -c %a $TMPDIR; ls -d $TMPDIR"],
     );
-    let lines: Vec<&str> = told[0].lines().collect();
-    assert_eq!(lines[..2], ["1", "700"], "{}", told[0]);
+    let lines: Vec<&str> = outputs[0].lines().collect();
+    assert_eq!(lines[..2], ["1", "700"], "{}", outputs[0]);
     assert!(!std::path::Path::new(lines[2]).exists());
-    let temporary = yard.story.home().parent().unwrap().join("tmp");
+    let temporary = fixture.story.home().parent().unwrap().join("tmp");
     assert_eq!(std::fs::read_dir(temporary).unwrap().count(), 0);
 }
 
 /// A command starts in the directory that was checked, whatever is at its path later.
 #[test]
 fn a_swapped_directory_does_not_escape() {
-    let yard = SandboxFixture::new(User::Current);
-    let (dir, outside) = (yard.story.dir(), yard.outside_dir());
+    let fixture = SandboxFixture::new(User::Current);
+    let (dir, outside) = (fixture.story.dir(), fixture.outside_dir());
     std::fs::create_dir_all(dir.join("sub")).unwrap();
     std::fs::create_dir_all(&outside).unwrap();
     let call = |number| json!({ "command": format!("pwd; : {number}"), "working_dir": "sub" });
     let calls_of = (0..60).map(|number| ("exec", call(number)));
-    yard.story.server().script([crate::server::calls_all(calls_of), says("done")]);
-    let child = yard.command(&[]).spawn().unwrap();
+    fixture.story.server().script([crate::server::calls_all(calls_of), says("done")]);
+    let child = fixture.command(&[]).spawn().unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
-    let ran = std::thread::scope(|scope| {
+    let result = std::thread::scope(|scope| {
         scope.spawn(|| {
             let (sub, aside, link) = (dir.join("sub"), dir.join("aside"), dir.join("link"));
             std::os::unix::fs::symlink(&outside, &link).unwrap();
@@ -284,14 +300,14 @@ fn a_swapped_directory_does_not_escape() {
                 std::fs::rename(&aside, &sub).unwrap();
             }
         });
-        let ran = yard.story.wait(child);
+        let result = fixture.story.wait(child);
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        ran
+        result
     });
-    drop(ran.error_text());
-    ran.stdout("done\n");
-    let told = yard.story.requests()[1].messages();
-    let wrong = told.iter().filter(|message| {
+    drop(result.error_text());
+    result.stdout("done\n");
+    let messages = fixture.story.requests()[1].messages();
+    let wrong = messages.iter().filter(|message| {
         let text = message["content"].as_str().unwrap_or_default();
         message["role"] == "tool" && text.trim() == outside.to_str().unwrap()
     });

@@ -41,9 +41,9 @@ fn commands_are_in_the_language_of_bash() {
         results.push(SandboxFixture::new(user).run_commands(&["--write"], &commands));
         results.push(SandboxFixture::new(user).without_namespaces().run_commands(&[], &commands));
         results.push(SandboxFixture::new(user).run_commands(&["--sandbox", "off"], &commands));
-        for found in results {
-            for ((command, expect), found) in SCENES.iter().zip(found) {
-                assert_eq!(&found, expect, "{user:?}: {command}");
+        for output in results {
+            for ((command, expect), output) in SCENES.iter().zip(output) {
+                assert_eq!(&output, expect, "{user:?}: {command}");
             }
         }
     }
@@ -62,15 +62,16 @@ fn the_model_knows_the_shell() {
     if !require("bash") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current);
-    let found = yard.run_commands(&[], &["echo x > here", "no-such-program", "echo $0 $SHELL"]);
-    assert!(found[0].starts_with("bash: line 1: here: Read-only file system\n"), "{found:?}");
+    let fixture = SandboxFixture::new(User::Current);
+    let outputs =
+        fixture.run_commands(&[], &["echo x > here", "no-such-program", "echo $0 $SHELL"]);
+    assert!(outputs[0].starts_with("bash: line 1: here: Read-only file system\n"), "{outputs:?}");
     assert!(
-        found[1].starts_with("bash: line 1: no-such-program: command not found\n"),
-        "{found:?}"
+        outputs[1].starts_with("bash: line 1: no-such-program: command not found\n"),
+        "{outputs:?}"
     );
-    assert_eq!(found[2], "bash /bin/bash");
-    let (description, prompt) = exec_description_and_prompt(&yard.story.requests()[0].body);
+    assert_eq!(outputs[2], "bash /bin/bash");
+    let (description, prompt) = exec_description_and_prompt(&fixture.story.requests()[0].body);
     assert!(description.starts_with("Run a command with bash in "), "{description}");
     assert!(prompt.contains("Commands run with bash in a kernel sandbox: "), "{prompt}");
 }
@@ -85,11 +86,11 @@ fn without_bash_commands_run_with_sh() {
         skip("there are no namespaces of mounts");
         return;
     }
-    let yard = SandboxFixture::new(User::Current).with_wrapper(&unshare);
+    let fixture = SandboxFixture::new(User::Current).with_wrapper(&unshare);
     let commands = ["echo $0 $SHELL; echo x > here", "[ a = a ] && cat $TMPDIR/../x"];
-    let found = yard.run_commands(&[], &commands);
-    assert!(found[0].starts_with("sh /bin/sh\nsh: "), "{found:?}");
-    let (description, prompt) = exec_description_and_prompt(&yard.story.requests()[0].body);
+    let outputs = fixture.run_commands(&[], &commands);
+    assert!(outputs[0].starts_with("sh /bin/sh\nsh: "), "{outputs:?}");
+    let (description, prompt) = exec_description_and_prompt(&fixture.story.requests()[0].body);
     assert!(description.starts_with("Run a command with sh in "), "{description}");
     assert!(prompt.contains("Commands run with sh in a kernel sandbox: "), "{prompt}");
 }
@@ -137,8 +138,8 @@ fn all_ways_to_start_a_command_use_bash() {
     story.server().script(script.chain([says("done")]));
     story.run(["agent", "-m", "go", "--ephemeral"]).stdout("done\n");
     let requests = story.requests();
-    let found: Vec<String> = requests[1..].iter().map(|it| it.last_content()).collect();
-    assert_eq!(found[1], "2 bash\nExited with status 0", "{found:?}");
-    assert_eq!(found[3], "2 bash\nExited with status 0", "{found:?}");
-    assert_eq!(found[4], "2 bash", "{found:?}");
+    let contents: Vec<String> = requests[1..].iter().map(|it| it.last_content()).collect();
+    assert_eq!(contents[1], "2 bash\nExited with status 0", "{contents:?}");
+    assert_eq!(contents[3], "2 bash\nExited with status 0", "{contents:?}");
+    assert_eq!(contents[4], "2 bash", "{contents:?}");
 }

@@ -24,8 +24,8 @@ fn with_key(format: &str, user: User) -> Option<SandboxFixture> {
     if !require(program) || !require("git") {
         return None;
     }
-    let yard = SandboxFixture::new(user);
-    let home = yard.story.home();
+    let fixture = SandboxFixture::new(user);
+    let home = fixture.story.home();
     let mut config =
         format!("[user]\n name = A\n email = a@example.org\n[gpg]\n format = {format}\n");
     let make = match format {
@@ -39,8 +39,8 @@ fn with_key(format: &str, user: User) -> Option<SandboxFixture> {
         }
     };
     write(&home.join(".gitconfig"), config.as_bytes());
-    run_as_user(&yard.story, make);
-    Some(yard)
+    run_as_user(&fixture.story, make);
+    Some(fixture)
 }
 
 fn end_agents(story: &Story) {
@@ -53,18 +53,18 @@ fn end_agents(story: &Story) {
 fn git_signs_commits_and_tags_with_the_users_key() {
     for user in available_users() {
         for format in ["openpgp", "ssh"] {
-            let Some(yard) = with_key(format, user) else {
+            let Some(fixture) = with_key(format, user) else {
                 continue;
             };
-            let found = yard.run_commands(ALLOWED, &[COMMIT]);
+            let outputs = fixture.run_commands(ALLOWED, &[COMMIT]);
             let key = if format == "ssh" { "~/.ssh/sign" } else { "a@example.org" };
             let lines = format!(
                 "done\n(signed the commit `one` with {format} key `{key}`)\n(signed the tag `v1` with {format} key `{key}`)"
             );
-            assert_eq!(found, [lines], "{user:?}");
+            assert_eq!(outputs, [lines], "{user:?}");
             let verify = "git -c safe.directory='*' verify-commit HEAD && git -c safe.directory='*' verify-tag v1";
-            run_as_user(&yard.story, verify);
-            end_agents(&yard.story);
+            run_as_user(&fixture.story, verify);
+            end_agents(&fixture.story);
         }
     }
 }
@@ -72,7 +72,7 @@ fn git_signs_commits_and_tags_with_the_users_key() {
 #[test]
 fn without_the_grant_one_line_says_what_is_missing() {
     for format in ["openpgp", "ssh"] {
-        let Some(yard) = with_key(format, User::Current) else {
+        let Some(fixture) = with_key(format, User::Current) else {
             continue;
         };
         for flags in [
@@ -82,18 +82,18 @@ fn without_the_grant_one_line_says_what_is_missing() {
             &["--write", "--allow", "sign*"],
             &["--write", "--allow", "signing", "--deny", "signing"],
         ] {
-            let found = yard.run_commands(flags, &[COMMIT]);
-            let last = found[0].lines().last().unwrap_or_default();
-            assert!(last.contains("`--allow signing`"), "{flags:?}: {found:?}");
+            let outputs = fixture.run_commands(flags, &[COMMIT]);
+            let last = outputs[0].lines().last().unwrap_or_default();
+            assert!(last.contains("`--allow signing`"), "{flags:?}: {outputs:?}");
         }
-        run_as_user(&yard.story, "! git -c safe.directory='*' log HEAD 2>&1");
-        end_agents(&yard.story);
+        run_as_user(&fixture.story, "! git -c safe.directory='*' log HEAD 2>&1");
+        end_agents(&fixture.story);
     }
 }
 
 #[test]
 fn nothing_but_commits_and_tags_is_signed() {
-    let Some(yard) = with_key("openpgp", User::Current) else {
+    let Some(fixture) = with_key("openpgp", User::Current) else {
         return;
     };
     let sign = "$(git config gpg.program) --status-fd=2 -bsau x";
@@ -114,42 +114,48 @@ fn nothing_but_commits_and_tags_is_signed() {
         format!("printf '{head}\\nm\\n' | NANOBOT_SIGNING=$(cat $TMPDIR/old) {sign}"),
         "ls ~/.gnupg ~/.ssh".into(),
     ];
-    let found = yard.run_commands(ALLOWED, &commands);
-    for (command, found) in commands.iter().zip(&found) {
-        assert!(!found.contains("SIGNATURE") && !found.contains("(signed"), "{command}: {found}");
+    let outputs = fixture.run_commands(ALLOWED, &commands);
+    for (command, output) in commands.iter().zip(&outputs) {
         assert!(
-            found.contains("not signed") || found == "here" || found.contains("No such file"),
-            "{command}: {found}"
+            !output.contains("SIGNATURE") && !output.contains("(signed"),
+            "{command}: {output}"
+        );
+        assert!(
+            output.contains("not signed") || output == "here" || output.contains("No such file"),
+            "{command}: {output}"
         );
     }
-    end_agents(&yard.story);
+    end_agents(&fixture.story);
 }
 
 /// A repository names programs and keys, without effect.
 #[test]
 fn a_repository_chooses_neither_program_nor_key() {
-    let Some(yard) = with_key("openpgp", User::Current) else {
+    let Some(fixture) = with_key("openpgp", User::Current) else {
         return;
     };
-    let evil = yard.story.dir().join("evil");
+    let evil = fixture.story.dir().join("evil");
     crate::story::write_program(&evil, "#!/bin/sh\ntouch ~/owned\nexit 1\n");
     run_as_user(
-        &yard.story,
+        &fixture.story,
         "git init -q . && git config gpg.program ./evil && git config gpg.openpgp.program ./evil && \
          git config user.signingkey other@example.org",
     );
-    let found = yard.run_commands(ALLOWED, &["git commit -S -q --allow-empty -m one"]);
+    let outputs = fixture.run_commands(ALLOWED, &["git commit -S -q --allow-empty -m one"]);
     assert!(
-        found[0].contains("signed the commit `one` with openpgp key `a@example.org`"),
-        "{found:?}"
+        outputs[0].contains("signed the commit `one` with openpgp key `a@example.org`"),
+        "{outputs:?}"
     );
-    assert!(!yard.story.home().join("owned").exists());
-    let found = yard.run_commands(
+    assert!(!fixture.story.home().join("owned").exists());
+    let outputs = fixture.run_commands(
         ALLOWED,
         &["git -c gpg.format=ssh -c user.signingkey=x commit -S -q --allow-empty -m two"],
     );
-    assert!(found[0].contains("not signed: the user's git config signs with openpgp"), "{found:?}");
-    end_agents(&yard.story);
+    assert!(
+        outputs[0].contains("not signed: the user's git config signs with openpgp"),
+        "{outputs:?}"
+    );
+    end_agents(&fixture.story);
 }
 
 /// `PATH` and the user's git config lead into what the run may change, or are in it.
@@ -157,15 +163,16 @@ fn a_repository_chooses_neither_program_nor_key() {
 fn nothing_that_the_run_wrote_signs() {
     for user in available_users() {
         for (format, program) in [("ssh", "ssh-keygen"), ("openpgp", "gpg")] {
-            let Some(mut yard) = with_key(format, user) else {
+            let Some(mut fixture) = with_key(format, user) else {
                 continue;
             };
-            let path = format!("{}/bin:/usr/local/bin:/usr/bin:/bin", yard.story.dir().display());
-            yard.story = yard.story.env("PATH", &path);
-            let home = yard.story.home();
+            let path =
+                format!("{}/bin:/usr/local/bin:/usr/bin:/bin", fixture.story.dir().display());
+            fixture.story = fixture.story.env("PATH", &path);
+            let home = fixture.story.home();
             let mut config = std::fs::read_to_string(home.join(".gitconfig")).unwrap();
-            let linked = yard.story.dir().join("bin/linked");
-            config += &format!("[include]\n path = {}/more\n", yard.story.dir().display());
+            let linked = fixture.story.dir().join("bin/linked");
+            config += &format!("[include]\n path = {}/more\n", fixture.story.dir().display());
             write(&home.join(".gitconfig"), config.as_bytes());
             let plant = format!(
                 "mkdir bin && printf '#!/bin/sh\\ntouch {}/owned\\nexec /usr/bin/${{0##*/}} \"$@\"\\n' > bin/git && \
@@ -175,10 +182,13 @@ fn nothing_that_the_run_wrote_signs() {
                 linked.display(),
                 linked.display(),
             );
-            let found = yard.run_commands(ALLOWED, &[plant]);
-            assert!(found[0].contains("(signed the commit `one`"), "{user:?} {format}: {found:?}");
-            assert!(!home.join("owned").exists(), "{user:?} {format}: {found:?}");
-            end_agents(&yard.story);
+            let outputs = fixture.run_commands(ALLOWED, &[plant]);
+            assert!(
+                outputs[0].contains("(signed the commit `one`"),
+                "{user:?} {format}: {outputs:?}"
+            );
+            assert!(!home.join("owned").exists(), "{user:?} {format}: {outputs:?}");
+            end_agents(&fixture.story);
         }
     }
 }
@@ -187,29 +197,30 @@ fn nothing_that_the_run_wrote_signs() {
 fn commits_are_signed_where_the_home_is_writable() {
     for user in available_users() {
         for format in ["openpgp", "ssh"] {
-            let Some(yard) = with_key(format, user) else {
+            let Some(fixture) = with_key(format, user) else {
                 continue;
             };
-            let home = yard.story.home().display().to_string();
+            let home = fixture.story.home().display().to_string();
             let flags = ["-C", &home, "--write", "--allow", "signing"];
-            let found = yard.run_commands(&flags, &[format!("mkdir src && cd src && {COMMIT}")]);
-            assert!(found[0].contains("(signed the tag `v1`"), "{user:?} {format}: {found:?}");
-            end_agents(&yard.story);
+            let outputs =
+                fixture.run_commands(&flags, &[format!("mkdir src && cd src && {COMMIT}")]);
+            assert!(outputs[0].contains("(signed the tag `v1`"), "{user:?} {format}: {outputs:?}");
+            end_agents(&fixture.story);
         }
     }
 }
 
 #[test]
 fn what_a_command_signs_before_it_is_ended_is_reported() {
-    let Some(yard) = with_key("ssh", User::Current) else {
+    let Some(fixture) = with_key("ssh", User::Current) else {
         return;
     };
     for end in ["sleep 60", "kill -9 $$"] {
         let command = format!("rm -rf .git; {COMMIT}; {end}");
         let call = ("exec", serde_json::json!({ "command": command, "timeout": 5 }));
-        let found = yard.run_calls(ALLOWED, vec![call]);
-        assert!(found[0].contains("(signed the commit `one`"), "{end}: {found:?}");
-        assert!(found[0].contains("(signed the tag `v1`"), "{end}: {found:?}");
+        let outputs = fixture.run_calls(ALLOWED, vec![call]);
+        assert!(outputs[0].contains("(signed the commit `one`"), "{end}: {outputs:?}");
+        assert!(outputs[0].contains("(signed the tag `v1`"), "{end}: {outputs:?}");
     }
 }
 
@@ -217,14 +228,14 @@ fn what_a_command_signs_before_it_is_ended_is_reported() {
 #[test]
 fn a_config_that_a_command_has_made_does_not_count() {
     for user in available_users() {
-        let Some(yard) = with_key("openpgp", user) else {
+        let Some(fixture) = with_key("openpgp", user) else {
             continue;
         };
-        let home = yard.story.home();
+        let home = fixture.story.home();
         std::fs::create_dir_all(home.join(".config/git")).unwrap();
         std::fs::rename(home.join(".gitconfig"), home.join(".config/git/config")).unwrap();
-        let shown = home.display().to_string();
-        let outside = yard.outside_dir();
+        let home_path = home.display().to_string();
+        let outside = fixture.outside_dir();
         std::fs::create_dir(&outside).unwrap();
         // A shell takes `-bsau`, and the object as its script.
         let command = format!(
@@ -232,12 +243,12 @@ fn a_config_that_a_command_has_made_does_not_count() {
              git init -q .; git commit -S -q --allow-empty -m 'touch {}/owned'; ls -d ~/.gitconfig",
             outside.display()
         );
-        let flags = ["-C", &shown, "--write", "--allow", "signing"];
-        let found = yard.run_commands(&flags, &[command]);
-        assert!(found[0].contains(".gitconfig"), "{user:?}: {found:?}");
-        assert!(!outside.join("owned").exists(), "{user:?}: {found:?}");
-        assert!(found[0].contains("(signed the commit"), "{user:?}: {found:?}");
-        end_agents(&yard.story);
+        let flags = ["-C", &home_path, "--write", "--allow", "signing"];
+        let outputs = fixture.run_commands(&flags, &[command]);
+        assert!(outputs[0].contains(".gitconfig"), "{user:?}: {outputs:?}");
+        assert!(!outside.join("owned").exists(), "{user:?}: {outputs:?}");
+        assert!(outputs[0].contains("(signed the commit"), "{user:?}: {outputs:?}");
+        end_agents(&fixture.story);
     }
 }
 
@@ -247,8 +258,8 @@ fn the_end_of_a_command_ends_a_signature_under_way() {
     if !require("git") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current);
-    let home = yard.story.home();
+    let fixture = SandboxFixture::new(User::Current);
+    let home = fixture.story.home();
     let program = home.join("slow-gpg");
     let script = format!("#!/bin/sh\nsleep 30\ntouch {}/waited\n", home.display());
     crate::story::write_program(&program, &script);
@@ -258,7 +269,7 @@ fn the_end_of_a_command_ends_a_signature_under_way() {
     );
     write(&home.join(".gitconfig"), config.as_bytes());
     let call = ("exec", serde_json::json!({ "command": COMMIT, "timeout": 3 }));
-    let found = yard.run_calls(ALLOWED, vec![call]);
-    assert!(found[0].contains("Timed out after 3 seconds"), "{found:?}");
+    let outputs = fixture.run_calls(ALLOWED, vec![call]);
+    assert!(outputs[0].contains("Timed out after 3 seconds"), "{outputs:?}");
     assert!(!home.join("waited").exists(), "the call waited for the signature");
 }

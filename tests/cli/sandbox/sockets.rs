@@ -65,15 +65,15 @@ fn sockets_cannot_be_opened() {
     for (user, has_namespaces) in
         available_users().into_iter().flat_map(|user| [(user, true), (user, false)])
     {
-        let mut yard = SandboxFixture::new(user);
+        let mut fixture = SandboxFixture::new(user);
         if !has_namespaces {
-            yard = yard.without_namespaces();
+            fixture = fixture.without_namespaces();
         }
         let arrived = Arc::new(AtomicUsize::new(0));
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let stream_path = yard.story.dir().join("stream");
-        let datagram_path = yard.story.dir().join("datagram");
+        let stream_path = fixture.story.dir().join("stream");
+        let datagram_path = fixture.story.dir().join("datagram");
         let stream = UnixListener::bind(&stream_path).unwrap();
         let datagram = UnixDatagram::bind(&datagram_path).unwrap();
         for path in [&stream_path, &datagram_path] {
@@ -135,18 +135,18 @@ fn sockets_cannot_be_opened() {
                 commands.push(filled(text));
             }
         }
-        let told = yard.run_commands(&[], &commands);
+        let outputs = fixture.run_commands(&[], &commands);
         let open: Vec<String> = names
             .iter()
-            .zip(&told)
+            .zip(&outputs)
             .filter(|(name, _)| !has_namespaces || !OPEN_IN_OWN_NETWORK.contains(name))
-            .filter(|(_, told)| told.contains("open"))
-            .map(|(name, told)| format!("{name}: {told}"))
+            .filter(|(_, output)| output.contains("open"))
+            .map(|(name, output)| format!("{name}: {output}"))
             .collect();
-        for (name, told) in names.iter().zip(&told).take(PYTHON.len()) {
+        for (name, output) in names.iter().zip(&outputs).take(PYTHON.len()) {
             assert!(
-                told.starts_with("held") || told.starts_with("open"),
-                "{name} was not tried: {told}"
+                output.starts_with("held") || output.starts_with("open"),
+                "{name} was not tried: {output}"
             );
         }
         print_count(&format!(
@@ -158,12 +158,12 @@ fn sockets_cannot_be_opened() {
         assert!(open.is_empty(), "{user:?}, {has_namespaces}:\n{}", open.join("\n"));
         assert_eq!(arrived.load(Ordering::SeqCst), 0);
         // Without the sandbox they open and connect.
-        let told = yard.run_commands(
+        let outputs = fixture.run_commands(
             &["--sandbox", "off"],
             &[&commands[0], &commands[1], &commands[6], &commands[7], &commands[14]],
         );
-        assert!(told.iter().all(|told| told.starts_with("open")), "{told:?}");
+        assert!(outputs.iter().all(|output| output.starts_with("open")), "{outputs:?}");
         // The listeners' threads count accepted connections.
-        crate::wait::until("all arrive", || arrived.load(Ordering::SeqCst) >= told.len());
+        crate::wait::until("all arrive", || arrived.load(Ordering::SeqCst) >= outputs.len());
     }
 }

@@ -35,8 +35,8 @@ const TASKS: [Task; 6] = [
 #[test]
 fn debuggers_and_sanitizers_work() {
     for user in available_users() {
-        let yard = SandboxFixture::new(user);
-        let results = yard.run_commands(&["--write"], &TASKS.map(|(_, command, _)| command));
+        let fixture = SandboxFixture::new(user);
+        let results = fixture.run_commands(&["--write"], &TASKS.map(|(_, command, _)| command));
         check_tasks(user, &TASKS, &results, "tasks with tracing");
     }
 }
@@ -95,18 +95,18 @@ fn the_first_process_is_not_traced() {
                  print('reached' if attempt(lambda: {attack}) else 'held')\nos.kill(target, 9)\nend"
             )
         });
-        let yard = SandboxFixture::new(user);
-        let told = yard.run_commands(&[], &attacks);
-        for ((name, _), told) in ATTACKS.iter().zip(&told) {
-            assert_eq!(told, "held", "{user:?}: {name}");
+        let fixture = SandboxFixture::new(user);
+        let outputs = fixture.run_commands(&[], &attacks);
+        for ((name, _), output) in ATTACKS.iter().zip(&outputs) {
+            assert_eq!(output, "held", "{user:?}: {name}");
         }
-        let told = yard.run_commands(&[], &own);
-        let reached = told.iter().filter(|told| *told == "reached").count();
-        assert_eq!(reached, 10, "{user:?}: {told:?}");
+        let outputs = fixture.run_commands(&[], &own);
+        let reached = outputs.iter().filter(|output| *output == "reached").count();
+        assert_eq!(reached, 10, "{user:?}: {outputs:?}");
         print_count(&format!("{user:?}: {} ways to the first process closed", ATTACKS.len()));
         // Without namespaces none of the command's own processes is traced either.
-        let told = SandboxFixture::new(user).without_namespaces().run_commands(&[], &own[..5]);
-        assert!(told.iter().all(|told| told == "held"), "{user:?}: {told:?}");
+        let outputs = SandboxFixture::new(user).without_namespaces().run_commands(&[], &own[..5]);
+        assert!(outputs.iter().all(|output| output == "held"), "{user:?}: {outputs:?}");
     }
 }
 
@@ -147,9 +147,9 @@ fn a_command_in_the_background_is_not_traced() {
     for user in available_users() {
         let background = json!({ "command": BACKGROUND, "background": true });
         let visitor = json!({ "command": format!("{HARNESS}{VISITOR}"), "timeout": 60 });
-        let told =
+        let outputs =
             SandboxFixture::new(user).run_calls(&[], vec![("exec", background), ("exec", visitor)]);
-        assert_eq!(told[1], ["False"; 11].join(" "), "{user:?}");
+        assert_eq!(outputs[1], ["False"; 11].join(" "), "{user:?}");
     }
 }
 
@@ -162,6 +162,6 @@ fn a_command_that_asks_to_be_traced_is_ended_at_its_timeout() {
     }
     let command = "exec python3 -c 'import ctypes, os; ctypes.CDLL(None).ptrace(0, 0, 0, 0); os.kill(os.getpid(), 10)'";
     let call = json!({ "command": command, "timeout": 2 });
-    let told = SandboxFixture::new(User::Current).run_calls(&[], vec![("exec", call)]);
-    assert!(told[0].contains("Timed out after 2 seconds"), "{}", told[0]);
+    let outputs = SandboxFixture::new(User::Current).run_calls(&[], vec![("exec", call)]);
+    assert!(outputs[0].contains("Timed out after 2 seconds"), "{}", outputs[0]);
 }

@@ -12,15 +12,15 @@ use std::process::Child;
 /// Starts a run that only executes `command`.
 fn start_command(story: &Story, command: &str, seconds: u64, flags: &[&str]) -> Child {
     let arguments = json!({ "command": command, "timeout": seconds }).to_string();
-    let words = ["tool", "run", "exec", &arguments];
-    let mut command = story.command(words.iter().chain(flags).copied());
+    let command_line = ["tool", "run", "exec", &arguments];
+    let mut command = story.command(command_line.iter().chain(flags).copied());
     command.spawn().unwrap()
 }
 
 #[test]
 fn runs_with_shared_writable_files_take_turns() {
-    let yard = SandboxFixture::new(User::Current);
-    let story = &yard.story;
+    let fixture = SandboxFixture::new(User::Current);
+    let story = &fixture.story;
     let dir = story.dir();
     std::fs::create_dir(dir.join("sub")).unwrap();
     let plant = "echo evil > .bashrc; touch on; while [ ! -e go ]; do sleep 0.02; done";
@@ -32,10 +32,10 @@ fn runs_with_shared_writable_files_take_turns() {
     let waiting =
         [["--write"], [&sub], [&around]].map(|flags| start_command(story, "touch ran", 1, &flags));
     for child in waiting {
-        let ran = story.wait(child);
-        assert_ne!(ran.code(), 0);
-        let told = ran.text() + &ran.error_text();
-        assert!(told.contains("another command that may change the same files"), "{told}");
+        let result = story.wait(child);
+        assert_ne!(result.code(), 0);
+        let stderr = result.text() + &result.error_text();
+        assert!(stderr.contains("another command that may change the same files"), "{stderr}");
         assert!(!dir.join("ran").exists());
     }
     // A read-only command does not wait.
@@ -44,9 +44,9 @@ fn runs_with_shared_writable_files_take_turns() {
     std::fs::write(dir.join("go"), "").unwrap();
     let planted = story.wait(first).status(77);
     planted.stdout("").stderr_has("was restored");
-    let ran = story.wait(last);
-    assert!(!(ran.text() + &ran.error_text()).contains("evil"));
-    ran.stdout_has("No such file");
+    let result = story.wait(last);
+    assert!(!(result.text() + &result.error_text()).contains("evil"));
+    result.stdout_has("No such file");
     assert!(dir.join("ran").exists() && !dir.join(".bashrc").exists());
 }
 
@@ -56,8 +56,8 @@ fn a_lock_of_a_command_is_not_waited_for() {
     if !require("flock") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current);
-    let story = &yard.story;
+    let fixture = SandboxFixture::new(User::Current);
+    let story = &fixture.story;
     let dir = story.dir();
     std::fs::write(dir.join("free"), "").unwrap();
     let hold = "flock -x . -c 'touch $TMPDIR/held; while [ -e free ]; do sleep 0.02; done'";
@@ -68,10 +68,10 @@ fn a_lock_of_a_command_is_not_waited_for() {
         runs.map(|run| run.path().join("held")).any(|file| file.exists())
     };
     until("the command holds the lock", is_held);
-    let ran = story.wait(start_command(story, "touch ran", 20, &["--write"]));
+    let result = story.wait(start_command(story, "touch ran", 20, &["--write"]));
     std::fs::remove_file(dir.join("free")).unwrap();
     story.wait(holder).stdout("(no output)\n");
-    ran.stdout("(no output)\n");
+    result.stdout("(no output)\n");
     assert!(dir.join("ran").exists());
     // Nothing is left of the locks of the directory itself, and commands do not see the others.
     let locks = story.home().join(".nanobot/write-locks");
@@ -84,10 +84,10 @@ fn a_lock_of_a_command_is_not_waited_for() {
     );
     let home = format!("--write={}", story.home().display());
     let tried = "ls ~/.nanobot/write-locks; flock -x ~/.nanobot/write-locks true";
-    let ran = story.wait(start_command(story, tried, 20, &[&home]));
-    assert!(!ran.text().contains(names[0].to_str().unwrap()));
-    drop(ran.error_text());
-    ran.code();
+    let result = story.wait(start_command(story, tried, 20, &[&home]));
+    assert!(!result.text().contains(names[0].to_str().unwrap()));
+    drop(result.error_text());
+    result.code();
 }
 
 /// A user who can read a directory can lock it, and must not stop its owner's work by that.
@@ -96,8 +96,8 @@ fn a_lock_of_another_user_is_not_waited_for() {
     if !rustix::process::getuid().is_root() || !require("setpriv") || !require("flock") {
         return;
     }
-    let yard = SandboxFixture::new(User::Current);
-    let story = &yard.story;
+    let fixture = SandboxFixture::new(User::Current);
+    let story = &fixture.story;
     let directory = std::fs::File::open(story.dir()).unwrap();
     let mut holder = std::process::Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
@@ -110,9 +110,9 @@ fn a_lock_of_another_user_is_not_waited_for() {
     let mut line = String::new();
     std::io::BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "held\n");
-    let ran = story.wait(start_command(story, "touch ran", 60, &["--write"]));
+    let result = story.wait(start_command(story, "touch ran", 60, &["--write"]));
     holder.kill().unwrap();
     holder.wait().unwrap();
-    ran.stdout("(no output)\n");
+    result.stdout("(no output)\n");
     assert!(story.dir().join("ran").exists());
 }

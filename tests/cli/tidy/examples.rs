@@ -284,13 +284,17 @@ fn every_rule_fails_when_it_is_broken() {
     for (name, judge) in RULES {
         let examples: Vec<&RuleExample> =
             EXAMPLES.iter().filter(|(rule, ..)| rule == name).collect();
-        assert!(examples.iter().any(|(.., said)| !said.is_empty()), "no example breaks `{name}`");
+        assert!(
+            examples.iter().any(|(.., message)| !message.is_empty()),
+            "no example breaks `{name}`"
+        );
         for (_, files, expected) in examples {
             let parse =
                 |(name, text): &(&str, &str)| Source::parse(name, (*text).to_owned()).unwrap();
             let tree = SourceTree::new(files.iter().map(parse).collect());
-            let said: Vec<String> = judge(&tree).into_iter().map(|found| found.message).collect();
-            assert_eq!(said, *expected, "{name}");
+            let messages: Vec<String> =
+                judge(&tree).into_iter().map(|violation| violation.message).collect();
+            assert_eq!(messages, *expected, "{name}");
         }
     }
 }

@@ -131,8 +131,8 @@ fn the_sources_follow_every_rule() {
 #[test]
 fn the_tests_use_the_same_vocabulary() {
     let tree = SourceTree::read(Path::new(env!("CARGO_MANIFEST_DIR")), &["tests/cli"]);
-    let found = [vocabulary::names(&tree), vocabulary::comments(&tree)].concat();
-    let messages: Vec<String> = found.into_iter().map(|found| found.message).collect();
+    let violations = [vocabulary::names(&tree), vocabulary::comments(&tree)].concat();
+    let messages: Vec<String> = violations.into_iter().map(|violation| violation.message).collect();
     assert!(messages.is_empty(), "{}", messages.join("\n"));
 }
 
@@ -140,8 +140,8 @@ fn the_tests_use_the_same_vocabulary() {
 fn the_topics_use_the_same_vocabulary() {
     for topic in TOPICS {
         let words: Vec<&str> = topic.text.split_whitespace().collect();
-        let found = vocabulary::phrases_in(&words.join(" "));
-        assert!(found.is_empty(), "{}: {found:?}", topic.name);
+        let phrases = vocabulary::phrases_in(&words.join(" "));
+        assert!(phrases.is_empty(), "{}: {phrases:?}", topic.name);
     }
 }
 

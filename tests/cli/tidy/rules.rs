@@ -45,12 +45,11 @@ fn place(source: &Source, path: &WrittenPath) -> String {
     format!("{}:{}: `{}`", source.name, path.line, path.segments.join("::"))
 }
 
-/// True if `name` is one of the files, or in one of the directories, in `places`.
-fn is_in_any(name: &str, places: &[&str]) -> bool {
-    let is_there = |place: &&str| {
-        Path::new(name).starts_with(place) || name.strip_suffix(".rs") == Some(*place)
-    };
-    places.iter().any(is_there)
+/// True if `name` is one of the files, or in one of the directories, in `files`.
+fn is_in_any(name: &str, files: &[&str]) -> bool {
+    let is_there =
+        |file: &&str| Path::new(name).starts_with(file) || name.strip_suffix(".rs") == Some(*file);
+    files.iter().any(is_there)
 }
 
 fn layers(tree: &SourceTree) -> Vec<Violation> {
@@ -112,7 +111,7 @@ fn folder_cycles(tree: &SourceTree) -> Vec<Violation> {
     let mut names: Vec<String> = Vec::new();
     let mut number = |path: &[String]| {
         let name = path.join("/");
-        names.iter().position(|known| *known == name).unwrap_or_else(|| {
+        names.iter().position(|other| *other == name).unwrap_or_else(|| {
             names.push(name);
             names.len() - 1
         })
@@ -222,11 +221,11 @@ fn one_place(tree: &SourceTree) -> Vec<Violation> {
             continue;
         };
         let source = &tree.sources[from];
-        for (prefix, places) in ONLY_IN {
-            if meant.starts_with(prefix) && !is_in_any(&source.name, places) {
+        for (prefix, files) in ONLY_IN {
+            if meant.starts_with(prefix) && !is_in_any(&source.name, files) {
                 violations.push(Violation {
                     subject: source.name.clone(),
-                    message: match places {
+                    message: match files {
                         [] => format!(
                             "{}: `{prefix}` stands nowhere in this program: use `nanobot_os`",
                             place(source, path)
@@ -234,7 +233,7 @@ fn one_place(tree: &SourceTree) -> Vec<Violation> {
                         _ => format!(
                             "{}: `{prefix}` stands only in {}: call that",
                             place(source, path),
-                            places.join(", ")
+                            files.join(", ")
                         ),
                     },
                 });

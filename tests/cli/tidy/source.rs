@@ -95,12 +95,12 @@ struct SourceVisitor {
 impl SourceVisitor {
     /// Records the lines of a test item. Its contents are not read.
     fn is_test(&mut self, attributes: &[Attribute], end: Span) -> bool {
-        let found = is_test_only(attributes);
-        if found {
+        let is_test = is_test_only(attributes);
+        if is_test {
             let start = attributes[0].pound_token.span.start();
             self.source.test_lines.push((start.line, end.end().line));
         }
-        found
+        is_test
     }
 
     fn add_path(&mut self, mut segments: Vec<String>, line: usize) {
@@ -187,8 +187,8 @@ impl SourceVisitor {
 
 /// A path's segments without generic arguments, and the line of the first.
 fn path_segments(path: &syn::Path) -> (Vec<String>, usize) {
-    let words = path.segments.iter().map(|part| part.ident.to_string());
-    (words.collect(), path.segments[0].ident.span().start().line)
+    let names = path.segments.iter().map(|part| part.ident.to_string());
+    (names.collect(), path.segments[0].ident.span().start().line)
 }
 
 impl<'ast> Visit<'ast> for SourceVisitor {

@@ -84,10 +84,10 @@ pub(super) fn names(tree: &SourceTree) -> Vec<Violation> {
     let per_source = tree.sources.iter().flat_map(|source| {
         // The fields and variants of these types are words of the command line.
         let is_argument = source.name.starts_with("src/cli/");
-        let found = (source.definitions.iter())
+        let forbidden = (source.definitions.iter())
             .filter(move |definition| !is_argument || definition.kind == DefinitionKind::Type)
             .filter(is_forbidden);
-        found.map(move |definition| {
+        forbidden.map(move |definition| {
             violation(
                 source,
                 definition.line,
@@ -255,18 +255,19 @@ pub(super) fn names_by_type(tree: &SourceTree) -> String {
 }
 
 pub(super) fn unique_types(tree: &SourceTree) -> Vec<Violation> {
-    let mut places: BTreeMap<&str, Vec<(&Source, usize)>> = BTreeMap::new();
+    let mut definitions: BTreeMap<&str, Vec<(&Source, usize)>> = BTreeMap::new();
     for source in &tree.sources {
         for definition in &source.definitions {
             if definition.kind == DefinitionKind::Type {
-                let same = places.entry(&definition.name).or_default();
+                let same = definitions.entry(&definition.name).or_default();
                 same.push((source, definition.line));
             }
         }
     }
-    places.retain(|name, places| places.len() > 1 && !SHARED_TYPE_NAMES.contains(name));
-    let later = places.into_iter().flat_map(|(name, places)| {
-        places.into_iter().skip(1).map(move |(source, line)| (name, source, line))
+    definitions
+        .retain(|name, definitions| definitions.len() > 1 && !SHARED_TYPE_NAMES.contains(name));
+    let later = definitions.into_iter().flat_map(|(name, definitions)| {
+        definitions.into_iter().skip(1).map(move |(source, line)| (name, source, line))
     });
     later
         .map(|(name, source, line)| {
