@@ -133,7 +133,7 @@ pub struct ChannelPollArgs {
     /// Time to finish what has begun, after a signal [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = time)]
     pub grace: Option<Duration>,
-    /// Leave messages that are older: a duration such as `1h`
+    /// Do not answer messages that are older: a duration such as `1h`
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub since: Option<Duration>,
 }

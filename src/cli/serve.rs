@@ -28,8 +28,8 @@ pub enum ServeCommand {
 /// command-line client.
 ///
 /// A message is an object with `text`, and either `session` or `channel` and `chat`. `id`, a text or a number, comes back with the answer,
-/// `files` are attached, as far as the run may read them, `facts` and unknown keys come back unchanged. An answer is an object with `text` and `status`; an
-/// `ack` line follows it once both are safe, so a broker that waits for it loses nothing. A temporary failure gets no
+/// `files` are attached, as far as the run may read them, `facts` and unknown keys come back unchanged. An answer is an object with
+/// `text` and `status`; an `ack` line follows it once both are safe, so a broker that waits for it loses nothing. A temporary failure gets no
 /// `ack`. A line that is no message, or longer than 16 MiB, gets an `error` line, with its `id` if it has one, and the exit status is 65.
 ///
 /// The messages are text of a program, not of the user: they cannot do what needs the user's words. Their conversations have
@@ -51,12 +51,12 @@ pub struct PipeArgs {
     /// A chat of a service must have one already: a program makes no chat one that the agent may write to.
     #[arg(long)]
     pub any_session: bool,
-    /// Put calls that need approval as questions, which a message with `approve` answers
+    /// Ask about calls that need approval; a message with `approve` answers
     ///
-    /// An answer has `approvals` then, the questions that are open in its conversation, each with its `code`, its `tool` and
+    /// An answer then has `approvals`, the open questions of its conversation, each with its `code`, its `tool` and
     /// `arguments`, and the `question` in Markdown. A message of that conversation with the code as `approve`, within an hour,
-    /// has the call made, once, and is answered with its result in view. It needs no `text`. The program that reads the answers decides, so let it show
-    /// the question to a person.
+    /// makes the call once, and its answer takes the result into account. It needs no `text`. The program that reads the answers
+    /// decides, so let it show the question to a person.
     #[arg(long, requires = "name")]
     pub approvals: bool,
     #[command(flatten)]
