@@ -109,8 +109,8 @@ pub(crate) fn measure() -> Counts {
     for (index, name) in ["resident KiB", "bytes written", "page faults"].into_iter().enumerate() {
         // The first run writes the head of the session as well.
         let later = samples.iter().skip(1).map(|sample| sample[index]);
-        let least = later.min().unwrap_or_default();
-        counts.insert(format!("hello: {name}"), least);
+        let minimum = later.min().unwrap_or_default();
+        counts.insert(format!("hello: {name}"), minimum);
     }
     let calls = system_calls(&home, hello, temp.path());
     counts.insert("hello: system calls".into(), calls.len() as u64);

@@ -772,8 +772,7 @@ fn the_official_typescript_client_converses() {
     let script = root.join("tests/servers/acp-client.mjs");
     let mut command = story.program("node");
     command.arg(script).arg(sdk).args([NANOBOT, "acp"]);
-    let output = story.wait(story.start(&mut command));
-    let json = output.json();
+    let json = story.wait(story.start(&mut command)).json();
     assert_eq!(json["stops"], json!(["end_turn", "end_turn"]), "{json}");
     assert_eq!(json["asked"], json!(["write_file: note.md"]), "{json}");
     assert_eq!(json["modes"][1], "plan");

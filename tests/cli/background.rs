@@ -489,8 +489,8 @@ fn what_a_background_command_writes_after_a_page_is_put_back() {
             says("done"),
         ]);
         let message = format!("read {}", page.url("/"));
-        let result = story.run([&["agent", "-m", &message], flags].concat()).stdout("done\n");
-        let errors = result.error_text();
+        let errors =
+            story.run([&["agent", "-m", &message], flags].concat()).stdout("done\n").error_text();
         for name in ["AGENTS.md", ".envrc", "d/CLAUDE.md"] {
             assert!(!story.dir().join(name).exists(), "{flags:?}: {name}: {errors}");
         }

@@ -89,7 +89,9 @@ impl CallSchemas {
             let pairs = call.segments.iter().zip(&segments);
             call.method == request.method
                 && call.segments.len() == segments.len()
-                && pairs.into_iter().all(|(segment, ours)| is_parameter(segment) || segment == ours)
+                && pairs
+                    .into_iter()
+                    .all(|(segment, value)| is_parameter(segment) || segment == value)
         };
         // Paths that differ in the names of their parameters only are several.
         let mut outcome = Err("the service has no such call".to_owned());

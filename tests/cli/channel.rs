@@ -794,9 +794,9 @@ fn what_waits_is_sent_before_the_next_message() {
     // A message that is given up is named, and those after it are sent.
     fail_three();
     assert_eq!(send("six").0, Some(69));
-    let gone =
+    let error =
         json!({ "ok": false, "error_code": 400, "description": "Bad Request: chat not found" });
-    telegram.fail("sendMessage", 400, gone);
+    telegram.fail("sendMessage", 400, error);
     let (status, errors) = send("seven");
     assert_eq!(status, Some(0));
     assert!(errors.contains("a message was given up"), "{errors}");

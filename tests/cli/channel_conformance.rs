@@ -100,8 +100,7 @@ fn a_wrong_secret_ends_the_poll() {
         let story = story_of(&*service, 1).set(&key, json!("1:wrong"));
         service.write_in(0, "hi");
         let before = service.request_count();
-        let result = story.run(["channel", "poll"]).status(77);
-        let text = result.error_text();
+        let text = story.run(["channel", "poll"]).status(77).error_text();
         assert!(text.contains("not accept") || text.contains("channel login"), "{text}");
         assert!(service.request_count() <= before + 2, "{name}");
         assert!(service.answers_in(0).is_empty(), "{name}");

@@ -153,8 +153,8 @@ fn real_telegram_client() {
 fn commonmark_examples() -> Vec<String> {
     let path = std::env::var("NANOBOT_REAL_COMMONMARK").expect("tests/real/telegram sets it");
     let text = std::fs::read_to_string(path).unwrap();
-    let fence = format!("{} example\n", "`".repeat(32));
-    let examples = text.split(fence.as_str()).skip(1);
+    let code_fence = format!("{} example\n", "`".repeat(32));
+    let examples = text.split(code_fence.as_str()).skip(1);
     let texts = examples.map(|rest| rest.split("\n.\n").next().unwrap().replace('→', "\t"));
     texts.collect()
 }

@@ -79,8 +79,7 @@ fn a_line_of_the_crontab_says_what_is_wrong() {
         let beginning = format!("nanobot: channel {}: ", service.facts().name);
         for (name, value, status) in [(secret, json!("1:wrong"), 77), (address, nowhere, 69)] {
             let story = story_of(&service).set(&key(name), value);
-            let result = run_line(&story).status(status);
-            let text = result.error_text();
+            let text = run_line(&story).status(status).error_text();
             assert!(text.starts_with(&beginning), "{text}");
             assert!(text.lines().count() <= 2, "{text}");
         }

@@ -118,16 +118,16 @@ fn a_reply_names_the_reminder_that_it_is_about() {
         let request = story.server().requests().swap_remove(before);
         request.messages().last().unwrap()["content"].as_str().unwrap().to_owned()
     };
-    let ours =
+    let bot_message =
         |id: i64, text: &str| json!({ "message_id": id, "from": { "id": 4242 }, "text": text });
-    let content = reply("snooze this", ours(1001, "Reminder: call Bob."));
+    let content = reply("snooze this", bot_message(1001, "Reminder: call Bob."));
     let block =
         "<replied name=\"sent by `nanobot channel send`\">\nReminder: call Bob.\n</replied>";
     assert!(content.contains(&format!("snooze this\n\n{block}")), "{content}");
     assert_eq!(recorded_origin(&story), "user");
     let jobs = story.run(["cron", "list", "--json"]).text();
     assert!(jobs.contains("call Bob"), "{jobs}");
-    let content = reply("this one is done", ours(1002, "Reminder: call Eve."));
+    let content = reply("this one is done", bot_message(1002, "Reminder: call Eve."));
     assert!(content.contains("\nReminder: call Eve.\n</replied>"), "{content}");
     assert!(!content.contains("Bob"), "{content}");
     // What a stranger wrote is still content from outside.

@@ -207,11 +207,11 @@ fn text_of_others_in_matrix_is_not_obeyed_in_any_form() {
         .set("memory", json!({ "consolidate": "manual" }));
     story.server().always(obeying_model());
     let rooms: Vec<String> = (0..2 * TEXTS.len()).map(|it| format!("!r{it}:h")).collect();
-    rooms.iter().for_each(|room| server.add_room(room, 2));
+    rooms.iter().for_each(|room_id| server.add_room(room_id, 2));
     story.run(["channel", "poll"]);
     for (text, rooms) in TEXTS.iter().zip(rooms.chunks(2)) {
-        let write = |room: &str, sender: &str, content: Value| {
-            server.push(room, "m.room.message", sender, content);
+        let write = |room_id: &str, sender: &str, content: Value| {
+            server.push(room_id, "m.room.message", sender, content);
         };
         // Of others: not allowed, no message of a user, or a change of a message.
         let own = json!({ "msgtype": "m.text", "body": text });
@@ -229,11 +229,11 @@ fn text_of_others_in_matrix_is_not_obeyed_in_any_form() {
         write(&rooms[1], "@ann:h", file);
     }
     story.run(["channel", "poll"]);
-    for room in &rooms {
-        let answers = server.answers(room);
+    for room_id in &rooms {
+        let answers = server.answers(room_id);
         assert_eq!(answers[0]["body"], "Tried.");
         let is_question = |it: &Value| it["body"].as_str().unwrap().starts_with("Question ");
-        assert!(answers[1..].iter().all(is_question), "{room}: {answers:?}");
+        assert!(answers[1..].iter().all(is_question), "{room_id}: {answers:?}");
     }
     assert!(!story.workspace().join("AGENTS.md").exists());
     story.run(["cron", "list"]).stdout("");

@@ -231,14 +231,14 @@ fn a_request_from_a_socket_unit() {
     let graph = GraphServer::start();
     let story = graph.story().script([says("Hello.")]);
     let socket = story.dir().join("hook.sock");
-    let ours = story.command(["serve", "webhook", "whatsapp"]);
+    let command = story.command(["serve", "webhook", "whatsapp"]);
     let mut unit = story.program("systemd-socket-activate");
     unit.args(["--accept", "--inetd", "--listen"]).arg(&socket);
-    for (name, _) in ours.get_envs() {
+    for (name, _) in command.get_envs() {
         unit.arg("-E").arg(name);
     }
-    unit.arg(ours.get_program()).args(ours.get_args());
-    for (name, value) in ours.get_envs() {
+    unit.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
         unit.env(name, value.unwrap());
     }
     let mut unit = unit.stderr(Stdio::null()).spawn().unwrap();
@@ -444,9 +444,11 @@ fn other_channels_take_no_webhooks() {
 fn a_request_that_trickles_is_ended_at_its_deadline() {
     let graph = GraphServer::start();
     let story = graph.story();
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let (mut our_end, program_end) = UnixStream::pair().unwrap();
     let mut command = story.command(["serve", "webhook", "whatsapp"]);
-    command.stdin(OwnedFd::from(theirs.try_clone().unwrap())).stdout(OwnedFd::from(theirs));
+    command
+        .stdin(OwnedFd::from(program_end.try_clone().unwrap()))
+        .stdout(OwnedFd::from(program_end));
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     drop(command);
     let mut bytes = post(&[], &"x".repeat(9000)).into_bytes().into_iter();
@@ -454,11 +456,11 @@ fn a_request_that_trickles_is_ended_at_its_deadline() {
     while child.try_wait().unwrap().is_none() {
         let byte = bytes.next().expect("the request is refused before all of it has come");
         // The other end may be closed by now.
-        drop(ours.write_all(&[byte]));
+        drop(our_end.write_all(&[byte]));
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let mut response = String::new();
-    ours.read_to_string(&mut response).unwrap();
+    our_end.read_to_string(&mut response).unwrap();
     assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
     assert_eq!(child.wait().unwrap().code(), Some(65));
 }

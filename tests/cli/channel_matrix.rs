@@ -224,7 +224,7 @@ fn failures_have_their_causes() {
     let server = MatrixServer::start();
     server.add_room("!r:h", 2);
     let channel = connect(&server);
-    let send = |room: &str, key: &str| channel.send(&to_chat(room), &text_part("hi"), key);
+    let send = |room_id: &str, key: &str| channel.send(&to_chat(room_id), &text_part("hi"), key);
     let limit =
         |pause: u64| (429, json!({ "errcode": "M_LIMIT_EXCEEDED", "retry_after_ms": pause }));
     server.fail_next([limit(4241), (502, json!({}))]);
@@ -399,8 +399,8 @@ fn unknown_senders_are_joined_as_often_as_there_are_codes() {
     story.run(["channel", "poll"]);
     assert_eq!(server.requests_with("/join/%21c").len(), 3);
     for number in 0..5 {
-        let (room, user) = (format!("!d{number}:h"), format!("@u{number}:h"));
-        server.invite(&room, &user);
+        let (room_id, user) = (format!("!d{number}:h"), format!("@u{number}:h"));
+        server.invite(&room_id, &user);
         story.run(["channel", "poll"]);
     }
     assert_eq!(server.requests_with("/join/%21d").len(), 1);
@@ -477,8 +477,8 @@ impl RealUser {
     }
 
     /// The contents of the bot's messages in a room, the newest first.
-    fn answers(&self, room: &str) -> Vec<Value> {
-        let page = self.get(&format!("rooms/{room}/messages?dir=b&limit=200"));
+    fn answers(&self, room_id: &str) -> Vec<Value> {
+        let page = self.get(&format!("rooms/{room_id}/messages?dir=b&limit=200"));
         let events = page["chunk"].as_array().unwrap().iter();
         let is_answer = |event: &&Value| {
             event["sender"] == "@bot:localhost" && event["type"] == "m.room.message"
@@ -512,12 +512,12 @@ fn real_synapse() {
     };
     assert_eq!(texts(&mut reader), [""; 0]);
 
-    let room = ann.create_room(&json!({ "invite": ["@bot:localhost"], "is_direct": true }));
-    let write = |room: &str, text: &str| {
+    let room_id = ann.create_room(&json!({ "invite": ["@bot:localhost"], "is_direct": true }));
+    let write = |room_id: &str, text: &str| {
         let content = json!({ "msgtype": "m.text", "body": text });
-        ann.put(&format!("rooms/{room}/send/m.room.message/{text}"), &content);
+        ann.put(&format!("rooms/{room_id}/send/m.room.message/{text}"), &content);
     };
-    write(&room, "hello");
+    write(&room_id, "hello");
     // The invitation is accepted in one look, and the room is read in the next one.
     let mut read = texts(&mut reader);
     read.extend(texts(&mut reader));
@@ -526,41 +526,41 @@ fn real_synapse() {
 
     // Of these, 380 are in four pages between the last look and the synchronisation.
     let numbers: Vec<String> = (0..430).map(|number| number.to_string()).collect();
-    numbers.iter().for_each(|text| write(&room, text));
+    numbers.iter().for_each(|text| write(&room_id, text));
     assert_eq!(texts(&mut reader), numbers);
 
-    let send = |key: &str| channel.send(&to_chat(&room), &text_part("hi"), key).unwrap();
-    channel.show_typing(&to_chat(&room));
+    let send = |key: &str| channel.send(&to_chat(&room_id), &text_part("hi"), key).unwrap();
+    channel.show_typing(&to_chat(&room_id));
     assert_eq!(send("k1"), send("k1"));
-    assert_eq!(ann.answers(&room).len(), 1);
+    assert_eq!(ann.answers(&room_id).len(), 1);
     assert_ne!(send("k1"), send("k2"));
-    assert_eq!(ann.answers(&room).len(), 2);
+    assert_eq!(ann.answers(&room_id).len(), 2);
     let large = format!("\"{}", "\"".repeat(20_000));
     let part = Part { markup: large.clone(), plain: large, ..Part::default() };
-    channel.send(&to_chat(&room), &part, "k3").unwrap();
-    assert!(ann.answers(&room)[0]["formatted_body"].is_null());
+    channel.send(&to_chat(&room_id), &part, "k3").unwrap();
+    assert!(ann.answers(&room_id)[0]["formatted_body"].is_null());
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("notes.txt");
     std::fs::write(&file, "buy milk").unwrap();
     let part = Part { file: Some(file), ..Part::default() };
-    channel.send(&to_chat(&room), &part, "k4").unwrap();
-    let message = ann.answers(&room).remove(0);
-    ann.put(&format!("rooms/{room}/send/m.room.message/file"), &message);
+    channel.send(&to_chat(&room_id), &part, "k4").unwrap();
+    let message = ann.answers(&room_id).remove(0);
+    ann.put(&format!("rooms/{room_id}/send/m.room.message/file"), &message);
     let received = reader.poll_as("@bot:localhost", Duration::ZERO).unwrap();
     let mut into = Vec::new();
     assert!(channel.fetch(&received[0].files[0], &mut into, 100).unwrap());
     assert_eq!(into, b"buy milk");
 
     let encryption = json!({ "algorithm": "m.megolm.v1.aes-sha2" });
-    ann.put(&format!("rooms/{room}/state/m.room.encryption/"), &encryption);
-    let before = ann.answers(&room).len();
+    ann.put(&format!("rooms/{room_id}/state/m.room.encryption/"), &encryption);
+    let before = ann.answers(&room_id).len();
     for number in 0..2 {
         let content = json!({ "algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x" });
-        ann.put(&format!("rooms/{room}/send/m.room.encrypted/e{number}"), &content);
+        ann.put(&format!("rooms/{room_id}/send/m.room.encrypted/e{number}"), &content);
         assert_eq!(texts(&mut reader), [""; 0]);
     }
-    assert_eq!(ann.answers(&room).len(), before + 1);
+    assert_eq!(ann.answers(&room_id).len(), before + 1);
     keys["accessToken"] = json!("wrong");
     let channel = open("matrix", &keys).unwrap();
     assert_eq!(Reader { channel: &*channel, cursor: None }.failure(), 77);

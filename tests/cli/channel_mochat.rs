@@ -157,8 +157,8 @@ fn a_killed_poll_of_mochat_loses_no_message() {
         }
         let answers = server.answers();
         // The service recognises no repeated part: the one in flight may come twice.
-        let most = 2 + usize::from(is_killed);
-        assert!((2..=most).contains(&answers.len()), "{kind} {n}: {answers:?}");
+        let max_count = 2 + usize::from(is_killed);
+        assert!((2..=max_count).contains(&answers.len()), "{kind} {n}: {answers:?}");
         for chat in ["session_1", "panel1"] {
             assert!(answers.contains(&answer(chat, "Done.")), "{kind} {n}: {answers:?}");
         }

@@ -19,13 +19,13 @@ impl NtfyServer {
     pub(crate) fn start() -> Self {
         let http = Server::start();
         let messages: Arc<Mutex<Vec<Value>>> = Arc::default();
-        let ours = Arc::clone(&messages);
+        let server_messages = Arc::clone(&messages);
         http.always(Box::new(move |request| {
             if request.header("authorization") != Some("Bearer tok") {
                 return Response::json(401, &json!({ "code": 40101, "error": "unauthorized" }));
             }
             let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
-            let mut messages = ours.lock().unwrap();
+            let mut messages = server_messages.lock().unwrap();
             let Some(topic) = path.trim_start_matches('/').strip_suffix("/json") else {
                 let tags = request.header("x-tags").map(|tag| json!([tag]));
                 let sent = add(&mut messages, path.trim_start_matches('/'), &request.raw);

@@ -123,21 +123,21 @@ fn answers_that_cannot_be_sent_wait_or_are_given_up() {
     story.run(["channel", "poll"]).status(75).stderr_has("slow down");
     story.run(["channel", "poll"]);
     assert_eq!(texts(&server), ["Hello."]);
-    let lacks = json!({ "code": "Forbidden.AccessDenied.AccessTokenPermissionDenied", "message": "qyapi_robot_sendmsg" });
-    server.fail_next("/v1.0/robot/groupMessages/send", Response::json(403, &lacks));
+    let error = json!({ "code": "Forbidden.AccessDenied.AccessTokenPermissionDenied", "message": "qyapi_robot_sendmsg" });
+    server.fail_next("/v1.0/robot/groupMessages/send", Response::json(403, &error));
     story
         .run(["channel", "send", "dingtalk", "group:G", "x"])
         .status(78)
         .stderr_has("qyapi_robot_sendmsg");
     // Messages out of the blue, and recipients that take none.
-    for (name, known, unknown) in [
+    for (name, expect, unknown) in [
         ("dingtalk", "group:G", "unknown"),
         ("wecom", "G", "unknown"),
         ("feishu", "oc_1", "unknown"),
         ("whatsapp", "+49170", "0"),
     ] {
         let (story, server) = start(name);
-        story.run(["channel", "send", name, known, "Done"]).text();
+        story.run(["channel", "send", name, expect, "Done"]).text();
         assert_eq!(texts(&server), ["Done"], "{name}");
         let status = match name {
             "feishu" => 77,

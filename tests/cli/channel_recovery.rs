@@ -237,9 +237,9 @@ fn a_rate_limit_of_one_chat_holds_no_other_up() {
     telegram.wait_for_calls("sendMessage", 1);
     // Each message of an unknown sender ends a look with nothing to do, after which waiting work is taken up.
     for _ in 0..5 {
-        let looks = telegram.calls("getUpdates").len();
+        let calls = telegram.calls("getUpdates").len();
         telegram.message(9, "let me in");
-        telegram.wait_for_calls("getUpdates", looks + 1);
+        telegram.wait_for_calls("getUpdates", calls + 1);
     }
     telegram.message(8, "hi");
     telegram.wait_for_calls("sendMessage", 2);

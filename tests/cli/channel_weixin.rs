@@ -29,8 +29,8 @@ impl WeixinServer {
     pub(crate) fn start() -> Self {
         let http = Server::start();
         let state: Arc<Mutex<State>> = Arc::default();
-        let ours = Arc::clone(&state);
-        http.always(Box::new(move |request| respond(&mut ours.lock().unwrap(), request)));
+        let server_state = Arc::clone(&state);
+        http.always(Box::new(move |request| respond(&mut server_state.lock().unwrap(), request)));
         Self { http, state }
     }
 
@@ -237,8 +237,8 @@ fn a_scanned_code_gives_the_token() {
 fn the_account_of_the_python_program_is_taken_over() {
     let server = WeixinServer::start();
     let story = server.story().set("channels.weixin.token", json!("")).script([says("New.")]);
-    let account = json!({ "token": TOKEN, "get_updates_buf": "1", "base_url": server.base(), "context_tokens": {} });
-    write(&story.home().join(".nanobot/weixin/account.json"), account.to_string().as_bytes());
+    let account_json = json!({ "token": TOKEN, "get_updates_buf": "1", "base_url": server.base(), "context_tokens": {} });
+    write(&story.home().join(".nanobot/weixin/account.json"), account_json.to_string().as_bytes());
     server.write_text("seen there");
     server.write_text("not yet");
     story.run(["channel", "poll"]);

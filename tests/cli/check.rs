@@ -85,9 +85,7 @@ fn a_healthy_setup_passes_every_check() {
     let before = read_tree(&story.home());
     let table = story.crontab().table();
     let version = env!("CARGO_PKG_VERSION");
-    let result = run_check(&story, &[]);
-    let text = result.text();
-    drop(result);
+    let text = run_check(&story, &[]).text();
     assert_eq!(text, format!(
         "ok    config       ~/.nanobot/config.json
 ok    places       workspace `~/.nanobot/workspace`
@@ -128,9 +126,7 @@ ok    runs         no job failed in its last run
 #[test]
 fn without_jobs_the_probe_still_runs() {
     let story = Story::bare().workspace_file("x", "");
-    let result = run_check(&story, &[]).status(78);
-    let text = result.text();
-    drop(result);
+    let text = run_check(&story, &[]).status(78).text();
     for phrase in [
         "warn  config       no config file: all settings have their defaults\n                   try: `nanobot onboard`\n",
         "no    provider     no provider is configured\n                   try: ",
@@ -429,9 +425,7 @@ fn undeliverable_answers_are_reported() {
 #[test]
 fn an_invalid_config_ends_the_check() {
     let story = Story::bare().config_text("{\"agents\": {\"defaults\": {\"model\": 7}}}");
-    let result = run_check(&story, &[]).status(78);
-    let text = result.text();
-    drop(result);
+    let text = run_check(&story, &[]).status(78).text();
     assert!(text.starts_with("no    config       "), "{text}");
     assert_eq!(text.lines().filter(|line| !line.starts_with(' ')).count(), 1, "{text}");
 }
@@ -473,9 +467,7 @@ fn an_unwritable_home_is_reported() {
         skip(&format!("there are no namespaces of mounts: {stderr}"));
         return;
     }
-    let result = within(NANOBOT, &["status", "check", "--offline"]).status(74);
-    let text = result.text();
-    drop(result);
+    let text = within(NANOBOT, &["status", "check", "--offline"]).status(74).text();
     assert!(
         text.contains("no    places       cannot write the usage ledger: write in `$HOME/.nanobot`: Read-only file system"),
         "{text}"
@@ -504,8 +496,7 @@ fn the_probe_runs_the_command_of_a_crontab_line() {
 fn status_summarizes_cron() {
     let (story, id) = story_with_job();
     let glance = |story: &Story| {
-        let result = story.run(["status"]);
-        let text = result.text();
+        let text = story.run(["status"]).text();
         let lines = text.lines().filter(|line| {
             ["cron ", "failed ", "heartbeat "].iter().any(|name| line.starts_with(name))
         });

@@ -283,8 +283,8 @@ fn story_before_compaction(responses: impl IntoIterator<Item = Responder>) -> St
 fn a_failed_compaction_leaves_the_session_unchanged() {
     let cut = replies(json!({ "role": "assistant", "content": "- the us" }), "length");
     let longer = says(&long_text("- it was said that", 4000));
-    for trouble in [says(" "), fails(400, "no such thing"), cut, longer] {
-        let story = story_before_compaction([trouble, says("Mia.")]);
+    for responder in [says(" "), fails(400, "no such thing"), cut, longer] {
+        let story = story_before_compaction([responder, says("Mia.")]);
         story.run(["agent", "-m", "Who?"]).stdout("Mia.\n").stderr_has("could not be compacted");
         let requests = story.requests();
         assert_eq!(requests.len(), 3, "it is tried once in a turn");
@@ -303,8 +303,7 @@ fn a_rejected_request_without_a_summary_goes_out_without_the_old_answers() {
     let story =
         Story::new().script([says(&long_text("Noted.", 600)), too_long(), cut, says("Mia.")]);
     story.run(["agent", "-m", "My cat is Mia."]).stdout_has("Noted.");
-    let result = story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
-    let text = result.error_text();
+    let text = story.run(["agent", "-m", "Who?"]).stdout("Mia.\n").error_text();
     assert!(text.contains("earlier answers and tool results are left out"), "{text}");
     let requests = story.requests();
     let last = message_texts(&requests[3])[1..].concat();
@@ -321,8 +320,7 @@ fn a_summary_of_nothing_does_not_replace_the_conversation() {
         too_long(),
         says("Mia."),
     ]);
-    let result = story.run(["agent", "-m", "read it"]).stdout("Mia.\n");
-    let text = result.error_text();
+    let text = story.run(["agent", "-m", "read it"]).stdout("Mia.\n").error_text();
     assert!(text.contains("even the most recent messages are too long to summarize"), "{text}");
     let requests = story.requests();
     assert_eq!(
@@ -356,12 +354,11 @@ fn a_failed_compact_command_suggests_neither_resume_nor_new() {
     let half = "data: {\"choices\": [{\"delta\": {\"content\": \"- the\"}}]}\n\n";
     let cut = sends(crate::server::Response::events([half]).ending(Ending::Disconnect));
     let too_long = fails(400, "maximum context length is 10 tokens");
-    for (trouble, status) in [(cut, 69), (too_long, 65)] {
+    for (responder, status) in [(cut, 69), (too_long, 65)] {
         let story = story_before_compaction([]);
-        story.server().always(trouble);
+        story.server().always(responder);
         let result = story.run(["session", "compact", "cli:direct"]);
-        let result = result.status(status);
-        let text = result.error_text();
+        let text = result.status(status).error_text();
         assert!(text.contains("the session was not compacted: "), "{text}");
         assert!(!text.contains("--resume") && !text.contains("--new"), "{text}");
     }

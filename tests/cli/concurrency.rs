@@ -121,8 +121,7 @@ fn the_lock_holder_is_named_and_its_death_unlocks_the_session() {
     }) as Responder]);
     let mut holder = story.command(["agent", "-m", "first"]).spawn().unwrap();
     until_exists(&request_mark);
-    let result = story.run(["agent", "-m", "x", "--wait", "0"]).status(75);
-    let stderr = result.error_text();
+    let stderr = story.run(["agent", "-m", "x", "--wait", "0"]).status(75).error_text();
     assert!(stderr.contains(&format!("by process {}", holder.id())), "{stderr}");
     assert!(stderr.contains("--wait"), "{stderr}");
     // The kernel releases the lock, however its holder dies.
@@ -284,8 +283,7 @@ fn a_run_that_waits_for_others_uses_its_fallback() {
     let mut holder = story.command(["agent", "-m", "x", "-s", "a"]).spawn().unwrap();
     story.server().wait_for_requests(1);
     let result = story.run(["agent", "-m", "x", "-s", "b", "--timeout", "6"]);
-    let result = result.stdout("from elsewhere\n");
-    let errors = result.error_text();
+    let errors = result.stdout("from elsewhere\n").error_text();
     assert!(errors.contains("limit of requests at once, 1, for too long"), "{errors}");
     assert!(errors.contains("falling back") && !errors.contains("attempt 2"), "{errors}");
     holder.kill().unwrap();

@@ -48,8 +48,7 @@ fn a_named_config_must_exist() {
 fn an_invalid_config_names_the_location() {
     let check = |text: &str, arguments: &[&str]| {
         let story = Story::bare().config_text(text);
-        let result = story.run(["agent", "-m", "x"]).status(78);
-        let error = result.error_text();
+        let error = story.run(["agent", "-m", "x"]).status(78).error_text();
         for word in arguments {
             assert!(error.contains(word), "no {word:?} in {error}");
         }
@@ -72,8 +71,7 @@ fn an_invalid_config_names_the_location() {
 fn a_section_of_the_wrong_type_is_refused_and_nothing_is_sent() {
     let check = |pointer: &str, value: Value, message: &str| {
         let story = Story::new().set(pointer, value);
-        let result = story.run(["agent", "-m", "x"]).status(78);
-        let error = result.error_text();
+        let error = story.run(["agent", "-m", "x"]).status(78).error_text();
         assert!(error.contains("config.json:1:") && error.contains(message), "{pointer}: {error}");
         assert!(story.requests().is_empty());
     };
@@ -148,9 +146,7 @@ fn comments_snake_case_and_older_spellings_are_accepted() {
 #[test]
 fn without_config_a_key_variable_selects_the_provider() {
     let story = Story::bare();
-    let result = story.run(["agent", "-m", "x"]).status(78);
-    let error = result.error_text();
-    drop(result);
+    let error = story.run(["agent", "-m", "x"]).status(78).error_text();
     assert!(error.contains("onboard") && error.contains("--replay demo"), "{error}");
     let story = story.env("OPENAI_API_KEY", "sk-of-the-story");
     let request = story.run(["agent", "-m", "x", "--dry-run"]).json();
@@ -719,8 +715,7 @@ fn the_check_covers_the_provider_and_profiles_and_the_python_program_where_it_is
     let bad = path(&story, "profiles/bad.md");
     crate::story::write(&bad, b"---\nextends: nothing\n---\n");
     crate::story::write(&path(&story, "profiles/good.md"), b"Be good.\n");
-    let result = story.run(["config", "check"]).status(78);
-    let text = result.text();
+    let text = story.run(["config", "check"]).status(78).text();
     assert!(text.contains("there is no provider `nope`"), "{text}");
     assert!(text.contains("profiles/bad.md"), "{text}");
     assert!(!text.contains("good"), "{text}");

@@ -63,7 +63,7 @@ fn both_releases_read_the_file_after_every_config_set() {
         }
         let typed = match key.kind {
             KeyType::Bool => "true".to_owned(),
-            KeyType::Whole(least, _) => (least + 1).to_string(),
+            KeyType::Whole(minimum, _) => (minimum + 1).to_string(),
             KeyType::Number(..) => "1".to_owned(),
             KeyType::OneOf(names) => names[names.len() - 1].to_owned(),
             KeyType::Age => "12h".to_owned(),
@@ -113,8 +113,8 @@ fn our_file_is_layered_over_the_other() {
         let stdout = story.run(["config", "get", key, "--origin"]).text();
         let origin_text = stdout.replace("$HOME/.nanobot/", "");
         let (value, origin) = origin_text.trim_end().split_once('\t').unwrap();
-        let place = |place: &str| place.split(':').next().unwrap_or_default().to_owned();
-        let files: Vec<String> = origin.split(" and ").map(place).collect();
+        let file_of = |file_of: &str| file_of.split(':').next().unwrap_or_default().to_owned();
+        let files: Vec<String> = origin.split(" and ").map(file_of).collect();
         assert_eq!(format!("{value} {}", files.join(" ")), expect, "{key}");
     };
     check("budget.daily", "3 file config.json");

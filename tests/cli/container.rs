@@ -51,9 +51,7 @@ impl ContainerStory {
         let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
         write(&story.workspace().join("notes.md"), b"buy milk\n");
         add_job(&story, &["-n", "digest", "-c", "0 9 * * *", "--tz", "Europe/London"]);
-        let result = story.run(["cron", "export", "--format", "kubernetes", "--image", "x"]);
-        let text = result.text();
-        drop(result);
+        let text = story.run(["cron", "export", "--format", "kubernetes", "--image", "x"]).text();
         let documents = crate::export::parse_yaml_documents(&text);
         let manifest = documents.into_iter().find(|it| it["kind"] == "CronJob");
         let root = story.dir().join("root");

@@ -449,8 +449,7 @@ fn a_message_far_beyond_the_window_is_not_sent() {
     let unknown = Story::new()
         .set("agents.defaults.contextWindowTokens", json!(9000))
         .stdin("word ".repeat(20_000));
-    let run_result = unknown.run(["agent", "-m", "summarise"]).status(65);
-    let stderr = run_result.error_text();
+    let stderr = unknown.run(["agent", "-m", "summarise"]).status(65).error_text();
     assert!(stderr.contains("`agents.defaults.contextWindowTokens` is 9000"), "{stderr}");
     assert_eq!(unknown.requests().len(), 0);
     // A fallback may be able to take it, and an estimate may be wrong.

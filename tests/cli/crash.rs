@@ -220,13 +220,13 @@ fn malformed_sessions_continue() {
     let reply = "{\"role\": \"assistant\", \"content\": \"yes\"}";
     let both = format!("{user}\n{reply}\n");
     // The file content, whether its messages are sent to the model, and whether a notice is printed.
-    let check = |text: &[u8], heard: bool, noticed: bool| {
+    let check = |text: &[u8], is_heard: bool, noticed: bool| {
         let story = Story::new().script([says("ok")]);
         let story = story.workspace_file("sessions/cli_direct.jsonl", text);
         let result = story.run(["agent", "-m", "x"]).stdout("ok\n");
         let start = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
         assert_eq!(!result.error_text().is_empty(), noticed, "{start}: {}", result.error_text());
-        assert_eq!(story.requests()[0].raw.contains("known"), heard, "{start}");
+        assert_eq!(story.requests()[0].raw.contains("known"), is_heard, "{start}");
         // Existing content is preserved.
         let now = std::fs::read(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
         let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);

@@ -51,9 +51,7 @@ pub(crate) fn jobs(story: &Story) -> Vec<Value> {
 /// Adds a job without output; returns its id.
 #[track_caller]
 pub(crate) fn add_job(story: &Story, arguments: &[&str]) -> String {
-    let result = run_cron(story, &[&["add", "-m", "do it"], arguments].concat());
-    let text = result.text();
-    drop(result);
+    let text = run_cron(story, &[&["add", "-m", "do it"], arguments].concat()).text();
     let (_, id) = text.lines().next().unwrap().rsplit_once('(').unwrap();
     id.trim_end_matches(')').to_owned()
 }
@@ -70,13 +68,13 @@ pub(crate) fn job_dir(story: &Story, id: &str) -> PathBuf {
 /// The lines of our crontab block, without the shared header.
 fn crontab_lines(story: &Story) -> Vec<String> {
     let table = story.crontab().table().unwrap_or_default();
-    let ours = table.lines().filter(|line| line.ends_with(" --scheduled"));
+    let lines = table.lines().filter(|line| line.ends_with(" --scheduled"));
     let short = |line: &str| {
         let (fields, rest) = line.split_once(" /usr/bin/env ").unwrap();
         let (_, id) = rest.rsplit_once(" cron run ").unwrap();
         format!("{fields} {}", id.trim_end_matches(" --scheduled"))
     };
-    ours.map(short).collect()
+    lines.map(short).collect()
 }
 
 /// A job file as written by the Python program.
@@ -146,8 +144,7 @@ fn a_dry_run_shows_the_job_and_changes_nothing() {
     let flags =
         ["add", "--dry-run", "-n", "digest", "-m", "hi", "-c", "0 8 * * 1-5", "--net", "-C"];
     let dir = story.dir().display().to_string();
-    let result = run_cron(&story, &[&flags[..], &[&dir]].concat());
-    let text = result.text();
+    let text = run_cron(&story, &[&flags[..], &[&dir]].concat()).text();
     for phrase in [
         "would add job 'digest'\nat 08:00 on Monday to Friday\nnext: Fri 2 Jan 08:00",
         "\nanswer: printed, and cron mails it to you\ndirectory: $DIR\n",
@@ -175,9 +172,7 @@ fn a_dry_run_shows_the_job_and_changes_nothing() {
 fn schedules_are_accepted_in_every_form() {
     let story = Story::new();
     let check = |flags: &[&str], kind: &str, phrase: &str, next: &str, own: &[&str]| {
-        let result = run_cron(&story, &[&["add", "-m", "x"], flags].concat());
-        let text = result.text();
-        drop(result);
+        let text = run_cron(&story, &[&["add", "-m", "x"], flags].concat()).text();
         let lines: Vec<&str> = text.lines().skip(1).collect();
         let answer = "answer: printed, and cron mails it to you";
         assert_eq!(lines[..3], [phrase, &format!("next: {next}"), answer], "{flags:?}");
@@ -692,10 +687,9 @@ fn the_suggested_command_makes_the_key_available_to_cron() {
         &json!({ "agents": { "defaults": { "model": "gpt-6-luna", "provider": "openai" } } }),
     );
     let key = ("OPENAI_API_KEY", "key-of-the-story");
-    let result =
-        run_cron_with_env(&story, &[key], &["add", "-m", "x", "-e", "1h"]).stdout_has("✓ Added");
-    let stderr = result.error_text();
-    drop(result);
+    let stderr = run_cron_with_env(&story, &[key], &["add", "-m", "x", "-e", "1h"])
+        .stdout_has("✓ Added")
+        .error_text();
     let line = stderr.split('`').nth(1).unwrap().replace("nanobot", crate::story::NANOBOT);
     let mut shell = story.program("/bin/sh");
     shell.args(["-c", &line]).env(key.0, key.1);
@@ -785,9 +779,7 @@ fn the_list_shows_the_next_run_and_last_result() {
         ))
         .stderr("nanobot: 1 job is disabled; `--all` shows it\n");
     record("ok", 0, "answered", Value::Null);
-    let all = run_cron(&story, &["list", "--all"]);
-    let text = all.text();
-    drop(all);
+    let text = run_cron(&story, &["list", "--all"]).text();
     assert!(text.contains("ok, Thu 1 Jan 09:00  $0.0123\n"), "{text}");
     assert!(text.contains(&format!("{off}  off   at 07:00 each day  disabled\n")), "{text}");
     let lines = run_cron(&story, &["list", "--json"]).json_lines();
@@ -1090,10 +1082,10 @@ fn jobs_of_the_python_program_are_listed_and_adopted_by_sync() {
     nowhere["schedule"]["tz"] = json!("Mars/Olympus");
     let mut past = python_job("dddddddd", "past");
     past["schedule"] = json!({ "kind": "at", "atMs": 1_700_000_000_000_u64 });
-    let theirs = json!([python_job("aaaaaaaa", "theirs"), event, broken, odd, nowhere, past]);
-    write(&job_file(&story), &python_job_file(&theirs));
-    let ours = add_job(&story, &["-n", "ours", "-c", "0 8 * * *"]);
-    assert_eq!(crontab_lines(&story), [format!("0 8 * * * {ours}")]);
+    let python_jobs = json!([python_job("aaaaaaaa", "theirs"), event, broken, odd, nowhere, past]);
+    write(&job_file(&story), &python_job_file(&python_jobs));
+    let own_id = add_job(&story, &["-n", "ours", "-c", "0 8 * * *"]);
+    assert_eq!(crontab_lines(&story), [format!("0 8 * * * {own_id}")]);
     let list = run_cron(&story, &["list"]);
     let text = list.text();
     list.stderr(
@@ -1117,7 +1109,7 @@ fn jobs_of_the_python_program_are_listed_and_adopted_by_sync() {
     assert_skipped(run_cron(&story, &["sync"]).stdout_has(" cron run aaaaaaaa --scheduled\n"));
     assert_eq!(
         crontab_lines(&story),
-        ["0 9 * * * aaaaaaaa".to_owned(), format!("0 8 * * * {ours}")]
+        ["0 9 * * * aaaaaaaa".to_owned(), format!("0 8 * * * {own_id}")]
     );
     // The job has no grants and stays in the crontab when other jobs change.
     assert!(!job_dir(&story, "aaaaaaaa").join("job.json").exists());
@@ -1182,12 +1174,12 @@ fn both_job_files_are_read_and_each_job_is_changed_in_its_own_file() {
     let older = story.home().join(".nanobot/cron/jobs.json");
     write(&older, &python_job_file(&json!([python_job("aaaaaaaa", "older")])));
     // While there is no second file, new jobs are added to this one, too.
-    let ours = add_job(&story, &["-n", "ours", "-e", "1h"]);
+    let own_id = add_job(&story, &["-n", "ours", "-e", "1h"]);
     assert!(!job_file(&story).exists());
-    assert_eq!(read_json(&older)["jobs"][1]["id"], json!(ours));
+    assert_eq!(read_json(&older)["jobs"][1]["id"], json!(own_id));
     write(&job_file(&story), &python_job_file(&json!([python_job("bbbbbbbb", "newer")])));
-    let ours = add_job(&story, &["-n", "here", "-e", "1h"]);
-    assert_eq!(jobs(&story)[1]["id"], json!(ours));
+    let own_id = add_job(&story, &["-n", "here", "-e", "1h"]);
+    assert_eq!(jobs(&story)[1]["id"], json!(own_id));
     let result = run_cron(&story, &["list"]);
     let text = result.text();
     result.error_text();
@@ -1355,9 +1347,9 @@ fn short_option_c_is_the_expression_in_add_and_the_config_elsewhere() {
     // Each job keeps its own value, whichever command rewrites the block.
     add_job(&story, &["-n", "b", "-c", "0 9 * * *"]);
     let table = story.normalize_paths(&story.crontab().table().unwrap());
-    let of = |fields: &str| table.lines().find(|line| line.starts_with(fields)).unwrap();
-    assert!(of("0 8 ").contains("nanobot -c $DIR/other.json cron run "), "{table}");
-    assert!(of("0 9 ").contains("nanobot cron run "), "{table}");
+    let line_of = |fields: &str| table.lines().find(|line| line.starts_with(fields)).unwrap();
+    assert!(line_of("0 8 ").contains("nanobot -c $DIR/other.json cron run "), "{table}");
+    assert!(line_of("0 9 ").contains("nanobot cron run "), "{table}");
     run_cron(&story, &["show", "a"]).stdout_has("profile      plan: ").text();
     run_cron(&story, &["show", "b"]).stdout_has("profile      default: ").text();
     let mut before = story.command(["-c", "other.json", "cron", "add", "-m", "x", "-e", "1h"]);
@@ -1470,9 +1462,9 @@ fn concurrent_additions_are_all_stored() {
     let foreign = "# mine\nMAILTO=x\r\n1 2 3 4 5 echo '100\\%'\n";
     story.crontab().set_table(foreign);
     let old: Vec<String> = (0..32).map(|number| format!("old{number}")).collect();
-    let mut theirs: Vec<Value> = old.iter().map(|name| self::python_job(name, name)).collect();
-    theirs.push(self::python_job("stays", "stays"));
-    write(&job_file(&story), &python_job_file(&json!(theirs)));
+    let mut python_jobs: Vec<Value> = old.iter().map(|name| self::python_job(name, name)).collect();
+    python_jobs.push(self::python_job("stays", "stays"));
+    write(&job_file(&story), &python_job_file(&json!(python_jobs)));
     run_cron(&story, &["sync"]).stdout_has("cron run stays --scheduled");
     let add = |number: usize| {
         let (name, expression) = (format!("new{number}"), format!("{number} 8 * * *"));

@@ -39,9 +39,7 @@ fn jobs_that_have_stopped_are_reported() {
         // Cron dies after 08:04.
         at(&story, "2026-01-02T08:05:00Z", &["cron", "check"]).stdout("");
         for time in ["2026-01-04T09:00:00Z", "2026-01-09T09:00:00Z", "2026-02-16T09:00:00Z"] {
-            let checked = at(&story, time, &["cron", "check"]).status(1);
-            let text = checked.text();
-            drop(checked);
+            let text = at(&story, time, &["cron", "check"]).status(1).text();
             let lines: Vec<&str> = text.lines().collect();
             assert_eq!(lines.len(), 3, "{text}");
             for (name, since) in [
@@ -79,9 +77,7 @@ fn failures_of_what_starts_the_jobs_are_reported_until_they_end() {
     }
     let time = "2026-01-02T03:05:00Z";
     let check = |variables: &[(&str, &str)], kind: &str, phrase: &str| {
-        let checked = run_cron_with_env(&story, variables, &["check"]).status(1);
-        let text = checked.text();
-        drop(checked);
+        let text = run_cron_with_env(&story, variables, &["check"]).status(1).text();
         assert!(text.contains(phrase) && text.lines().count() == 1, "{kind}: {text}");
         let lines =
             run_cron_with_env(&story, variables, &["check", "--json"]).status(1).json_lines();
@@ -194,9 +190,7 @@ fn lines_are_removed_when_another_scheduler_is_named() {
     let story = Story::new();
     run_cron(&story, &["add", "-n", "a", "-e", "1h", "-m", "x"]).stdout_has("Added job 'a'");
     let story = story.set("cron", json!({ "scheduler": "none" }));
-    let checked = run_cron(&story, &["check"]).status(1);
-    let text = checked.text();
-    drop(checked);
+    let text = run_cron(&story, &["check"]).status(1).text();
     assert!(
         text.starts_with("the crontab starts jobs too, though `cron.scheduler` is `none`"),
         "{text}"
@@ -211,16 +205,16 @@ fn lines_are_removed_when_another_scheduler_is_named() {
 #[test]
 fn answers_that_cron_drops_are_told_later() {
     let story = Story::new().script([says("first"), says("second"), says("hello")]);
-    let lacks = [("NANOBOT_TEST_MAILER", "no")];
+    let variables = [("NANOBOT_TEST_MAILER", "no")];
     let add = ["add", "-n", "digest", "-c", "* * * * *", "-m", "x"];
-    run_cron_with_env(&story, &lacks, &add)
+    run_cron_with_env(&story, &variables, &add)
         .stdout_has("answer: printed, but this machine has no mailer (`sendmail`)");
     run_cron(&story, &["add", "-n", "other", "-e", "1h", "-m", "x"])
         .stdout_has("answer: printed, and cron mails it to you\n");
     run_cron(&story, &["add", "-n", "quiet", "-e", "1h", "-m", "x", "--channel", "none"])
         .stdout_has("answer: saved, not printed\n");
     let mut command = story.command(["status", "check", "--offline", "--json"]);
-    command.envs(lacks);
+    command.envs(variables);
     let findings = story.wait(command.spawn().unwrap());
     findings.code();
     let findings = findings.text();
@@ -233,7 +227,7 @@ fn answers_that_cron_drops_are_told_later() {
     for time in ["2026-01-02T03:05:00Z", "2026-01-02T03:06:00Z"] {
         let mut command =
             story.command(["cron", "run", jobs(&story)[0]["id"].as_str().unwrap(), "--scheduled"]);
-        command.envs(lacks).env("NANOBOT_TEST_TIME", time);
+        command.envs(variables).env("NANOBOT_TEST_TIME", time);
         story.wait(command.spawn().unwrap()).text();
     }
     // A script does not take it from the person.

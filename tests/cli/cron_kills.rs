@@ -40,10 +40,10 @@ fn story_with_job(job: Value) -> Story {
 /// Starts a job `count` times while its answer is held back until all others have ended; returns their statuses and
 /// messages.
 fn start_concurrently(story: &Story, count: usize, arguments: &[&str]) -> Vec<(i32, String)> {
-    let (release, held) = channel::<()>();
-    let held = Mutex::new(held);
+    let (release, wait) = channel::<()>();
+    let wait = Mutex::new(wait);
     story.server().script([Box::new(move |request: &Request| {
-        held.lock().unwrap().recv().unwrap();
+        wait.lock().unwrap().recv().unwrap();
         says("Once.")(request)
     }) as crate::server::Responder]);
     let (end, ended) = channel();
@@ -69,29 +69,29 @@ fn only_one_of_a_hundred_concurrent_starts_runs() {
     write_jobs(&story, &[python_job(&every_minute())]);
     for arguments in [&SCHEDULED[..], &["cron", "run", JOB_ID]] {
         let is_scheduled = arguments.len() == SCHEDULED.len();
-        for (status, words) in start_concurrently(&story, 100, arguments) {
+        for (status, job_arguments) in start_concurrently(&story, 100, arguments) {
             // The slot of a scheduled start is being run, so there is nothing to say.
-            assert_eq!(status, if is_scheduled { 0 } else { 75 }, "{words}");
+            assert_eq!(status, if is_scheduled { 0 } else { 75 }, "{job_arguments}");
             if is_scheduled {
-                assert_eq!(words, "");
+                assert_eq!(job_arguments, "");
                 continue;
             }
             let starts = ["is already running since ", "is already running\n"]
                 .map(|end| format!("nanobot: the job `digest` {end}"));
-            let is_told = starts.iter().any(|start| words.starts_with(start));
-            assert!(is_told, "{words}");
+            let is_told = starts.iter().any(|start| job_arguments.starts_with(start));
+            assert!(is_told, "{job_arguments}");
         }
         // What did not run left no record.
         assert_eq!(outcomes(&story), vec!["ok"; if is_scheduled { 1 } else { 2 }]);
     }
     assert_eq!(story.requests().len(), 2);
     // A later check finds the job running and no further slot, and prints nothing.
-    let (release, held) = channel::<()>();
-    let held = Mutex::new(held);
-    let (asked, is_asked) = channel::<()>();
+    let (release, wait) = channel::<()>();
+    let wait = Mutex::new(wait);
+    let (request_arrived, is_asked) = channel::<()>();
     story.server().script([Box::new(move |request: &Request| {
-        asked.send(()).unwrap();
-        held.lock().unwrap().recv().unwrap();
+        request_arrived.send(()).unwrap();
+        wait.lock().unwrap().recv().unwrap();
         says("Late.")(request)
     }) as crate::server::Responder]);
     let at = |time: &str| {

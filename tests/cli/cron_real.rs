@@ -201,11 +201,11 @@ fn jobs_are_started_by_the_real_cron() {
     let path = |name: &str| story.dir().join(name);
     let word = |name: &str| path(name).display().to_string();
     // An existing user crontab, with variables that apply to all lines below them.
-    let theirs = format!(
+    let user_lines = format!(
         "# mine\nSHELL=/bin/bash\nPATH=/nowhere\nHOME=/\nWORD='a b'\n\n* * * * * [[ $WORD = 'a b' ]] && echo \"$HOME\" >> {}\n# last\n",
         word("theirs")
     );
-    namespace.set_table(&story, &theirs);
+    namespace.set_table(&story, &user_lines);
     let always = ["-c", "* * * * *"];
     let add = |name: &str, message: &str, more: &[&str]| {
         namespace.add_job(&story, name, &[&["-m", message], more].concat())
@@ -233,7 +233,7 @@ fn jobs_are_started_by_the_real_cron() {
     let zoned = add("zoned", "x", &["-c", &elsewhere, "--tz", "Asia/Kathmandu"]);
     let once = add("once", "x", &["--in", "1m", "--channel", "file", "--to", &word("once.txt")]);
     let table = namespace.table(&story);
-    assert!(table.starts_with(&theirs), "{table}");
+    assert!(table.starts_with(&user_lines), "{table}");
     for id in [&filed, &piped, &printed, &quiet, &silent, &refused, &zoned, &once] {
         assert!(table.contains(&format!(" cron run {id} --scheduled\n")), "{table}");
     }
@@ -331,7 +331,7 @@ fn jobs_are_started_by_the_real_cron() {
     result.text();
     result.error_text();
     drop(result);
-    assert_eq!(namespace.table(&story), theirs);
+    assert_eq!(namespace.table(&story), user_lines);
     assert_eq!(jobs(&story), [Value::Null; 0]);
     for id in all {
         // A running job cleans up after itself.
@@ -351,8 +351,8 @@ fn concurrent_changes_share_the_real_crontab() {
     let Some(namespace) = CronNamespace::start(&story, "") else {
         return;
     };
-    let theirs = "# mine\n\nMAILTO=\"\"\n1 2 3 4 5 echo '100\\%' \n#  last\n";
-    namespace.set_table(&story, theirs);
+    let user_lines = "# mine\n\nMAILTO=\"\"\n1 2 3 4 5 echo '100\\%' \n#  last\n";
+    namespace.set_table(&story, user_lines);
     let old: Vec<String> = (0..CHANGE_COUNT)
         .map(|number| {
             let expression = format!("{number} 7 * * *");
@@ -385,16 +385,16 @@ fn concurrent_changes_share_the_real_crontab() {
     expect.sort();
     assert_eq!(names, expect);
     let table = namespace.table(&story);
-    let block = table.strip_prefix(theirs).unwrap_or_else(|| panic!("{table}"));
+    let block = table.strip_prefix(user_lines).unwrap_or_else(|| panic!("{table}"));
     let mut lines: Vec<&str> = block.lines().filter(|line| !line.starts_with('#')).collect();
     lines.sort_by_key(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap());
     assert_eq!(lines.len(), CHANGE_COUNT, "{table}");
     for (number, line) in lines.iter().enumerate() {
         assert!(line.starts_with(&format!("{number} 8 * * * ")), "{line}");
-        let of = |job: &&Value| {
+        let is_job_of = |job: &&Value| {
             line.ends_with(&format!(" cron run {} --scheduled", job["id"].as_str().unwrap()))
         };
-        let job = jobs.iter().find(of).unwrap_or_else(|| panic!("{line}"));
+        let job = jobs.iter().find(is_job_of).unwrap_or_else(|| panic!("{line}"));
         assert_eq!(job["name"], format!("new{number}"));
     }
     let all: Vec<&str> = jobs.iter().map(|job| job["id"].as_str().unwrap()).collect();
@@ -402,7 +402,7 @@ fn concurrent_changes_share_the_real_crontab() {
     result.text();
     result.error_text();
     drop(result);
-    assert_eq!(namespace.table(&story), theirs);
+    assert_eq!(namespace.table(&story), user_lines);
 }
 
 /// A crontab line is a gateway: polls take turns, and each message is answered at once.
@@ -437,8 +437,8 @@ fn chats_are_answered_by_the_real_cron() {
         for service in &services {
             let start = Instant::now();
             service.write(&format!("message {count}"));
-            let answered = || service.count_answers() == count;
-            namespace.wait_until(&format!("answer in {}", service.facts().name), answered);
+            let has_answered = || service.count_answers() == count;
+            namespace.wait_until(&format!("answer in {}", service.facts().name), has_answered);
             // The first message waits for the first poll.
             if count > 1 {
                 slowest = slowest.max(start.elapsed());

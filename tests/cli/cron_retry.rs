@@ -27,8 +27,8 @@ fn start<'a>(story: &'a Story, time: &str, id: &str) -> RunResult<'a> {
 /// The time fields of our crontab lines.
 fn fields(story: &Story) -> Vec<String> {
     let table = story.crontab().table().unwrap_or_default();
-    let ours = table.lines().filter(|line| line.ends_with(" --scheduled"));
-    ours.map(|line| line.split_once(" /usr/bin/env ").unwrap().0.to_owned()).collect()
+    let lines = table.lines().filter(|line| line.ends_with(" --scheduled"));
+    lines.map(|line| line.split_once(" /usr/bin/env ").unwrap().0.to_owned()).collect()
 }
 
 fn records(story: &Story, id: &str) -> Vec<Value> {
@@ -267,9 +267,9 @@ fn results_are_reported_always_or_on_changes() {
         let script = [says("one"), fails(401, "no"), fails(401, "no"), says("four"), says("five")];
         let story = Story::new().script(script);
         let log = story.dir().join("told");
-        let tell =
+        let command_of =
             |word: &str| format!("echo \"{word} $(cat | head -c4)\" | tee -a {}", log.display());
-        let (bad, good) = (tell("failure"), tell("success"));
+        let (bad, good) = (command_of("failure"), command_of("success"));
         let id = add_job(
             &story,
             &["-e", "1h", "--on-failure", &bad, "--on-success", &good, "--notify", notify],
@@ -301,8 +301,7 @@ fn all_jobs_are_disabled_and_enabled_together() {
     let past = add_job(&story, &["--in", "1m"]);
     assert_eq!(fields(&story).len(), 4);
     let all = |verb: &str, time: &str, count: usize| {
-        let result = at(&story, time, &[verb, "--all"]);
-        let text = result.text();
+        let text = at(&story, time, &[verb, "--all"]).text();
         assert_eq!(text.lines().count(), count, "{text}");
     };
     all("disable", "03:05:00", 3);

@@ -323,7 +323,7 @@ fn commands_run_in_the_home_and_not_in_the_writable_directory() {
         write(&dir.join("check"), b"#!/bin/sh\necho planted\n");
     }
     let out = story.dir().join("out");
-    let tell = |name: &str| {
+    let command_of = |name: &str| {
         let out = out.display();
         format!(
             "echo {name} \"$PWD\" \"$NANOBOT_DIRECTORY\" $(ls check 2>&1 | wc -l) >> {out}; test ! -e check"
@@ -331,7 +331,7 @@ fn commands_run_in_the_home_and_not_in_the_writable_directory() {
     };
     for directory in [None, Some(&work)] {
         let mut options = json!({
-            "v": 1, "when": tell("when"), "onFailure": tell("failure"), "sink": { "command": tell("to") },
+            "v": 1, "when": command_of("when"), "onFailure": command_of("failure"), "sink": { "command": command_of("to") },
         });
         if let Some(path) = directory {
             options["grants"] = json!({ "directory": path });
@@ -471,9 +471,7 @@ fn a_failure_is_one_line_and_runs_the_failure_command() {
     let command =
         format!("{{ cat; echo $NANOBOT_JOB $NANOBOT_STATUS $NANOBOT_CAUSE; }} > {}", log.display());
     write_terms(&story, &json!({ "v": 1, "onFailure": command }));
-    let result = story.run(SCHEDULED).status(77);
-    let error = result.error_text();
-    drop(result);
+    let error = story.run(SCHEDULED).status(77).error_text();
     assert!(error.starts_with("nanobot: job `digest` (0a1b2c3d): "), "{error}");
     let text = std::fs::read_to_string(&log).unwrap();
     assert!(text.ends_with(&format!("{JOB_ID} 77 refused\n")), "{text}");
@@ -854,9 +852,7 @@ fn jobs_that_fail_or_are_overdue_are_reported() {
         story.server().script([fails(401, "the key was revoked")]);
         run(time).status(77).stderr_has("digest");
     }
-    let failed = at("2026-01-02T12:30:00Z", &["cron", "check"]).status(1);
-    let line = failed.text();
-    drop(failed);
+    let line = at("2026-01-02T12:30:00Z", &["cron", "check"]).status(1).text();
     assert!(line.starts_with(&format!("digest ({id}): failed 2 times since ")), "{line}");
     assert!(line.contains("key was revoked") && line.contains("; last success "), "{line}");
     let json = at("2026-01-02T12:30:00Z", &["cron", "check", "--json"]).status(1).json_lines();

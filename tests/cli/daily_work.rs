@@ -82,8 +82,7 @@ impl Session<'_> {
         let mut command = self.story.command(["agent", "--strict", "-m", message]);
         command.args(self.arguments).current_dir(&self.directory);
         let output = command.output().unwrap();
-        let result = self.story.run_result(output).stdout("Done.\n");
-        let stderr = result.error_text();
+        let stderr = self.story.run_result(output).stdout("Done.\n").error_text();
         let is_expected = |line: &str| {
             let starts = ["the agent added the job `", "changed what instructs later runs: "];
             starts.iter().any(|start| line.starts_with(&format!("nanobot: {start}")))

@@ -69,7 +69,7 @@ impl DiscordServer {
         let gateway = Arc::clone(&state);
         let sockets =
             Sockets::new(Box::new(move |message| gateway.lock().unwrap().answer_gateway(message)));
-        let (ours, accepting) = (Arc::clone(&state), sockets.clone());
+        let (server_state, accepting) = (Arc::clone(&state), sockets.clone());
         let checked = CallCheck::new(include_str!("../schemas/discord.json"));
         let check = checked.clone();
         http.always(Box::new(move |request| match request.header("upgrade") {
@@ -78,7 +78,7 @@ impl DiscordServer {
                 if let Some(path) = request.path.strip_prefix("/api/v10") {
                     check.check(request, path);
                 }
-                respond(&mut ours.lock().unwrap(), request)
+                respond(&mut server_state.lock().unwrap(), request)
             }
         }));
         Self { http, sockets, _guard: checked.guard(), checked, state }
@@ -128,8 +128,9 @@ impl DiscordServer {
     /// Our messages in a channel.
     pub(crate) fn answers(&self, channel: &str) -> Vec<Value> {
         let state = self.state.lock().unwrap();
-        let ours = state.messages.iter();
-        ours.filter(|it| it["channel_id"] == channel && it["author"]["id"] == BOT)
+        let messages = state.messages.iter();
+        messages
+            .filter(|it| it["channel_id"] == channel && it["author"]["id"] == BOT)
             .cloned()
             .collect()
     }

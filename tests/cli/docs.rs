@@ -154,8 +154,8 @@ fn files_are_at_the_documented_paths() {
     let result = story.run(["memory", "undo"]).status(66);
     result.error_text();
     drop(result);
-    let gone = story.workspace().join("sessions/gone.jsonl");
-    crate::story::write(&gone, b"{\"_type\": \"metadata\"}\n");
+    let missing_path = story.workspace().join("sessions/gone.jsonl");
+    crate::story::write(&missing_path, b"{\"_type\": \"metadata\"}\n");
     story.run(["session", "rm", "gone", "-q"]).stdout("");
     let job = ["cron", "add", "-m", "x", "-e", "1h"];
     for arguments in [&job[..], &["cron", "heartbeat", "enable"]] {

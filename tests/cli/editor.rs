@@ -94,9 +94,9 @@ fn a_multi_line_paste_is_one_entry() {
 #[test]
 fn history_is_saved_and_searchable() {
     let story = story();
-    let theirs = story.home().join(".nanobot/history/cli_history");
+    let python_history = story.home().join(".nanobot/history/cli_history");
     let old = "\n# 2025-01-01 00:00:00.000000\n+from python\n+in two lines\n";
-    crate::story::write(&theirs, old.as_bytes());
+    crate::story::write(&python_history, old.as_bytes());
     let mut screen = start_repl(&story);
     let key = format!("sk-ant-api03-{}", "abcdefghijklmnopqrstuvwxyz0123456789");
     for line in ["apples", "pears", " plums", "pears", &format!("use {key}"), "/context"] {
@@ -112,7 +112,7 @@ fn history_is_saved_and_searchable() {
     assert_eq!(screen.code(), 0);
     let history = std::fs::read_to_string(history_file(&story)).unwrap();
     assert_eq!(history, "#V2\nfrom python\\nin two lines\napples\npears\n/context\n");
-    assert_eq!(std::fs::read_to_string(&theirs).unwrap(), old);
+    assert_eq!(std::fs::read_to_string(&python_history).unwrap(), old);
 
     let mut screen = start_repl(&story);
     screen.press(Key::Up).until("> /context");

@@ -76,25 +76,29 @@ fn check_conversation(turn_count: usize) {
         drop(result.error_text());
         // The last request for the answer itself; the later ones are consolidation.
         let of_turn = requests.lock().unwrap()[before..].to_vec();
-        let (_, tokens, known) = of_turn
+        let (_, tokens, answer) = of_turn
             .into_iter()
             .rfind(|(kind, ..)| *kind == RequestPurpose::Answer)
             .expect("there is one");
-        assert!(turn < 3 || known, "turn {turn} has forgotten it");
+        assert!(turn < 3 || answer, "turn {turn} has forgotten it");
         sent.push(tokens);
     }
     for (number, tokens) in sent.chunks(25).enumerate() {
         println!("turns from {:>3} on: {tokens:?}", number * 25 + 1);
     }
     let requests = requests.lock().unwrap();
-    let count = |of: RequestPurpose| requests.iter().filter(|(kind, ..)| *kind == of).count();
+    let count =
+        |tokens_of: RequestPurpose| requests.iter().filter(|(kind, ..)| *kind == tokens_of).count();
     let (summaries, memories) = (count(RequestPurpose::Summary), count(RequestPurpose::Memory));
     println!("{summaries} compactions, {memories} consolidations");
     assert!(summaries >= turn_count / 100, "{summaries}");
     assert!(memories >= turn_count / 50, "{memories}");
-    let most = |turns: &[usize]| *turns.iter().max().expect("there are some");
-    assert!(most(&sent[turn_count * 3 / 5..]) * 10 <= most(&sent[..100]) * 12, "{sent:?}");
-    assert!(most(&sent) < 7500);
+    let max_tokens = |turns: &[usize]| *turns.iter().max().expect("there are some");
+    assert!(
+        max_tokens(&sent[turn_count * 3 / 5..]) * 10 <= max_tokens(&sent[..100]) * 12,
+        "{sent:?}"
+    );
+    assert!(max_tokens(&sent) < 7500);
     // The session file still has all messages.
     let lines = story.session("cli_direct.jsonl");
     let is_said = |line: &&Value| line["role"] == "user" && line["injected"].is_null();

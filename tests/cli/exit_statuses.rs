@@ -311,8 +311,7 @@ fn a_command_that_failed_for_another_reason_is_not_denied() {
     ];
     let script = commands.iter().map(|command| calls("exec", json!({ "command": command })));
     let story = story.script(script.chain([says("Done.")]));
-    let run_result = story.run(["agent", "--strict", "--json", "-m", "x"]);
-    let result = run_result.json();
+    let result = story.run(["agent", "--strict", "--json", "-m", "x"]).json();
     assert_eq!((&result["text"], &result["denials"]), (&json!("Done."), &json!([])), "{result}");
 }
 

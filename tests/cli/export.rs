@@ -53,17 +53,17 @@ fn story() -> Story {
             &json!({ "kind": "cron", "expr": "*/30 * * * *", "tz": "Australia/Lord_Howe" }),
         ),
     ];
-    let terms = |id: &str, terms: Value| {
+    let write_options = |id: &str, write_options: Value| {
         let path = story.home().join(".nanobot/cron").join(id).join("job.json");
-        write(&path, terms.to_string().as_bytes());
+        write(&path, write_options.to_string().as_bytes());
     };
-    terms(
+    write_options(
         "a1b2c3d4",
         json!({ "v": 1, "catchUp": "once", "timeout": 90, "grants": { "write": ["/srv/my $notes %h"], "read": ["/srv/in"] } }),
     );
-    terms("Every_90", json!({ "v": 1, "when": "test -s ~/inbox" }));
-    terms("once", json!({ "v": 1, "catchUp": "once", "timeout": 0 }));
-    terms(
+    write_options("Every_90", json!({ "v": 1, "when": "test -s ~/inbox" }));
+    write_options("once", json!({ "v": 1, "catchUp": "once", "timeout": 0 }));
+    write_options(
         "heartbeat",
         json!({ "v": 1, "kind": "heartbeat", "everyMs": 1_800_000, "sinceMs": 1_767_000_000_000_i64 }),
     );
@@ -91,8 +91,7 @@ fn read_files(directory: &Path) -> Vec<(String, String)> {
 fn units_are_accepted_by_systemd() {
     let story = story();
     let directory = story.dir().join("units");
-    let result = story.run(export_arguments("systemd", &["-o", "units"]));
-    let stdout = result.text();
+    let stdout = story.run(export_arguments("systemd", &["-o", "units"])).text();
     assert!(
         stdout.starts_with(
             "wrote units/nanobot-a1b2c3d4.service\nwrote units/nanobot-a1b2c3d4.timer\n"
@@ -440,8 +439,7 @@ fn a_kubernetes_export_requires_a_time_zone() {
         .stderr_has(
             "set one with `nanobot cron edit odd --cron '*/20 8-17 L,15W JAN-11 7' --tz Europe/Berlin`",
         );
-    let result = story.run(export_arguments("systemd", &["odd"]));
-    let text = result.text();
+    let text = story.run(export_arguments("systemd", &["odd"])).text();
     let expect = ", in the system's time zone, Europe/Berlin at the time of export
 OnCalendar=*-01..11~01 08..17:00..40/20:00
 OnCalendar=Mon..Fri *-01..11-13..17 08..17:00..40/20:00
@@ -672,8 +670,8 @@ fn compare_with_systemd(schedule: &Schedule, zone: &TimeZone, base: Timestamp, i
     let CalendarLines { regular: lines, clock_changes: more } =
         systemd::calendar_lines(&planned, &site).unwrap();
     let both: Vec<String> = lines.iter().chain(&more).cloned().collect();
-    let of = |line: &String| timer_times(line, &more, zone, base, COUNT);
-    let times: Vec<Vec<Timestamp>> = both.iter().map(of).collect();
+    let times_of = |line: &String| timer_times(line, &more, zone, base, COUNT);
+    let times: Vec<Vec<Timestamp>> = both.iter().map(times_of).collect();
     // Up to the last one that both know.
     let ends = times.iter().filter(|times| times.len() == COUNT).map(|times| times[COUNT - 1]);
     let end = ends.min().unwrap_or(base + SignedDuration::from_hours(24 * 365 * 20));

@@ -271,8 +271,7 @@ fn an_address_is_shown_without_its_password() {
         .set("providers.custom.apiBase", json!(base))
         .set("providers.custom.extraQuery", json!({ "key": "hidden-key" }))
         .script([fails(400, "no")]);
-    let result = story.run(["agent", "-m", "hi"]).status(1);
-    let stderr = result.error_text();
+    let stderr = story.run(["agent", "-m", "hi"]).status(1).error_text();
     assert!(stderr.contains("***@127.0.0.1") && !stderr.contains("hidden"), "{stderr}");
     let curl = story.run(["agent", "-m", "hi", "--dry-run=curl"]).text();
     assert!(!curl.contains("hidden-"), "{curl}");

@@ -147,12 +147,12 @@ fn check_faults_in_turn(kind: &str, error: &str, is_new_session: bool) {
         let arguments = ["agent", "-m", "second", "-s", key, "--output-format", "stream-json"];
         let (run_result, injected) = run_with_fault(&story, &arguments, &paths, (kind, error, n));
         if !injected {
-            let least = match kind {
+            let min_faults = match kind {
                 "write" => 5,
                 "open" => 6,
                 _ => 1,
             };
-            assert!(n > least, "{kind}: only the calls before {n} were made to fail");
+            assert!(n > min_faults, "{kind}: only the calls before {n} were made to fail");
             run_result.text();
             return;
         }

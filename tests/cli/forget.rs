@@ -217,10 +217,10 @@ fn what_cannot_be_removed_is_named() {
     };
     set_mode(0o400);
     let result = story.run(["forget", "Ada Lovelace", "--yes"]).status(75);
-    let result =
-        result.stderr_has("some of it was not removed").stderr_has("providers and chat services");
-    let list = result.text();
-    drop(result);
+    let list = result
+        .stderr_has("some of it was not removed")
+        .stderr_has("providers and chat services")
+        .text();
     for line in [
         "kept ~/.nanobot/config.json: once: ",
         "kept ~/.nanobot/workspace/skills/tea/SKILL.md: once: ",

@@ -178,7 +178,9 @@ fn anthropic_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
         } else {
             head["input"] = json!({});
             let pieces = split_in_half(arguments.next().unwrap_or_default());
-            pieces.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece })).into()
+            pieces
+                .map(|text_part| json!({ "type": "input_json_delta", "partial_json": text_part }))
+                .into()
         };
         events
             .push(json!({ "type": "content_block_start", "index": index, "content_block": head }));
@@ -240,8 +242,8 @@ fn responses_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
         events.push(
             json!({ "type": "response.output_item.added", "output_index": index, "item": open }),
         );
-        for piece in pieces {
-            events.push(json!({ "type": format!("response.{kind}.delta"), "item_id": item["id"], "output_index": index, "delta": piece }));
+        for text_part in pieces {
+            events.push(json!({ "type": format!("response.{kind}.delta"), "item_id": item["id"], "output_index": index, "delta": text_part }));
         }
         events.push(
             json!({ "type": "response.output_item.done", "output_index": index, "item": item }),

@@ -42,12 +42,12 @@ impl GraphServer {
         let state = State { base: format!("http://127.0.0.1:{}", http.port), ..State::default() };
         let state = Arc::new(Mutex::new(state));
         let checked = CallCheck::new(SCHEMAS);
-        let (ours, check) = (Arc::clone(&state), checked.clone());
+        let (server_state, check) = (Arc::clone(&state), checked.clone());
         http.always(Box::new(move |request| {
             if request.path.starts_with("/v") {
                 check.check(request, &request.path);
             }
-            respond(&mut ours.lock().unwrap(), request)
+            respond(&mut server_state.lock().unwrap(), request)
         }));
         Self { http, _guard: checked.guard(), checked, state }
     }

@@ -70,16 +70,16 @@ fn a_check_is_told_the_time_in_the_zone_of_the_config() {
 
 #[test]
 fn without_tasks_no_request_is_sent() {
-    let ours = include_str!("../../crates/store/src/workspace/HEARTBEAT.md");
+    let template = include_str!("../../crates/store/src/workspace/HEARTBEAT.md");
     // With the headings and comments of the Python program's template.
-    let theirs = "# Heartbeat Tasks\n\nLooked at by the agent every 30 minutes.\nAdd below what it is to work on.\n\n## Active Tasks\n\n\
+    let python_template = "# Heartbeat Tasks\n\nLooked at by the agent every 30 minutes.\nAdd below what it is to work on.\n\n## Active Tasks\n\n\
                   <!-- Periodic ones, one a line -->\n\n\n## Completed\n\n<!-- Moved here, or deleted -->\n\n";
     let without = [
         None,
         Some(""),
         Some(" \n\t\n"),
-        Some(ours),
-        Some(theirs),
+        Some(template),
+        Some(python_template),
         Some("<!-- look at the mail\n- and at the news -->\n"),
         Some("# To do\n\n- [x] look at the mail\n- [ ]\n"),
         Some("## Active Tasks\n\n## Completed\n\n- look at the mail\n"),
@@ -97,7 +97,7 @@ fn without_tasks_no_request_is_sent() {
     }
     // A task that a shell appends to our template counts.
     let story = Story::new()
-        .workspace_file("HEARTBEAT.md", format!("{ours}- water the plants\n"))
+        .workspace_file("HEARTBEAT.md", format!("{template}- water the plants\n"))
         .script([calls_skip()]);
     run_heartbeat(&story, &[]);
     assert_eq!(story.requests().len(), 1);
@@ -327,9 +327,7 @@ fn a_failure_is_reported_in_one_line() {
     for script in ends {
         let count = script.len();
         let story = story_with_list().script(script);
-        let result = run_heartbeat(&story, &[]).status(77);
-        let error = result.error_text();
-        drop(result);
+        let error = run_heartbeat(&story, &[]).status(77).error_text();
         assert!(error.starts_with("nanobot: job `heartbeat` (heartbeat): "), "{error}");
         assert!(error.contains("no such key"), "{error}");
         let causes = error.lines().filter(|line| !line.starts_with("  try: "));
@@ -349,9 +347,7 @@ fn the_deadline_applies_to_the_check() {
     enable_heartbeat(&story, &["--timeout", "3"]);
     let stall = Response { chunks: Vec::new(), ..Response::events([""]) };
     let story = story.script([sends(stall.ending(Ending::Stall))]);
-    let result = run_heartbeat(&story, &[]).status(124);
-    let error = result.error_text();
-    drop(result);
+    let error = run_heartbeat(&story, &[]).status(124).error_text();
     assert!(error.contains("nanobot: job `heartbeat` (heartbeat): "), "{error}");
     assert_eq!(outcomes(&story), ["failed"]);
 }
@@ -363,9 +359,7 @@ fn the_cost_limit_includes_the_check() {
     let story = story_with_list().set("models", price);
     enable_heartbeat(&story, &["--max-cost", "1"]);
     let story = story.script([calls_run("x")]);
-    let result = run_heartbeat(&story, &[]).status(4);
-    let error = result.error_text();
-    drop(result);
+    let error = run_heartbeat(&story, &[]).status(4).error_text();
     assert!(error.contains("used up the budget"), "{error}");
     assert_eq!(story.requests().len(), 1, "the look took all there was");
     let cost = |number: usize| records(&story)[number]["costUsd"].as_f64().unwrap();

@@ -114,10 +114,10 @@ fn commands_within_the_text_of_topics_exist() {
 
 /// The arguments of each `nanobot` invocation in a shell command line.
 pub(crate) fn invocations(line: &str) -> Vec<Vec<String>> {
-    let (mut invocations, mut words) = (Vec::new(), Vec::<String>::new());
+    let (mut invocations, mut arguments) = (Vec::new(), Vec::<String>::new());
     let (mut word, mut quote, mut is_word) = (String::new(), None, false);
-    let mut end = |words: &mut Vec<String>| {
-        let all = std::mem::take(words);
+    let mut end = |arguments: &mut Vec<String>| {
+        let all = std::mem::take(arguments);
         let at = all.iter().position(|word| word == "nanobot");
         invocations.extend(at.map(|at| all[at..].to_vec()));
     };
@@ -138,11 +138,11 @@ pub(crate) fn invocations(line: &str) -> Vec<Vec<String>> {
             (None, '#') if !is_word => break,
             (None, ' ' | '|' | ';' | '&' | '<' | '>') => {
                 if is_word {
-                    words.push(std::mem::take(&mut word));
+                    arguments.push(std::mem::take(&mut word));
                     is_word = false;
                 }
                 if letter != ' ' {
-                    end(&mut words);
+                    end(&mut arguments);
                 }
             }
             _ => {
@@ -152,9 +152,9 @@ pub(crate) fn invocations(line: &str) -> Vec<Vec<String>> {
         }
     }
     if is_word {
-        words.push(word);
+        arguments.push(word);
     }
-    end(&mut words);
+    end(&mut arguments);
     invocations
 }
 

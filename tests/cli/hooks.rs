@@ -417,7 +417,7 @@ const WAYS_TO_EXECUTE: &[(&str, &str)] = &[
 #[test]
 fn no_hook_runs_what_the_run_wrote_outside_of_the_sandbox() {
     for user in available_users() {
-        for (command, place) in WAYS_TO_EXECUTE {
+        for (command, line) in WAYS_TO_EXECUTE {
             let story = Story::new();
             let home = story.home();
             std::os::unix::fs::symlink(story.dir(), home.join("link")).unwrap();
@@ -425,7 +425,7 @@ fn no_hook_runs_what_the_run_wrote_outside_of_the_sandbox() {
             std::fs::create_dir_all(home.join(".nanobot/hooks")).unwrap();
             let linked = home.join(".nanobot/hooks/linked");
             std::os::unix::fs::symlink(story.dir().join("x.sh"), linked).unwrap();
-            let event = if *place == "home" { "post_turn" } else { "Stop" };
+            let event = if *line == "home" { "post_turn" } else { "Stop" };
             // The hook itself runs, and says so to the user.
             let command =
                 format!("( {command} ) 2>/dev/null; echo '{{\"systemMessage\": \"it ran\"}}'");
@@ -442,13 +442,13 @@ fn no_hook_runs_what_the_run_wrote_outside_of_the_sandbox() {
             let result = run_in(situation, &story, &["agent", "--write", "-m", "x"]);
             result.stdout("Done.\n").stderr_has("it ran");
             assert!(story.requests()[3].last_content().contains("ok"), "{command}");
-            assert!(!home.join("ran").exists(), "{user:?} {place}: {command}");
+            assert!(!home.join("ran").exists(), "{user:?} {line}: {command}");
             // Without the protection it would have run.
             if user == available_users()[0] {
                 let full = ["agent", "--profile", "full", "-m", "x"];
                 story.server().script([says("Done.")]);
                 story.run(full).stdout("Done.\n").stderr_has("it ran");
-                assert!(home.join("ran").exists(), "{place}: {command}");
+                assert!(home.join("ran").exists(), "{line}: {command}");
             }
         }
     }

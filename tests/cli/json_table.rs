@@ -144,25 +144,28 @@ fn all_fields() -> BTreeSet<String> {
 
 #[test]
 fn what_commands_print_is_what_is_described() {
-    let mut seen = SeenJson::default();
-    sessions(&mut seen);
-    memory(&mut seen);
-    jobs(&mut seen);
-    channels(&mut seen);
-    servers(&mut seen);
-    skills_and_tools(&mut seen);
-    config_and_models(&mut seen);
-    overview(&mut seen);
-    assert!(seen.violations.is_empty(), "{:#?}", seen.violations);
-    let unseen: Vec<&str> =
-        COMMANDS.iter().map(|row| row.name).filter(|name| !seen.commands.contains(name)).collect();
+    let mut output = SeenJson::default();
+    sessions(&mut output);
+    memory(&mut output);
+    jobs(&mut output);
+    channels(&mut output);
+    servers(&mut output);
+    skills_and_tools(&mut output);
+    config_and_models(&mut output);
+    overview(&mut output);
+    assert!(output.violations.is_empty(), "{:#?}", output.violations);
+    let unseen: Vec<&str> = COMMANDS
+        .iter()
+        .map(|row| row.name)
+        .filter(|name| !output.commands.contains(name))
+        .collect();
     assert!(unseen.is_empty(), "no story runs {unseen:?}");
     let all = all_fields();
-    let unseen: Vec<&str> = all.difference(&seen.fields).map(String::as_str).collect();
+    let unseen: Vec<&str> = all.difference(&output.fields).map(String::as_str).collect();
     assert_eq!(unseen, UNSEEN_FIELDS, "fields without a value");
 }
 
-fn sessions(seen: &mut SeenJson) {
+fn sessions(output: &mut SeenJson) {
     let reply = json!({ "role": "assistant", "content": "Done." });
     let story = Story::new()
         .file("notes.md", "buy milk\nand tea\n")
@@ -180,58 +183,58 @@ fn sessions(seen: &mut SeenJson) {
     story.run(["agent", "-m", "what milk?\nand tea?", "-s", "a"]).stdout("Done.\n");
     story.run(["agent", "-m", "and now?", "-s", "a"]).stdout("Fine.\n");
     story.run(["session", "title", "a", "Milk"]);
-    seen.run(&story, "session fork KEY NEW --json", &["session", "fork", "a", "b", "--json"]);
-    seen.run(&story, "session title KEY --json", &["session", "title", "a", "--json"]);
-    seen.run(&story, "session list --json", &["session", "list", "--json"]);
-    seen.run(&story, "session show KEY --json", &["session", "show", "a", "--json"]);
-    seen.run(
+    output.run(&story, "session fork KEY NEW --json", &["session", "fork", "a", "b", "--json"]);
+    output.run(&story, "session title KEY --json", &["session", "title", "a", "--json"]);
+    output.run(&story, "session list --json", &["session", "list", "--json"]);
+    output.run(&story, "session show KEY --json", &["session", "show", "a", "--json"]);
+    output.run(
         &story,
         "session search PATTERN --json",
         &["session", "search", "milk", "-C", "1", "--json"],
     );
-    seen.run(
+    output.run(
         &story,
         "session export KEY --format json",
         &["session", "export", "a", "--format", "json"],
     );
-    seen.run(&story, "session context KEY --json", &["session", "context", "a", "--json"]);
+    output.run(&story, "session context KEY --json", &["session", "context", "a", "--json"]);
     let request = ["agent", "-m", "x", "-s", "a", "--dry-run=table-json"];
-    seen.run(&story, "agent --dry-run=table-json", &request);
+    output.run(&story, "agent --dry-run=table-json", &request);
     let raw = story.run(["session", "show", "a", "--raw"]).text();
     let story = story.file("a.jsonl", raw);
-    seen.run(
+    output.run(
         &story,
         "session import FILE --json",
         &["session", "import", "a.jsonl", "c", "--json"],
     );
-    seen.run(&story, "session repair --json", &["session", "repair", "--all", "--json"]);
+    output.run(&story, "session repair --json", &["session", "repair", "--all", "--json"]);
     let prune = ["session", "prune", "c", "--older-than", "0d", "--yes", "--json"];
-    seen.run_at(&story, "04:00:00", "session prune --json", &prune);
-    seen.run(&story, "session restore [KEY] --json", &["session", "restore", "--json"]);
-    seen.run(&story, "session restore [KEY] --json", &["session", "restore", "c", "--json"]);
+    output.run_at(&story, "04:00:00", "session prune --json", &prune);
+    output.run(&story, "session restore [KEY] --json", &["session", "restore", "--json"]);
+    output.run(&story, "session restore [KEY] --json", &["session", "restore", "c", "--json"]);
 }
 
-fn memory(seen: &mut SeenJson) {
+fn memory(output: &mut SeenJson) {
     let story = Story::new()
         .workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", 120))
         .workspace_file("memory/MEMORY.md", "Likes tea.\n")
         .script([calls_save_memory("[2026-01-01 10:00] Words.", "Likes coffee.\n")]);
     story.run(["memory", "consolidate"]).stdout_has("70 messages");
-    seen.run(&story, "status --json", &["status", "--json"]);
+    output.run(&story, "status --json", &["status", "--json"]);
     story.run(["memory", "undo"]).stderr_has("restored");
     let log = story.workspace().join("memory/.versions/log.jsonl");
     let aside = json!({ "id": 9, "time": "2026-01-02T03:00:00", "cause": "consolidation", "bytes": 3, "aside": "too long", "untrusted": "a page" });
     let text = std::fs::read_to_string(&log).unwrap();
     write(&log, format!("{text}{aside}\n").as_bytes());
     write(&log.with_file_name("trouble"), b"2026-01-02 03:00: no");
-    seen.run(&story, "status --json", &["status", "--json"]);
-    seen.run(&story, "memory log --json", &["memory", "log", "--json"]);
-    seen.run(&story, "memory show --json", &["memory", "show", "--json"]);
-    seen.run(&story, "memory search PATTERN --json", &["memory", "search", "tea", "--json"]);
-    seen.run(&story, "memory diff --json", &["memory", "diff", "1", "2", "--json"]);
+    output.run(&story, "status --json", &["status", "--json"]);
+    output.run(&story, "memory log --json", &["memory", "log", "--json"]);
+    output.run(&story, "memory show --json", &["memory", "show", "--json"]);
+    output.run(&story, "memory search PATTERN --json", &["memory", "search", "tea", "--json"]);
+    output.run(&story, "memory diff --json", &["memory", "diff", "1", "2", "--json"]);
 }
 
-fn jobs(seen: &mut SeenJson) {
+fn jobs(output: &mut SeenJson) {
     let story = Story::new().env("NANOBOT_TEST_ZONE", "UTC");
     let mut other = python_job(&every_minute());
     other["state"] =
@@ -241,8 +244,9 @@ fn jobs(seen: &mut SeenJson) {
     write_jobs(&story, &[other, unusable]);
     std::fs::copy(story.home().join(".nanobot/config.json"), story.dir().join("c.json")).unwrap();
     add_job(&story, &["--config", "c.json", "-n", "own", "--every", "5h"]);
-    let news = ["-n", "news", "--cron", "0 8 * * *", "--tz", "Europe/Berlin", "--channel", "file"];
-    let news = add_job(&story, &[&news[..], &["--to", "answers"]].concat());
+    let news_flags =
+        ["-n", "news", "--cron", "0 8 * * *", "--tz", "Europe/Berlin", "--channel", "file"];
+    let news_id = add_job(&story, &[&news_flags[..], &["--to", "answers"]].concat());
     let flags = [
         ["--retry", "2"],
         ["--retry-on", "1"],
@@ -263,12 +267,12 @@ fn jobs(seen: &mut SeenJson) {
     add_job(&story, &["-n", "soon", "--in", "1h"]);
     let bad = add_job(&story, &["-n", "bad", "--cron", "0 * * * *"]);
     let add = ["cron", "add", "-n", "new", "--every", "2h", "-m", "x", "--json"];
-    seen.run(&story, "cron add NAME --json", &add);
-    seen.run(&story, "cron edit JOB --json", &["cron", "edit", "new", "--every", "3h", "--json"]);
+    output.run(&story, "cron add NAME --json", &add);
+    output.run(&story, "cron edit JOB --json", &["cron", "edit", "new", "--every", "3h", "--json"]);
     let story = story.file("jobs.yaml", "- name: new\n  every: 3h\n  message: y\n");
     let apply = ["cron", "apply", "-f", "jobs.yaml", "--json"];
-    seen.run(&story, "cron apply -f FILE --json", &apply);
-    seen.run(&story, "cron heartbeat enable --json", &["cron", "heartbeat", "enable", "--json"]);
+    output.run(&story, "cron apply -f FILE --json", &apply);
+    output.run(&story, "cron heartbeat enable --json", &["cron", "heartbeat", "enable", "--json"]);
     let work: [Responder; 2] = [
         calls_all([
             ("list_dir", json!({})),
@@ -284,7 +288,7 @@ fn jobs(seen: &mut SeenJson) {
         result.code();
         (result.text(), result.error_text())
     };
-    scheduled("07:00:00", &news);
+    scheduled("07:00:00", &news_id);
     story.server().script([says("Well."), fails(401, "no")]);
     scheduled("08:00:00", &bad);
     scheduled("09:00:00", &bad);
@@ -296,49 +300,49 @@ fn jobs(seen: &mut SeenJson) {
     let retry = json!({ "slotMs": NOW_MS, "atMs": NOW_MS + 60_000, "number": 1 });
     write_state(&job_id, &json!({ "v": 1, "handledMs": NOW_MS, "started": null, "retry": retry }));
     for time in ["06:30:00", "12:00:00"] {
-        seen.run_at(&story, time, "cron list --json", &["cron", "list", "--all", "--json"]);
-        seen.run_at(&story, time, "cron check --json", &["cron", "check", "--json"]);
+        output.run_at(&story, time, "cron list --json", &["cron", "list", "--all", "--json"]);
+        output.run_at(&story, time, "cron check --json", &["cron", "check", "--json"]);
     }
-    seen.run(&story, "cron show JOB --json", &["cron", "show", "news", "--json"]);
-    seen.run(&story, "cron logs --json", &["cron", "logs", "--json"]);
-    let run = run_cron(&story, &["logs", &news, "--json"]).json_lines()[0]["run"]
+    output.run(&story, "cron show JOB --json", &["cron", "show", "news", "--json"]);
+    output.run(&story, "cron logs --json", &["cron", "logs", "--json"]);
+    let run = run_cron(&story, &["logs", &news_id, "--json"]).json_lines()[0]["run"]
         .as_str()
         .unwrap()
         .to_owned();
-    seen.run(&story, "cron logs --json", &["cron", "logs", "--run", &run, "--json"]);
-    seen.run(&story, "cron rerun RUN --json", &["cron", "rerun", &run, "--json"]);
-    seen.run(&story, "cron run JOB --json", &["cron", "run", "news", "--json"]);
-    seen.run(&story, "cron heartbeat --json", &["cron", "heartbeat", "--json"]);
-    seen.run(&story, "status --json", &["status", "--json"]);
-    seen.run(&story, "status check --json", &["status", "check", "--offline", "--json"]);
+    output.run(&story, "cron logs --json", &["cron", "logs", "--run", &run, "--json"]);
+    output.run(&story, "cron rerun RUN --json", &["cron", "rerun", &run, "--json"]);
+    output.run(&story, "cron run JOB --json", &["cron", "run", "news", "--json"]);
+    output.run(&story, "cron heartbeat --json", &["cron", "heartbeat", "--json"]);
+    output.run(&story, "status --json", &["status", "--json"]);
+    output.run(&story, "status check --json", &["status", "check", "--offline", "--json"]);
 }
 
-fn channels(seen: &mut SeenJson) {
+fn channels(output: &mut SeenJson) {
     let (story, telegram) = telegram_story();
     telegram.message(8, "let me in");
     story.run(["channel", "poll"]);
-    seen.run(&story, "channel show NAME --json", &["channel", "show", "telegram", "--json"]);
+    output.run(&story, "channel show NAME --json", &["channel", "show", "telegram", "--json"]);
     let body = json!({ "ok": false, "error_code": 429, "description": "Too Many Requests", "parameters": { "retry_after": 600 } });
     telegram.fail("sendMessage", 429, body);
     let to = ANN.to_string();
     story.run(["channel", "send", "telegram", &to, "later"]).status(75).error_text();
-    seen.run(&story, "channel list --json", &["channel", "list", "--json"]);
-    seen.run(&story, "channel inbox --json", &["channel", "inbox", "--json"]);
+    output.run(&story, "channel list --json", &["channel", "list", "--json"]);
+    output.run(&story, "channel inbox --json", &["channel", "inbox", "--json"]);
     let denied = json!({ "ok": false, "error_code": 401, "description": "Unauthorized" });
     telegram.fail("getUpdates", 401, denied);
     story.run(["channel", "poll"]).status(77).error_text();
-    seen.run(&story, "channel list --json", &["channel", "list", "--json"]);
-    seen.run(&story, "cron check --json", &["cron", "check", "--json"]);
+    output.run(&story, "channel list --json", &["channel", "list", "--json"]);
+    output.run(&story, "cron check --json", &["cron", "check", "--json"]);
     let story = story.set("channels.telegram.allowFrom", json!([]));
     telegram.message(9, "and me?");
     story.run(["channel", "poll"]).code();
-    seen.run(&story, "channel pair list --json", &["channel", "pair", "list", "--json"]);
+    output.run(&story, "channel pair list --json", &["channel", "pair", "list", "--json"]);
 }
 
-fn servers(seen: &mut SeenJson) {
-    let mut look = read_only_tool("look", "See.");
-    look["title"] = json!("Look");
-    look["annotations"] = json!({ "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false });
+fn servers(output: &mut SeenJson) {
+    let mut tool = read_only_tool("look", "See.");
+    tool["title"] = json!("Look");
+    tool["annotations"] = json!({ "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false });
     let resource = json!({ "type": "resource", "resource": { "uri": "notes://x", "mimeType": "text/plain", "text": "tea" } });
     let link =
         json!({ "type": "resource_link", "uri": "notes://y", "name": "y", "description": "more" });
@@ -347,7 +351,7 @@ fn servers(seen: &mut SeenJson) {
     ] });
     let draw = json!({ "name": "draw", "description": "Draw.", "inputSchema": { "type": "object" }, "gives": gives });
     let plan = json!({
-        "tools": [look, plain_tool("set"), draw], "instructions": "Look first.",
+        "tools": [tool, plain_tool("set"), draw], "instructions": "Look first.",
         "resources": [{ "uri": "notes://today", "name": "today", "mimeType": "text/plain" }],
         "prompts": [{ "name": "greet", "description": "Say hello", "arguments": [{ "name": "who", "description": "whom", "required": true }] }],
     });
@@ -357,16 +361,16 @@ fn servers(seen: &mut SeenJson) {
         ("dead", json!({ "dies": "no tea" }), json!({})),
     ])
     .env("TOKEN_OF_THE_SHELL", "abcd1234");
-    seen.run(&story, "mcp check --json", &["mcp", "check", "--json"]);
-    seen.run(&story, "mcp list --json", &["mcp", "list", "--json"]);
-    seen.run(&story, "mcp show SERVER --json", &["mcp", "show", "one", "--json"]);
-    seen.run(&story, "mcp show SERVER TOOL --json", &["mcp", "show", "one", "look", "--json"]);
-    seen.run(&story, "tool run NAME --json", &["tool", "run", "one", "draw", "--json"]);
-    seen.run(&story, "tool run NAME --json", &["tool", "run", "one", "notes://today", "--json"]);
-    seen.run(&story, "status --json", &["status", "--json"]);
+    output.run(&story, "mcp check --json", &["mcp", "check", "--json"]);
+    output.run(&story, "mcp list --json", &["mcp", "list", "--json"]);
+    output.run(&story, "mcp show SERVER --json", &["mcp", "show", "one", "--json"]);
+    output.run(&story, "mcp show SERVER TOOL --json", &["mcp", "show", "one", "look", "--json"]);
+    output.run(&story, "tool run NAME --json", &["tool", "run", "one", "draw", "--json"]);
+    output.run(&story, "tool run NAME --json", &["tool", "run", "one", "notes://today", "--json"]);
+    output.run(&story, "status --json", &["status", "--json"]);
 }
 
-fn skills_and_tools(seen: &mut SeenJson) {
+fn skills_and_tools(output: &mut SeenJson) {
     let skill = "---\ndescription: how to make tea\nlicense: MIT\ncompatibility: any\nallowed-tools: exec\nmetadata: {nanobot: {requires: {bins: [no-such-program]}}}\n---\nBoil water.\n";
     let spec = "#!/bin/sh\nif [ \"$1\" = --spec ]; then echo '{\"description\": \"Tides\", \"parameters\": {\"type\": \"object\"}}'; exit; fi\ncat\n";
     let story = Story::new()
@@ -380,56 +384,64 @@ fn skills_and_tools(seen: &mut SeenJson) {
     write_program(&story.home().join(".nanobot/tools/tides"), spec);
     write_program(&story.home().join(".nanobot/tools/broken"), "#!/bin/sh\nexit 1\n");
     std::os::unix::fs::symlink("run.sh", story.workspace().join("skills/tea/link")).unwrap();
-    seen.run(&story, "skill list --json", &["skill", "list", "--json"]);
-    seen.run(&story, "skill show NAME --json", &["skill", "show", "tea", "--json"]);
-    seen.run(&story, "skill check --json", &["skill", "check", "--json"]);
-    seen.run(&story, "tool list --json", &["tool", "list", "--json"]);
-    seen.run(&story, "tool show NAME --json", &["tool", "show", "tool_tides", "--json"]);
-    seen.run(&story, "tool check --json", &["tool", "check", "--json"]);
-    seen.run(&story, "tool run NAME --json", &["tool", "run", "tides", "{}", "--json"]);
-    seen.run(&story, "policy explain --json", &["policy", "explain", "--json"]);
+    output.run(&story, "skill list --json", &["skill", "list", "--json"]);
+    output.run(&story, "skill show NAME --json", &["skill", "show", "tea", "--json"]);
+    output.run(&story, "skill check --json", &["skill", "check", "--json"]);
+    output.run(&story, "tool list --json", &["tool", "list", "--json"]);
+    output.run(&story, "tool show NAME --json", &["tool", "show", "tool_tides", "--json"]);
+    output.run(&story, "tool check --json", &["tool", "check", "--json"]);
+    output.run(&story, "tool run NAME --json", &["tool", "run", "tides", "{}", "--json"]);
+    output.run(&story, "policy explain --json", &["policy", "explain", "--json"]);
     let refused = ["policy", "explain", "write_file", "/etc/x", "--json"];
-    seen.run(&story, "policy explain TOOL [ARGUMENTS] --json", &refused);
-    seen.run(&story, "policy check --json", &["policy", "check", "--json"]);
+    output.run(&story, "policy explain TOOL [ARGUMENTS] --json", &refused);
+    output.run(&story, "policy check --json", &["policy", "check", "--json"]);
     story.run(["trust", "-q"]);
-    seen.run(&story, "trust --list --json", &["trust", "--list", "--json"]);
+    output.run(&story, "trust --list --json", &["trust", "--list", "--json"]);
     story.run(["agent", "-m", "x", "--write"]).stdout("Done.\n").error_text();
     story.run(["undo"]).stdout_has("a").error_text();
-    seen.run(&story, "undo --list --json", &["undo", "--list", "--json"]);
+    output.run(&story, "undo --list --json", &["undo", "--list", "--json"]);
 }
 
-fn config_and_models(seen: &mut SeenJson) {
+fn config_and_models(output: &mut SeenJson) {
     let fallbacks = json!([{ "model": "other", "provider": "custom" }]);
     let story =
         Story::new().set("notKnown", json!(1)).set("agents.defaults.fallbackModels", fallbacks);
-    seen.run(
+    output.run(
         &story,
         "config get [KEY] --json",
         &["config", "get", "agents.defaults.model", "--json"],
     );
-    seen.run(&story, "config list --json", &["config", "list", "--all", "--json"]);
-    seen.run(&story, "config check --json", &["config", "check", "--json"]);
+    output.run(&story, "config list --json", &["config", "list", "--all", "--json"]);
+    output.run(&story, "config check --json", &["config", "check", "--json"]);
     let story = story.file("f.json", "{\"budget\": {\"daily\": 5}}");
-    seen.run(&story, "config apply -f FILE --json", &["config", "apply", "-f", "f.json", "--json"]);
+    output.run(
+        &story,
+        "config apply -f FILE --json",
+        &["config", "apply", "-f", "f.json", "--json"],
+    );
     let story = story.file("f.json", "{\"budget\": {\"daily\": 6}}");
-    seen.run(&story, "config apply -f FILE --json", &["config", "apply", "-f", "f.json", "--json"]);
-    seen.run(&story, "model list --json", &["model", "list", "--json"]);
-    seen.run(&story, "model show NAME --json", &["model", "show", "gpt-5", "--json"]);
+    output.run(
+        &story,
+        "config apply -f FILE --json",
+        &["config", "apply", "-f", "f.json", "--json"],
+    );
+    output.run(&story, "model list --json", &["model", "list", "--json"]);
+    output.run(&story, "model show NAME --json", &["model", "show", "gpt-5", "--json"]);
     let login =
         json!({ "token": "t", "expires": "2026-01-02T04:00:00Z", "renewal": "r", "account": "a" });
     write(&story.home().join(".nanobot/auth/openai-codex.json"), login.to_string().as_bytes());
     let story = story.set("providers.openai", json!({ "apiKey": "${NO_SUCH_VARIABLE}" }));
-    seen.run(&story, "model provider list --json", &["model", "provider", "list", "--json"]);
-    seen.run(
+    output.run(&story, "model provider list --json", &["model", "provider", "list", "--json"]);
+    output.run(
         &story,
         "model provider show NAME --json",
         &["model", "provider", "show", "custom", "--json"],
     );
     story.run(["run", "--save", "sum", "-m", "Sum up."]).error_text();
-    seen.run(&story, "run --list --json", &["run", "--list", "--json"]);
+    output.run(&story, "run --list --json", &["run", "--list", "--json"]);
 }
 
-fn overview(seen: &mut SeenJson) {
+fn overview(output: &mut SeenJson) {
     let used = json!({
         "v": 1, "time": "2026-01-01T10:00:00Z", "day": "2026-01-01", "session": "s", "turn": "t", "requests": 2,
         "tools": { "mcp_clock_now": { "count": 3, "failed": 1 } }, "skills": ["tea"], "told": { "": 900, "clock": 40 },
@@ -447,17 +459,17 @@ fn overview(seen: &mut SeenJson) {
     let ledger = [call("2026-01-01", json!(0.5)), call("2026-01-05", json!(null))].concat();
     write(&story.home().join(".nanobot/usage.jsonl"), ledger.as_bytes());
     for by in ["day", "model", "session", "job"] {
-        seen.run(&story, "usage --json", &["usage", "--by", by, "--json"]);
+        output.run(&story, "usage --json", &["usage", "--by", by, "--json"]);
     }
     for by in ["tool", "server", "skill"] {
-        seen.run(&story, "usage --by tool|server|skill --json", &["usage", "--by", by, "--json"]);
+        output.run(&story, "usage --by tool|server|skill --json", &["usage", "--by", by, "--json"]);
     }
     let story = story.script([says("Hi.")]).workspace_file("cron/jobs.json", "{");
     story.run(["agent", "-m", "hello"]).stdout("Hi.\n");
-    seen.run(&story, "status --json", &["status", "--json"]);
+    output.run(&story, "status --json", &["status", "--json"]);
     let story = story.set("agents.defaults.provider", json!("openai"));
-    seen.run(&story, "status --json", &["status", "--json"]);
-    seen.run(&story, "status check --json", &["status", "check", "--offline", "--json"]);
+    output.run(&story, "status --json", &["status", "--json"]);
+    output.run(&story, "status check --json", &["status", "check", "--offline", "--json"]);
 }
 
 /// The command lines that print JSON: each command with each of its flags that says so.

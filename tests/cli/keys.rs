@@ -87,8 +87,7 @@ fn a_rejected_key_is_reported_with_its_source() {
                 401,
                 "wrong key: key-in-a-file key-in-a-variable key-as-text key-of-a-command",
             )]);
-        let result = story.run(["agent", "-m", "hi"]).status(77);
-        let stderr = result.error_text();
+        let stderr = story.run(["agent", "-m", "hi"]).status(77).error_text();
         assert!(stderr.contains(&format!("the key is from {origin}")), "{stderr}");
     };
     check("apiKey", json!("key-as-text"), "`providers.custom.apiKey`");
@@ -255,9 +254,9 @@ fn a_secret_is_sent_only_in_its_own_header() {
                 }
             }
             assert_eq!(asks, !story.requests().is_empty(), "{log}: {output:?}");
-            for (place, text) in stderr {
+            for (stream, text) in stderr {
                 for canary in &canaries {
-                    assert!(!text.contains(canary), "{log}: {canary} in {place}:\n{text}");
+                    assert!(!text.contains(canary), "{log}: {canary} in {stream}:\n{text}");
                 }
             }
         }

@@ -253,8 +253,7 @@ fn login_command(file: &str) -> String {
 fn a_failed_login_leaves_no_files() {
     let check = |turns: Vec<Responder>, name: &str, status: i32, message: &str| {
         let story = story(turns);
-        let result = story.run(["model", "provider", "login", name]).status(status);
-        let stderr = result.error_text();
+        let stderr = story.run(["model", "provider", "login", name]).status(status).error_text();
         assert!(stderr.contains(message), "{stderr}");
         assert!(stderr.contains(&format!("try: {}", login_command(name))), "{stderr}");
         assert!(!stderr.contains("of-the-story"), "{stderr}");
@@ -293,11 +292,11 @@ fn a_failed_login_leaves_no_files() {
 
 #[test]
 fn an_account_without_copilot_gets_the_message_of_github() {
-    let words = json!({ "error_details": { "message": "gho-of-the-story has no subscription" } });
+    let body = json!({ "error_details": { "message": "gho-of-the-story has no subscription" } });
     let story = story([
         starts_github_login("http://127.0.0.1:1"),
         responds_json(200, &json!({ "access_token": "gho-of-the-story" })),
-        responds_json(403, &words),
+        responds_json(403, &body),
     ]);
     let result = story.run(["model", "provider", "login", "github-copilot"]);
     result.status(77).stderr_has(

@@ -12,8 +12,7 @@ fn the_log_variable_selects_topics_and_levels() {
             .file("a", "one\n")
             .script([calls("read_file", json!({ "path": "a" })), says("ok")]);
         let story = story.env("NANOBOT_LOG", value);
-        let result = story.run(["agent", "-m", "x"]).stdout("ok\n");
-        let text = result.error_text();
+        let text = story.run(["agent", "-m", "x"]).stdout("ok\n").error_text();
         for phrase in has {
             assert!(text.contains(phrase), "{value}: no {phrase:?} in {text}");
         }
@@ -22,7 +21,7 @@ fn the_log_variable_selects_topics_and_levels() {
         }
         assert!(!text.contains("key-of-the-story"), "{text}");
     };
-    let ours = [
+    let lines = [
         " ms  config: config `$HOME/.nanobot/config.json`",
         "config: workspace `$HOME/.nanobot/workspace`",
         "session: `cli:direct`: 0 messages",
@@ -34,7 +33,7 @@ fn the_log_variable_selects_topics_and_levels() {
         "policy: `read_file` is allowed: permission: always",
         "tool: `read_file` ended after ",
     ];
-    check("info", &ours, &["may read", "ureq"]);
+    check("info", &lines, &["may read", "ureq"]);
     check("debug", &["policy: may read"], &["ureq"]);
     check("http=info", &["http: status 200"], &["policy", "config:", "tool:"]);
     check("tool,policy=warn", &["tool: `read_file`"], &["policy", "http"]);
@@ -56,9 +55,9 @@ fn the_log_variable_selects_topics_and_levels() {
 fn logs_contain_no_key() {
     // At points where a server or our own code might log it.
     let echo = |request: &crate::server::Request| {
-        let said =
+        let head =
             format!("{} {}", request.header("authorization").unwrap_or_default(), request.path);
-        Response::json(400, &json!({ "error": { "message": said } })).header("x-key", &said)
+        Response::json(400, &json!({ "error": { "message": head } })).header("x-key", &head)
     };
     for value in ["trace", "trace,ureq=trace,rustls=trace"] {
         let story = Story::new().env("NANOBOT_LOG", value);
@@ -68,8 +67,7 @@ fn logs_contain_no_key() {
             sends(Response::json(500, &json!({ "error": "key-of-the-story" }))),
             Box::new(echo),
         ]);
-        let result = story.run(["agent", "-m", "x", "--sandbox", "off"]).status(1);
-        let text = result.error_text();
+        let text = story.run(["agent", "-m", "x", "--sandbox", "off"]).status(1).error_text();
         assert!(text.contains("http: status 400"), "{text}");
         assert!(!text.contains("key-of-the-story"), "{text}");
         assert!(!text.contains("of-the-st"), "{text}");
@@ -158,8 +156,7 @@ fn a_panic_leaves_a_report_without_messages_and_keys() {
 fn an_unwritable_panic_report_is_reported_in_one_line() {
     let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
     write(&story.home().join(".nanobot/defects"), b"in the way");
-    let result = story.run(["agent", "-m", "x"]).status(70);
-    let text = result.error_text();
+    let text = story.run(["agent", "-m", "x"]).status(70).error_text();
     for phrase in [
         "requested by NANOBOT_TEST_DEFECT",
         "cannot write a report",

@@ -396,15 +396,15 @@ fn refusals_of_an_answer_have_their_status() {
         server.fail(command, Some(reply));
         story.run(["channel", "poll"]).status(status).stderr_has(&reply[..3]);
         assert!(server.sent().is_empty());
-        let seen = |server: &MailServer| {
+        let is_seen = |server: &MailServer| {
             let mails = server.mails();
             let mail = mails.iter().find(|mail| mail.uid == uid).unwrap();
             mail.flags.contains("\\Seen")
         };
-        assert!(!seen(&server), "not before the answer is sent");
+        assert!(!is_seen(&server), "not before the answer is sent");
         story.run(["channel", "poll"]);
         assert_eq!(server.sent().len(), sent_later, "{reply}");
-        assert_eq!(seen(&server), sent_later == 1);
+        assert_eq!(is_seen(&server), sent_later == 1);
     };
     check("RCPT", "450 4.2.0 try later", 75, 1);
     check("END OF DATA", "451 4.3.0 try later", 75, 1);

@@ -215,19 +215,19 @@ fn is_login(base64: &str) -> bool {
 fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
-    let mut say = |text: &str| stream.write_all(format!("{text}\r\n").as_bytes()).ok();
-    say("* OK the story's server")?;
-    let mut known = 0;
+    let mut send = |text: &str| stream.write_all(format!("{text}\r\n").as_bytes()).ok();
+    send("* OK the story's server")?;
+    let mut mail_count = 0;
     loop {
         let line = read_line(&mut reader)?;
         let (tag, command) = line.split_once(' ')?;
         if ["SELECT", "UID SEARCH"].iter().any(|it| command.starts_with(it)) {
-            known = shared.0.lock().unwrap().mails.len();
+            mail_count = shared.0.lock().unwrap().mails.len();
         }
         match note(shared, command) {
             Some(None) => return None,
             Some(Some(reply)) => {
-                say(&format!("{tag} {reply}"))?;
+                send(&format!("{tag} {reply}"))?;
                 continue;
             }
             None => {}
@@ -236,14 +236,14 @@ fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
         let end = match arguments[0] {
             "CAPABILITY" => {
                 let capabilities = shared.0.lock().unwrap().capabilities.clone();
-                say(&format!("* CAPABILITY {capabilities}"))?;
+                send(&format!("* CAPABILITY {capabilities}"))?;
                 "OK done"
             }
             "AUTHENTICATE" => {
                 let response = match arguments.get(2) {
                     Some(response) => (*response).to_owned(),
                     None => {
-                        say("+ ")?;
+                        send("+ ")?;
                         read_line(&mut reader)?
                     }
                 };
@@ -259,37 +259,37 @@ fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
                 let state = shared.0.lock().unwrap();
                 let (validity, next) = (state.uid_validity, state.next_uid);
                 drop(state);
-                say("* FLAGS (\\Answered \\Seen \\Deleted)")?;
-                say("* OK [PERMANENTFLAGS (\\Answered \\Seen \\Deleted \\*)] kept")?;
-                say(&format!("* OK [UIDVALIDITY {validity}] valid"))?;
-                say(&format!("* OK [UIDNEXT {next}] next"))?;
+                send("* FLAGS (\\Answered \\Seen \\Deleted)")?;
+                send("* OK [PERMANENTFLAGS (\\Answered \\Seen \\Deleted \\*)] kept")?;
+                send(&format!("* OK [UIDVALIDITY {validity}] valid"))?;
+                send(&format!("* OK [UIDNEXT {next}] next"))?;
                 "OK [READ-WRITE] selected"
             }
             "SELECT" => "NO no such mailbox",
             "UID" => {
                 for response in uid_command(shared, &arguments[1..]) {
-                    say(&response)?;
+                    send(&response)?;
                 }
                 "OK done"
             }
             "IDLE" => {
-                say("+ idling")?;
-                idle(shared, known, &mut reader, &mut say)?;
+                send("+ idling")?;
+                idle(shared, mail_count, &mut reader, &mut send)?;
                 "OK done"
             }
             "NOOP" => "OK done",
             _ => "BAD what?",
         };
-        say(&format!("{tag} {end}"))?;
+        send(&format!("{tag} {end}"))?;
     }
 }
 
 /// Tells of mail that the client does not know of, until it has enough.
 fn idle(
     shared: &Shared,
-    mut known: usize,
+    mut mail_count: usize,
     reader: &mut BufReader<TcpStream>,
-    say: &mut dyn FnMut(&str) -> Option<()>,
+    send: &mut dyn FnMut(&str) -> Option<()>,
 ) -> Option<()> {
     loop {
         let timeout = Some(std::time::Duration::from_millis(20));
@@ -304,8 +304,8 @@ fn idle(
             return (read_line(reader)? == "DONE").then_some(());
         }
         let now = shared.0.lock().unwrap().mails.len();
-        if std::mem::replace(&mut known, now) != now {
-            say(&format!("* {now} EXISTS"))?;
+        if std::mem::replace(&mut mail_count, now) != now {
+            send(&format!("* {now} EXISTS"))?;
         }
     }
 }
@@ -374,15 +374,15 @@ fn fetch(number: usize, mail: &StoredMail, items: &str) -> String {
 fn serve_smtp(stream: TcpStream, shared: &Shared) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
-    let mut say = |text: &str| stream.write_all(format!("{text}\r\n").as_bytes()).ok();
+    let mut send = |text: &str| stream.write_all(format!("{text}\r\n").as_bytes()).ok();
     let (mut from, mut to) = (String::new(), String::new());
-    say("220-the story's server\r\n220 at your service")?;
+    send("220-the story's server\r\n220 at your service")?;
     loop {
         let command = read_line(&mut reader)?;
         match note(shared, &command) {
             Some(None) => return None,
             Some(Some(reply)) => {
-                say(&reply)?;
+                send(&reply)?;
                 continue;
             }
             None => {}
@@ -392,13 +392,13 @@ fn serve_smtp(stream: TcpStream, shared: &Shared) -> Option<()> {
         let reply = match upper.split(' ').next()? {
             "EHLO" => {
                 let extensions = shared.0.lock().unwrap().extensions.clone();
-                say(&format!("250-hello\r\n{extensions}"))?;
+                send(&format!("250-hello\r\n{extensions}"))?;
                 continue;
             }
             "AUTH" if upper == "AUTH LOGIN" => {
                 let mut texts = Vec::new();
                 for question in ["VXNlcm5hbWU6", "UGFzc3dvcmQ6"] {
-                    say(&format!("334 {question}"))?;
+                    send(&format!("334 {question}"))?;
                     texts.push(STANDARD.decode(read_line(&mut reader)?).ok()?);
                 }
                 if texts == [BOT.as_bytes(), PASSWORD.as_bytes()] {
@@ -418,12 +418,12 @@ fn serve_smtp(stream: TcpStream, shared: &Shared) -> Option<()> {
                 "250 ok"
             }
             "DATA" => {
-                say("354 go on")?;
+                send("354 go on")?;
                 let raw = read_data(&mut reader)?;
                 match note(shared, "END OF DATA") {
                     Some(None) => return None,
                     Some(Some(reply)) => {
-                        say(&reply)?;
+                        send(&reply)?;
                         continue;
                     }
                     None => {}
@@ -433,12 +433,12 @@ fn serve_smtp(stream: TcpStream, shared: &Shared) -> Option<()> {
                 "250 taken"
             }
             "QUIT" => {
-                say("221 bye")?;
+                send("221 bye")?;
                 return Some(());
             }
             _ => "500 what?",
         };
-        say(reply)?;
+        send(reply)?;
     }
 }
 

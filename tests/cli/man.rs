@@ -99,14 +99,14 @@ fn page_name(command_words: &[String]) -> String {
 struct Roff(String);
 
 impl Roff {
-    fn begin(name: &str, section: u8, about: &str) -> Self {
+    fn begin(name: &str, section: u8, summary: &str) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let mut roff = Self(format!(
             ".TH {} {section} {REVISION_DATE} \"nanobot {version}\" \"nanobot\"\n",
             name.to_uppercase().replace('-', "\\-")
         ));
         roff.section("NAME");
-        roff.text(&format!("{name} \u{0} {about}"));
+        roff.text(&format!("{name} \u{0} {summary}"));
         roff
     }
 
@@ -230,8 +230,8 @@ fn command_page(command: &Command, command_words: &[String]) -> String {
     let path = command_words.join(" ");
     let page =
         page(&path).unwrap_or_else(|| panic!("`{path}` has no row in src/cli/page_table.rs"));
-    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let mut roff = Roff::begin(&page_name(command_words), 1, &lowercase_first(&about));
+    let summary = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let mut roff = Roff::begin(&page_name(command_words), 1, &lowercase_first(&summary));
     roff.section("SYNOPSIS");
     roff.line(&synopsis(command));
     roff.section("DESCRIPTION");
@@ -292,18 +292,22 @@ fn grammar(roff: &mut Roff) {
 }
 
 /// Converts the first letter to lower case, as the index of man pages requires.
-fn lowercase_first(about: &str) -> String {
-    let mut letters = about.chars();
+fn lowercase_first(summary: &str) -> String {
+    let mut letters = summary.chars();
     let first = letters.next().unwrap_or_default();
     let is_acronym = letters.clone().next().is_some_and(char::is_uppercase);
-    if is_acronym { about.to_owned() } else { first.to_lowercase().to_string() + letters.as_str() }
+    if is_acronym {
+        summary.to_owned()
+    } else {
+        first.to_lowercase().to_string() + letters.as_str()
+    }
 }
 
 /// The usage as printed by clap, in the fonts of a man page.
 fn synopsis(command: &Command) -> String {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").split_whitespace();
-    let words = usage.map(|word| match word {
+    let usage_words = usage.map(|word| match word {
         "[OPTIONS]" => format!("[{}]", italic("options")),
         word if word.contains(['<', '[']) => {
             let plain = word.replace(['<', '>'], "");
@@ -314,7 +318,7 @@ fn synopsis(command: &Command) -> String {
         }
         word => bold(word),
     });
-    words.collect::<Vec<_>>().join(" ")
+    usage_words.collect::<Vec<_>>().join(" ")
 }
 
 fn commands(roff: &mut Roff, command: &Command, command_words: &[String]) {
@@ -325,8 +329,8 @@ fn commands(roff: &mut Roff, command: &Command, command_words: &[String]) {
     roff.section("COMMANDS");
     for sub in below {
         let page = format!("{}-{}", page_name(command_words), sub.get_name());
-        let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
-        roff.tagged(&format!("{}(1)", bold(&page)), &about);
+        let summary = sub.get_about().map(ToString::to_string).unwrap_or_default();
+        roff.tagged(&format!("{}(1)", bold(&page)), &summary);
     }
 }
 
@@ -463,21 +467,21 @@ fn see_also(command: &Command, command_words: &[String]) -> String {
 
 /// A command line, broken into lines that fit; breaks only at blanks outside of quotes.
 fn break_command_line(line: &str) -> Vec<String> {
-    let (mut quote, mut words) = (None, vec![String::new()]);
+    let (mut quote, mut parts) = (None, vec![String::new()]);
     for letter in line.chars() {
         match (quote, letter) {
             (None, ' ') => {
-                words.push(String::new());
+                parts.push(String::new());
                 continue;
             }
             (None, '\'' | '"') => quote = Some(letter),
             (Some(open), _) if open == letter => quote = None,
             _ => {}
         }
-        words.last_mut().unwrap().push(letter);
+        parts.last_mut().unwrap().push(letter);
     }
     let mut lines = vec![String::new()];
-    for word in words {
+    for word in parts {
         let line = lines.last_mut().unwrap();
         if !line.is_empty() && line.len() + word.len() > 66 {
             line.push_str(" \\");
@@ -512,15 +516,15 @@ fn config_page() -> String {
     roff.section("KEYS");
     let is_used =
         |key: &&ConfigKey| matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten);
-    let mut place = "";
+    let mut folder = "";
     for key in KEYS.iter().filter(is_used) {
         let (above, _) = key.path.rsplit_once('.').unwrap_or(("", key.path));
-        if above != place && !place.is_empty() && above.is_empty() {
+        if above != folder && !folder.is_empty() && above.is_empty() {
             roff.subsection("At the top");
-        } else if above != place {
+        } else if above != folder {
             roff.subsection(&with_placeholder(above));
         }
-        place = above;
+        folder = above;
         let default = match (key.default, key.kind) {
             ("null", _) => String::new(),
             (r#""""#, KeyType::Text | KeyType::Secret) => String::new(),

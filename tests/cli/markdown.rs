@@ -45,7 +45,7 @@ pub(crate) fn delta(text: &str) -> String {
 fn streams_text(text: &str, chunk_chars: usize) -> Responder {
     let letters_of: Vec<char> = text.chars().collect();
     let pieces = letters_of.chunks(chunk_chars);
-    let pieces = pieces.map(|piece| delta(&piece.iter().collect::<String>()));
+    let pieces = pieces.map(|text| delta(&text.iter().collect::<String>()));
     sends(Response::events(pieces.chain([end_event()])))
 }
 
@@ -140,14 +140,14 @@ fn streamed_text_is_visible_before_the_answer_is_complete() {
 #[test]
 fn a_resize_applies_to_the_following_text() {
     let (sender, answer) = Response::streaming();
-    let say = |text: &str| sender.send(delta(text).into_bytes()).unwrap();
+    let send = |text: &str| sender.send(delta(text).into_bytes()).unwrap();
     let story = Story::new().script([sends(answer)]);
     let mut screen = ask_on_screen(&story, (20, 60), &[]);
-    say(&"wide rows ".repeat(9));
-    say("turn\n");
+    send(&"wide rows ".repeat(9));
+    send("turn\n");
     screen.until("turn").resize(20, 30);
-    say(&"narrow rows ".repeat(5));
-    say("end.\n\n| a | table |\n|---|---|\n| that has a lot to say | in two columns |\n\nEnd.");
+    send(&"narrow rows ".repeat(5));
+    send("end.\n\n| a | table |\n|---|---|\n| that has a lot to say | in two columns |\n\nEnd.");
     sender.send(end_event().into_bytes()).unwrap();
     drop(sender);
     assert_eq!(screen.code(), 0);

@@ -41,8 +41,8 @@ impl MatrixServer {
     pub(crate) fn start() -> Self {
         let http = Server::start();
         let shared: Arc<(Mutex<Homeserver>, Condvar)> = Arc::default();
-        let ours = Arc::clone(&shared);
-        http.always(Box::new(move |request| respond(&ours, request)));
+        let server_state = Arc::clone(&shared);
+        http.always(Box::new(move |request| respond(&server_state, request)));
         Self { http, shared }
     }
 
@@ -52,30 +52,30 @@ impl MatrixServer {
     }
 
     /// Adds a room with this number of members.
-    pub(crate) fn add_room(&self, room: &str, members: usize) {
+    pub(crate) fn add_room(&self, room_id: &str, members: usize) {
         let mut server = self.shared.0.lock().unwrap();
-        server.members.insert(room.to_owned(), members);
+        server.members.insert(room_id.to_owned(), members);
     }
 
     /// Adds other users to those that are invited to a room.
-    pub(crate) fn invite_others(&self, room: &str, count: usize) {
-        *self.shared.0.lock().unwrap().invited.entry(room.to_owned()).or_default() += count;
+    pub(crate) fn invite_others(&self, room_id: &str, count: usize) {
+        *self.shared.0.lock().unwrap().invited.entry(room_id.to_owned()).or_default() += count;
     }
 
-    pub(crate) fn invite(&self, room: &str, inviter: &str) {
+    pub(crate) fn invite(&self, room_id: &str, inviter: &str) {
         let mut server = self.shared.0.lock().unwrap();
-        server.invitations.insert(room.to_owned(), inviter.to_owned());
+        server.invitations.insert(room_id.to_owned(), inviter.to_owned());
         let invitation = json!({ "membership": "invite" });
-        server.push(room, "m.room.member", inviter, Some(BOT), invitation);
+        server.push(room_id, "m.room.member", inviter, Some(BOT), invitation);
     }
 
-    pub(crate) fn write(&self, room: &str, sender: &str, text: &str) {
-        self.push(room, "m.room.message", sender, json!({ "msgtype": "m.text", "body": text }));
+    pub(crate) fn write(&self, room_id: &str, sender: &str, text: &str) {
+        self.push(room_id, "m.room.message", sender, json!({ "msgtype": "m.text", "body": text }));
     }
 
-    pub(crate) fn push(&self, room: &str, kind: &str, sender: &str, content: Value) {
+    pub(crate) fn push(&self, room_id: &str, kind: &str, sender: &str, content: Value) {
         let (server, arrived) = &*self.shared;
-        server.lock().unwrap().push(room, kind, sender, None, content);
+        server.lock().unwrap().push(room_id, kind, sender, None, content);
         arrived.notify_all();
     }
 
@@ -96,20 +96,20 @@ impl MatrixServer {
     }
 
     /// Adds a change of a membership, with the membership before it.
-    pub(crate) fn push_member(&self, room: &str, user: &str, content: Value, before: &Value) {
+    pub(crate) fn push_member(&self, room_id: &str, user: &str, content: Value, before: &Value) {
         let mut server = self.shared.0.lock().unwrap();
-        server.push(room, "m.room.member", user, Some(user), content);
+        server.push(room_id, "m.room.member", user, Some(user), content);
         let (_, event) = server.events.last_mut().unwrap();
         event["unsigned"] = json!({ "prev_content": before });
     }
 
     /// The contents of our events in a room.
-    pub(crate) fn answers(&self, room: &str) -> Vec<Value> {
+    pub(crate) fn answers(&self, room_id: &str) -> Vec<Value> {
         let server = self.shared.0.lock().unwrap();
-        let ours = server.events.iter().filter(|(place, event)| {
-            place == room && event["sender"] == BOT && event["type"] == "m.room.message"
+        let bot_messages = server.events.iter().filter(|(event_room, event)| {
+            event_room == room_id && event["sender"] == BOT && event["type"] == "m.room.message"
         });
-        ours.map(|(_, event)| event["content"].clone()).collect()
+        bot_messages.map(|(_, event)| event["content"].clone()).collect()
     }
 
     /// The id of the newest event.
@@ -128,7 +128,7 @@ impl MatrixServer {
 impl Homeserver {
     fn push(
         &mut self,
-        room: &str,
+        room_id: &str,
         kind: &str,
         sender: &str,
         state: Option<&str>,
@@ -142,20 +142,20 @@ impl Homeserver {
         if let Some(state) = state {
             event["state_key"] = json!(state);
         }
-        self.events.push((room.to_owned(), event));
+        self.events.push((room_id.to_owned(), event));
         id
     }
 
-    fn is_joined(&self, room: &str) -> bool {
-        self.members.contains_key(room)
+    fn is_joined(&self, room_id: &str) -> bool {
+        self.members.contains_key(room_id)
     }
 
     fn sync(&self, since: usize) -> Value {
         let mut joined = json!({});
-        for room in self.members.keys() {
+        for room_id in self.members.keys() {
             // The newest events; a room that was just joined has older ones too.
             let newest: Vec<usize> =
-                (0..self.events.len()).filter(|at| self.events[*at].0 == *room).collect();
+                (0..self.events.len()).filter(|at| self.events[*at].0 == *room_id).collect();
             let is_new = |at: &usize| *at >= since;
             let count = newest.iter().filter(|at| is_new(at)).count();
             let has_joined = newest
@@ -167,24 +167,24 @@ impl Homeserver {
             let event_count = if has_joined { newest.len() } else { count }.min(TIMELINE_EVENTS);
             let newest_events = &newest[newest.len() - event_count..];
             let events: Vec<&Value> = newest_events.iter().map(|at| &self.events[*at].1).collect();
-            joined[room] = json!({ "timeline": { "events": events, "limited": newest_events[0] > since && count > TIMELINE_EVENTS,
+            joined[room_id] = json!({ "timeline": { "events": events, "limited": newest_events[0] > since && count > TIMELINE_EVENTS,
                 "prev_batch": format!("t{}", newest_events[0]) } });
         }
         let invited: serde_json::Map<String, Value> = self
             .invitations
             .iter()
-            .map(|(room, inviter)| {
+            .map(|(room_id, inviter)| {
                 let event = json!({ "type": "m.room.member", "state_key": BOT, "sender": inviter,
                 "content": { "membership": "invite", "is_direct": true } });
-                (room.clone(), json!({ "invite_state": { "events": [event] } }))
+                (room_id.clone(), json!({ "invite_state": { "events": [event] } }))
             })
             .collect();
         json!({ "next_batch": format!("s{}", self.events.len()), "rooms": { "join": joined, "invite": invited } })
     }
 
     /// Events of a room before `from`, the newest first.
-    fn history(&self, room: &str, from: usize, to: usize, limit: usize) -> Value {
-        let older = (to..from).rev().filter(|at| self.events[*at].0 == room);
+    fn history(&self, room_id: &str, from: usize, to: usize, limit: usize) -> Value {
+        let older = (to..from).rev().filter(|at| self.events[*at].0 == room_id);
         let indexes: Vec<usize> = older.take(limit).collect();
         let chunk: Vec<&Value> = indexes.iter().map(|at| &self.events[*at].1).collect();
         match indexes.last() {
@@ -195,14 +195,14 @@ impl Homeserver {
         }
     }
 
-    fn send(&mut self, room: &str, transaction: &str, content: &Value) -> Response {
-        let key = (room.to_owned(), transaction.to_owned());
+    fn send(&mut self, room_id: &str, transaction: &str, content: &Value) -> Response {
+        let key = (room_id.to_owned(), transaction.to_owned());
         if let Some((status, body)) = self.failures.pop_front() {
             return Response::json(status, &body);
         }
         let id = match self.transactions.get(&key) {
             Some(id) => id.clone(),
-            None => self.push(room, "m.room.message", BOT, None, content.clone()),
+            None => self.push(room_id, "m.room.message", BOT, None, content.clone()),
         };
         self.transactions.insert(key, id.clone());
         Response::json(200, &json!({ "event_id": id }))
@@ -234,41 +234,41 @@ fn respond((server, arrived): &(Mutex<Homeserver>, Condvar), request: &Request) 
             server = arrived.wait_timeout_while(server, wait, is_quiet).unwrap().0;
             server.sync(since.unwrap_or(0))
         }
-        [_, _, "join", room] => {
+        [_, _, "join", room_id] => {
             if let Some((status, body)) = server.join_failures.pop_front() {
                 return Response::json(status, &body);
             }
-            server.invitations.remove(*room);
-            server.members.insert((*room).to_owned(), 2);
-            server.push(room, "m.room.member", BOT, Some(BOT), json!({ "membership": "join" }));
+            server.invitations.remove(*room_id);
+            server.members.insert((*room_id).to_owned(), 2);
+            server.push(room_id, "m.room.member", BOT, Some(BOT), json!({ "membership": "join" }));
             json!({})
         }
-        [_, _, "rooms", room, ..] if !server.is_joined(room) => {
+        [_, _, "rooms", room_id, ..] if !server.is_joined(room_id) => {
             return Response::json(
                 403,
                 &json!({ "errcode": "M_FORBIDDEN", "error": "not in room" }),
             );
         }
-        [_, _, "rooms", room, "messages"] => {
+        [_, _, "rooms", room_id, "messages"] => {
             if let Some((status, body)) = server.history_failures.pop_front() {
                 return Response::json(status, &body);
             }
             let limit = query("limit").and_then(|text| text.parse().ok()).unwrap_or(10);
-            server.history(room, position("from").unwrap(), position("to").unwrap_or(0), limit)
+            server.history(room_id, position("from").unwrap(), position("to").unwrap_or(0), limit)
         }
-        [_, _, "rooms", room, "joined_members"] => {
-            let members = 0..server.members[*room];
+        [_, _, "rooms", room_id, "joined_members"] => {
+            let members = 0..server.members[*room_id];
             let joined: serde_json::Map<String, Value> =
                 members.map(|number| (number.to_string(), json!({}))).collect();
             json!({ "joined": joined })
         }
-        [_, _, "rooms", room, "members"] => {
+        [_, _, "rooms", room_id, "members"] => {
             assert_eq!(query("membership"), Some("invite"));
-            let count = server.invited.get(*room).copied().unwrap_or_default();
+            let count = server.invited.get(*room_id).copied().unwrap_or_default();
             json!({ "chunk": vec![json!({ "type": "m.room.member" }); count] })
         }
-        [_, _, "rooms", room, "send", "m.room.message", transaction] => {
-            return server.send(room, transaction, &request.body);
+        [_, _, "rooms", room_id, "send", "m.room.message", transaction] => {
+            return server.send(room_id, transaction, &request.body);
         }
         [_, _, "rooms", _, "typing", _] => json!({}),
         ["media", _, "upload"] => {

@@ -48,7 +48,7 @@ impl MattermostServer {
         let http = Server::start();
         let state: Arc<Mutex<State>> = Arc::default();
         state.lock().unwrap().post_millis = 1;
-        let ours = Arc::clone(&state);
+        let server_state = Arc::clone(&state);
         let sockets = Sockets::new(Box::new(|message| match &message["seq"] {
             Value::Null => vec![json!({ "event": "hello", "data": {}, "broadcast": {}, "seq": 0 })],
             seq => vec![json!({ "status": "OK", "seq_reply": seq })],
@@ -61,7 +61,7 @@ impl MattermostServer {
                 accepting.accept(request)
             } else {
                 check.check(request, &request.path);
-                respond(&mut ours.lock().unwrap(), request)
+                respond(&mut server_state.lock().unwrap(), request)
             }
         }));
         let server = Self { http, sockets, _guard: checked.guard(), checked, state };
@@ -141,8 +141,9 @@ impl MattermostServer {
     /// Our posts in a channel.
     pub(crate) fn answers(&self, channel: &str) -> Vec<Value> {
         let state = self.state.lock().unwrap();
-        let ours = state.posts.iter();
-        ours.filter(|post| post["channel_id"] == channel && post["user_id"] == BOT)
+        let posts = state.posts.iter();
+        posts
+            .filter(|post| post["channel_id"] == channel && post["user_id"] == BOT)
             .cloned()
             .collect()
     }

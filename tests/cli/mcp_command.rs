@@ -79,14 +79,13 @@ fn test_exits_with_the_worst_status() {
         ("dead", json!({ "dies": "no more tea" }), json!({})),
         ("odd", server_plan(), json!({ "auth": "basic" })),
     ]);
-    let result = story.run(["mcp", "check", "--json"]).status(78);
-    let lines = result.json_lines();
-    let of = |name: &str| lines.iter().find(|line| line["name"] == name).unwrap();
-    assert_eq!(of("good")["ok"], true);
-    assert_eq!(of("good")["tools"], json!(["look", "set"]));
-    assert!(of("good")["protocol"].as_str().unwrap().starts_with("20"));
-    assert!(of("dead")["error"].as_str().unwrap().contains("no more tea"));
-    assert!(of("odd")["error"].as_str().unwrap().contains("expected oauth or none"));
+    let lines = story.run(["mcp", "check", "--json"]).status(78).json_lines();
+    let line_of = |name: &str| lines.iter().find(|line| line["name"] == name).unwrap();
+    assert_eq!(line_of("good")["ok"], true);
+    assert_eq!(line_of("good")["tools"], json!(["look", "set"]));
+    assert!(line_of("good")["protocol"].as_str().unwrap().starts_with("20"));
+    assert!(line_of("dead")["error"].as_str().unwrap().contains("no more tea"));
+    assert!(line_of("odd")["error"].as_str().unwrap().contains("expected oauth or none"));
     story
         .run(["mcp", "check", "good", "dead"])
         .status(69)

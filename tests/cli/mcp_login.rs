@@ -358,11 +358,11 @@ fn start_login(
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
-    let mut shown = String::new();
-    while !shown.contains("http") || !shown.ends_with("\n\n") {
-        assert_ne!(lines.read_line(&mut shown).unwrap(), 0, "{shown}");
+    let mut prompt = String::new();
+    while !prompt.contains("http") || !prompt.ends_with("\n\n") {
+        assert_ne!(lines.read_line(&mut prompt).unwrap(), 0, "{prompt}");
     }
-    let address = shown.split_whitespace().find(|word| word.starts_with("http")).unwrap();
+    let address = prompt.split_whitespace().find(|word| word.starts_with("http")).unwrap();
     let address = address.to_owned();
     (child, address, lines)
 }

@@ -45,16 +45,16 @@ fn a_server_may_read_all_that_runs_it() {
 
     // A shim, whose programs are in directories beside it.
     let story = story_with_program("opt/manager/shims/tool");
-    let manager = story.home().join("opt/manager");
+    let program = story.home().join("opt/manager");
     install_interpreter(&story, "opt/manager/versions/9", "python9");
     for (path, next) in
         [("shims/tool", "libexec/manager"), ("libexec/manager", "versions/9/bin/tool")]
     {
-        let next = manager.join(next);
+        let next = program.join(next);
         let text = format!("#!/usr/bin/env sh\nexec {} \"$@\"\n", next.display());
-        write_program(&manager.join(path), &text);
+        write_program(&program.join(path), &text);
     }
-    let version = manager.join("versions/9");
+    let version = program.join("versions/9");
     let text = format!("#!{0}/bin/python9\n. {0}/lib/boot\n", version.display());
     write_program(&version.join("bin/tool"), &text);
     story.run(["mcp", "check"]).stdout_has("ok    one: ");

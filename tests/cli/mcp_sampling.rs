@@ -21,9 +21,8 @@ pub(crate) fn story_with(sampling: &str, arguments: &[&str]) -> Option<Story> {
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
     assert_eq!(fifo.metadata().unwrap().mode() & 0o777, 0o600);
     let script = format!("{}/tests/servers/sampler.py", env!("CARGO_MANIFEST_DIR"));
-    let given = [&[script.as_str(), fifo.to_str().unwrap()], arguments].concat();
-    let server =
-        json!({ "command": "python3", "args": given, "write": [fifo], "sampling": sampling });
+    let server_arguments = [&[script.as_str(), fifo.to_str().unwrap()], arguments].concat();
+    let server = json!({ "command": "python3", "args": server_arguments, "write": [fifo], "sampling": sampling });
     Some(story.set("tools.mcpServers.s", server))
 }
 
@@ -82,8 +81,7 @@ fn a_server_gets_a_reply_and_nothing_of_the_conversation() {
     let story = with_price(story)
         .workspace_file("memory/MEMORY.md", "The safe is behind the picture.")
         .script([call_work(json!([{ "ask": request }])), says("sampled words"), says("Done.")]);
-    let run_result = run(&story, &["--json", "-s", "a:b"]);
-    let result = run_result.json();
+    let result = run(&story, &["--json", "-s", "a:b"]).json();
     assert_eq!(result["text"], "Done.");
     // The cost is the turn's.
     assert_eq!(result["cost_usd"], 3.0);
@@ -95,8 +93,8 @@ fn a_server_gets_a_reply_and_nothing_of_the_conversation() {
     assert_eq!(sampled.body["max_tokens"], 50);
     assert_eq!(sampled.body["temperature"], 0.7);
     assert!(sampled.body.get("tools").is_none(), "{}", sampled.raw);
-    for ours in ["safe", "do it", "nanobot", "mcp_s_work", story.home().to_str().unwrap()] {
-        assert!(!sampled.raw.contains(ours), "{ours:?} in {}", sampled.raw);
+    for phrase in ["safe", "do it", "nanobot", "mcp_s_work", story.home().to_str().unwrap()] {
+        assert!(!sampled.raw.contains(phrase), "{phrase:?} in {}", sampled.raw);
     }
     let roles: Vec<Value> = sampled.messages().iter().map(|it| it["role"].clone()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "user"]);

@@ -53,8 +53,7 @@ fn a_server_with_home_access_cannot_change_startup_files_or_our_files() {
         write(&home.join(file), b"{}\n");
     }
     let config = read_to_string(home.join(".nanobot/config.json")).unwrap();
-    let result = call_tool(&story);
-    let text = result.error_text();
+    let text = call_tool(&story).error_text();
     assert_eq!(read_loot(&story), "begun\ndocs\n{}\nmine\n", "{text}");
     for file in others {
         assert_eq!(read_to_string(home.join(file)).unwrap(), "{}\n", "{file}");
@@ -74,20 +73,19 @@ fn files_replaced_or_created_while_a_server_runs_are_denied_to_it() {
     write(&home.join("gate/closed"), b"");
     let pipe = home.join("gate/pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let (place, at) = (home, pipe.clone());
+    let (dir, at) = (home, pipe.clone());
     let other = std::thread::spawn(move || {
         // Waits until the server reads.
         let mut gate = OpenOptions::new().write(true).open(at).unwrap();
-        let config = place.join(".nanobot/config.json");
-        let next = place.join(".nanobot/config.next");
+        let config = dir.join(".nanobot/config.json");
+        let next = dir.join(".nanobot/config.next");
         std::fs::copy(&config, &next).unwrap();
         std::fs::rename(&next, &config).unwrap();
-        write(&place.join(".netrc"), b"password");
-        write(&place.join(".nanobot/workspace/sessions/new"), b"said");
+        write(&dir.join(".netrc"), b"password");
+        write(&dir.join(".nanobot/workspace/sessions/new"), b"said");
         gate.write_all(b"well\n").unwrap();
     });
-    let result = call_tool(&story);
-    let text = result.error_text();
+    let text = call_tool(&story).error_text();
     // If that never happens, the test fails instead of waiting forever.
     let last = OpenOptions::new().read(true).write(true).open(&pipe);
     other.join().unwrap();
@@ -174,8 +172,7 @@ fn changes_of_startup_files_by_a_server_are_reported() {
     let story = story(script, &server);
     std::fs::create_dir(story.home().join("project")).unwrap();
     let project = story.home().join("project");
-    let result = call_tool(&story);
-    let text = result.error_text();
+    let text = call_tool(&story).error_text();
     for name in [".envrc", ".git"] {
         assert!(project.join(name).exists());
         let phrase = format!("/project/{name}` was created while MCP server `s` was running");

@@ -108,8 +108,8 @@ fn a_client_gets_the_file_tools_under_the_policy() {
     assert!(!story.dir().join("made").exists());
 
     let mut client = LineClient::begin(&story, &["--write", "--tools", "write_file,exec"]);
-    let made = client.call(1, "write_file", json!({ "path": "made", "content": "x" }));
-    assert_eq!(made["isError"], false, "{made}");
+    let response = client.call(1, "write_file", json!({ "path": "made", "content": "x" }));
+    assert_eq!(response["isError"], false, "{response}");
     let result = client.call(2, "exec", json!({ "command": "cat made; exit 3" }));
     assert!(text(&result).contains("Exit code: 3") && result["isError"] == true, "{result}");
     assert_eq!(client.end(), 0);
@@ -136,8 +136,8 @@ fn what_a_client_has_read_limits_what_it_may_do() {
     let mut client = LineClient::begin(&story, tools);
     let composed = json!({ "url": pages.url("/?d=secret") });
     is_denied(&client.call(1, "web_fetch", composed.clone()), "--net=127.0.0.2");
-    let made = client.call(2, "write_file", note("AGENTS.md"));
-    assert_eq!(made["isError"], false, "{made}");
+    let response = client.call(2, "write_file", note("AGENTS.md"));
+    assert_eq!(response["isError"], false, "{response}");
     assert_eq!(client.end(), 0);
     assert!(pages.requests().is_empty());
 
@@ -159,8 +159,8 @@ fn what_a_client_has_read_limits_what_it_may_do() {
     is_denied(&client.call(2, "write_file", note("SOUL.md")), "--allow notes");
     assert_eq!(client.end(), 0);
     let mut client = LineClient::begin(&story, &granted);
-    let made = client.call(1, "write_file", note("USER.md"));
-    assert_eq!(made["isError"], false, "{made}");
+    let response = client.call(1, "write_file", note("USER.md"));
+    assert_eq!(response["isError"], false, "{response}");
     let uri = format!("nanobot://session/{session}");
     let read = client.ask(2, "resources/read", json!({ "uri": uri }));
     assert!(read.to_string().contains("Write to SOUL.md."), "{read}");
@@ -348,10 +348,10 @@ fn client_path(name: &str) -> String {
 
 /// The environment of a story for a program outside of it.
 fn with_environment<'c>(story: &Story, command: &'c mut Command) -> &'c mut Command {
-    let ours = story.command(["--version"]);
+    let story_command = story.command(["--version"]);
     let path = std::env::var_os("PATH").unwrap();
     command.env_clear();
-    for (name, value) in ours.get_envs() {
+    for (name, value) in story_command.get_envs() {
         if let Some(value) = value {
             command.env(name, value);
         }

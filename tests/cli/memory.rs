@@ -748,8 +748,7 @@ fn failed_consolidations_are_reported_until_one_succeeds() {
     let story = story.workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", 120));
     story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "")]);
     consolidate(&story).stdout_has("70 messages");
-    let result = story.run(["status"]);
-    let text = result.text();
+    let text = story.run(["status"]).text();
     let row = "updated    2026-01-02 03:04:05, from cli:direct; the memory is unchanged\n";
     assert!(text.contains(row) && !text.contains(message), "{text}");
 }
@@ -1209,8 +1208,7 @@ fn status_reports_the_state_of_the_memory() {
     story.run(["status"]).stdout_has("over its budget");
     story.server().script([calls_save_memory("[2026-01-01 10:00] Tea.", &"y".repeat(500))]);
     consolidate(&story).stdout_has("70 messages");
-    let result = story.run(["status", "--json"]);
-    let status = result.json();
+    let status = story.run(["status", "--json"]).json();
     assert_eq!(status["memory"]["last_consolidation"]["session"], "cli:direct");
     assert_eq!((&status["sessions"], &status["memory"]["over_budget"]), (&json!(1), &json!(true)));
     // A failure in the background is reported here until it is resolved.
@@ -1268,8 +1266,7 @@ fn an_interrupt_in_the_editor_goes_to_the_editor_and_loses_nothing() {
     assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "new\n");
     // An editor killed by Ctrl-C has no handler; the message names the saved draft.
     let editor = "printf 'newer\\n' > \"$1\"; kill -INT $$; printf 'no\\n' > \"$1\"\n";
-    let result = edit_memory(&story, editor).unwrap().status(1);
-    let stdout = result.text();
+    let stdout = edit_memory(&story, editor).unwrap().status(1).text();
     let (_, rest) = stdout.split_once("your text is in `").expect("it is named");
     let (path, _) = rest.split_once('`').unwrap();
     assert_eq!(std::fs::read_to_string(path).unwrap(), "newer\n");

@@ -30,8 +30,8 @@ impl MochatServer {
     pub(crate) fn start() -> Self {
         let http = Server::start();
         let state: Arc<Mutex<State>> = Arc::default();
-        let ours = Arc::clone(&state);
-        http.always(Box::new(move |request| respond(&ours, request)));
+        let server_state = Arc::clone(&state);
+        http.always(Box::new(move |request| respond(&server_state, request)));
         Self { http, state }
     }
 

@@ -272,11 +272,11 @@ fn providers_shows_the_source_of_each_key() {
     let result = story.run(["model", "provider", "list", "--json"]);
     assert!(!result.text().contains("secret-"), "{}", result.text());
     let lines = result.json_lines();
-    let check = |name: &str, usable: bool, key: &str, place: &str| {
+    let check = |name: &str, usable: bool, key: &str, name_start: &str| {
         let line = find_by_name(&lines, name);
         let text = |field: &str| line[field].as_str().unwrap_or("-").to_owned();
         assert_eq!(line["usable"], usable, "{line}");
-        assert_eq!((text("key").as_str(), text("key_place").as_str()), (key, place), "{line}");
+        assert_eq!((text("key").as_str(), text("key_place").as_str()), (key, name_start), "{line}");
     };
     check("openai", true, "config", "providers.openai.apiKey");
     check("mistral", true, "file", "$HOME/mistral.key");

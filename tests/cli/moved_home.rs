@@ -41,11 +41,11 @@ fn jobs_and_the_crontab_follow_the_home() {
     ];
     let id = add_job(&story, &more);
     // A missing directory is no sign of a move, as long as its parent is there.
-    let gone = story.dir().join("gone");
-    std::fs::create_dir(&gone).unwrap();
-    let more = ["-n", "other", "-e", "2h", "--read", gone.to_str().unwrap()];
+    let missing_dir = story.dir().join("gone");
+    std::fs::create_dir(&missing_dir).unwrap();
+    let more = ["-n", "other", "-e", "2h", "--read", missing_dir.to_str().unwrap()];
     let other = add_job(&story, &more);
-    std::fs::remove_dir(&gone).unwrap();
+    std::fs::remove_dir(&missing_dir).unwrap();
     let old = story.home().to_str().unwrap().to_owned();
     let unmoved = story.run(["status", "check", "--fix", "--offline"]);
     unmoved.code();

@@ -102,8 +102,8 @@ fn a_wrong_key_is_prompted_for_again() {
     assert_eq!(accept_defaults(&mut screen), 0);
     let screen_text = screen.text_with_scrollback();
     screen.assert_restored();
-    let (_, shown) = screen_text.split_once("-> Custom").unwrap();
-    screen.snapshot("onboard-wrong-key", &shown.replace(&base_url(&story), "$SERVER"));
+    let (_, rest) = screen_text.split_once("-> Custom").unwrap();
+    screen.snapshot("onboard-wrong-key", &rest.replace(&base_url(&story), "$SERVER"));
     assert_eq!(read_config(&story)["providers"]["custom"]["apiKey"], "sk-of-the-story");
 }
 

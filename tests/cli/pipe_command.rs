@@ -135,17 +135,17 @@ fn an_id_may_be_a_number_and_an_error_names_it() {
     let check = || {
         let result = story.run(["serve", "pipe", "--name", "bus"]).status(65);
         let output_lines = lines(&result.text());
-        let of = |kind: &str, key: &str| -> Vec<Value> {
+        let lines_of = |kind: &str, key: &str| -> Vec<Value> {
             let lines = output_lines.iter().filter(|line| line["type"] == kind);
             lines.map(|line| line[key].clone()).collect()
         };
-        let mut answers = of("message", "in_reply_to");
+        let mut answers = lines_of("message", "in_reply_to");
         answers.sort_by_key(Value::to_string);
         assert_eq!(answers, [json!("1"), json!(1)], "{output_lines:?}");
-        let mut acknowledged = of("ack", "id");
+        let mut acknowledged = lines_of("ack", "id");
         acknowledged.sort_by_key(Value::to_string);
         assert_eq!(acknowledged, [json!("1"), json!(1)], "{output_lines:?}");
-        assert_eq!(of("error", "id"), [json!(7)]);
+        assert_eq!(lines_of("error", "id"), [json!(7)]);
     };
     check();
     // They are two ids of the journal, too.
@@ -249,8 +249,7 @@ fn an_offline_pipe_sends_nothing_to_a_remote_model() {
     let story = Story::new()
         .env("NANOBOT_PROVIDERS__CUSTOM__API_BASE", "https://model.example/v1")
         .stdin(message("1", "s", "hi"));
-    let result = story.run(["serve", "pipe", "--offline"]).status(69);
-    let text = result.text();
+    let text = story.run(["serve", "pipe", "--offline"]).status(69).text();
     assert!(text.contains("`--offline` forbids connecting to `model.example`"), "{text}");
 }
 

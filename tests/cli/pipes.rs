@@ -34,9 +34,9 @@ fn stdin_of_kind(story: &Story, name: &str) -> Stdio {
             File::open(path).unwrap().into()
         }
         "socket" => {
-            let (ours, mut theirs) = UnixStream::pair().unwrap();
-            theirs.write_all(b"SECRET").unwrap();
-            OwnedFd::from(ours).into()
+            let (our_end, mut program_end) = UnixStream::pair().unwrap();
+            program_end.write_all(b"SECRET").unwrap();
+            OwnedFd::from(our_end).into()
         }
         "device" => File::open("/dev/null").unwrap().into(),
         "endless device" => File::open("/dev/zero").unwrap().into(),
@@ -140,14 +140,14 @@ fn a_silent_socket_is_left_alone_and_an_ended_one_is_read() {
         command.stdin(OwnedFd::from(stdin));
         story.wait(command.spawn().unwrap())
     };
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    run(ours).stdout("1\n").stderr(
+    let (our_end, program_end) = UnixStream::pair().unwrap();
+    run(our_end).stdout("1\n").stderr(
         "nanobot: standard input is a silent socket and is not read; `--stdin` waits for it\n",
     );
-    drop(theirs);
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    drop(theirs);
-    run(ours).stdout("2\n").stderr_has("standard input is empty");
+    drop(program_end);
+    let (our_end, program_end) = UnixStream::pair().unwrap();
+    drop(program_end);
+    run(our_end).stdout("2\n").stderr_has("standard input is empty");
 }
 
 #[test]
@@ -180,17 +180,16 @@ fn a_silent_pipe_is_reported_and_times_out() {
     let story = Story::new().env("NANOBOT_STDIN_TIMEOUT_S", "2.5");
     let (reader, writer) = std::io::pipe().unwrap();
     let child = story.command(["agent", "-m", "x"]).stdin(reader).spawn().unwrap();
-    let result = story.wait(child).status(66);
-    let stderr = result.error_text();
+    let stderr = story.wait(child).status(66).error_text();
     assert!(stderr.starts_with("nanobot: waiting for standard input"), "{stderr}");
     assert!(stderr.contains("without standard input") && stderr.contains("--no-stdin"), "{stderr}");
     drop(writer);
     // A socket that is read on request is waited for as well.
-    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (our_end, program_end) = UnixStream::pair().unwrap();
     let mut command = story.command(["agent", "-m", "x", "--stdin"]);
-    let child = command.stdin(OwnedFd::from(ours)).spawn().unwrap();
+    let child = command.stdin(OwnedFd::from(our_end)).spawn().unwrap();
     story.wait(child).status(66).stderr_has("without standard input");
-    drop(theirs);
+    drop(program_end);
 }
 
 #[test]
@@ -257,12 +256,12 @@ fn slow_readers_and_nonblocking_pipes_get_every_byte() {
         assert_eq!(read_slowly(reader, 1000), text.as_bytes());
         assert!(child.wait().unwrap().success());
         let story = Story::new().script([says(&text)]);
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        theirs.set_nonblocking(!waits).unwrap();
+        let (our_end, program_end) = UnixStream::pair().unwrap();
+        program_end.set_nonblocking(!waits).unwrap();
         let mut command = story.command(["agent", "-m", "x"]);
-        let mut child = command.stdout(OwnedFd::from(theirs)).spawn().unwrap();
+        let mut child = command.stdout(OwnedFd::from(program_end)).spawn().unwrap();
         drop(command);
-        assert_eq!(read_slowly(ours, 100_000), text.as_bytes());
+        assert_eq!(read_slowly(our_end, 100_000), text.as_bytes());
         assert!(child.wait().unwrap().success());
     }
 }
@@ -307,8 +306,7 @@ fn colour_is_used_on_terminals_and_on_request() {
         }
         let mut all = vec!["agent", "-m", "x"];
         all.extend(arguments);
-        let result = story.run(all).status(1);
-        let stderr = result.error_text();
+        let stderr = story.run(all).status(1).error_text();
         assert!(stderr.contains("no"), "{stderr}");
         stderr.contains('\u{1b}')
     };

@@ -52,8 +52,7 @@ fn tools_are_filtered_by_names_and_patterns() {
 fn a_denial_is_final_reported_once_and_names_its_flag() {
     let write = || calls("write_file", json!({ "path": "a", "content": "x" }));
     let story = Story::new().script([write(), write(), says("Not allowed.")]);
-    let run_result = story.run(["agent", "-m", "x"]).stdout("Not allowed.\n");
-    let stderr = run_result.error_text();
+    let stderr = story.run(["agent", "-m", "x"]).stdout("Not allowed.\n").error_text();
     assert_eq!(stderr.matches("denied: write_file").count(), 1, "{stderr}");
     assert!(stderr.contains("--write"), "{stderr}");
     let result = story.requests()[1].last_content();
@@ -414,8 +413,7 @@ fn the_policy_explains_itself() {
 fn the_tool_commands_have_the_tools_of_a_turn() {
     let story = Story::new();
     let names = |arguments: &[&str]| -> Vec<String> {
-        let lines = story.run(["tool", "list", "--json"].iter().chain(arguments));
-        let lines = lines.json_lines();
+        let lines = story.run(["tool", "list", "--json"].iter().chain(arguments)).json_lines();
         let name = |line: &Value| line["name"].as_str().unwrap().to_owned();
         lines.iter().map(name).collect()
     };
@@ -490,8 +488,7 @@ fn instruction_files_of_a_directory_are_read_after_it_is_trusted() {
 fn the_policy_withstands_bypass_attempts() {
     let story = Story::new().file("a", "x");
     crate::story::write(&story.home().join(".ssh/id"), b"key");
-    let result = story.run(["policy", "check"]);
-    let text = result.text();
+    let text = story.run(["policy", "check"]).text();
     assert!(text.starts_with("commands run in namespaces of their own"), "{text}");
     let lines = text.lines().skip(1).count();
     assert_eq!(text.matches("ok  ").count(), lines, "{text}");
@@ -540,8 +537,7 @@ fn instruction_files_are_changed_after_content_from_outside_only_with_permission
     };
     let script = || script(soul.to_str().unwrap(), skill.to_str().unwrap());
     story.server().script(script());
-    let result = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    let stderr = result.error_text();
+    let stderr = story.run(["agent", "-m", "x", "--write"]).stdout("done\n").error_text();
     assert_eq!(stderr.matches("instructs later runs").count(), 5, "{stderr}");
     assert!(stderr.contains("--allow notes") && stderr.contains("--allow startup"), "{stderr}");
     let text = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
@@ -611,8 +607,7 @@ fn the_memory_is_among_the_notes_that_a_rule_denies() {
         says("no"),
     ]);
     let grant = format!("--write={}", path.display());
-    let result = pipe(&["agent", "-m", "x", "--deny", "notes", &grant]).stdout("no\n");
-    let errors = result.error_text();
+    let errors = pipe(&["agent", "-m", "x", "--deny", "notes", &grant]).stdout("no\n").error_text();
     assert_eq!(errors.matches("`notes` is denied by a rule").count(), 4, "{errors}");
     assert!(!errors.contains("changed the memory"), "{errors}");
     assert!(story.requests().last().unwrap().last_content().contains("Read-only file system"));
@@ -944,18 +939,18 @@ fn explain_matches_a_run() {
 fn a_missing_path_in_the_config_is_not_fatal() {
     let read = || calls("read_file", json!({ "path": "~/gone.md" }));
     let story = Story::new().script([read(), says("Refused."), read(), says("It is back.")]);
-    let gone = story.home().join("gone.md");
-    let paths = json!([gone, "notes/no/such"]);
+    let missing_file = story.home().join("gone.md");
+    let paths = json!([missing_file, "notes/no/such"]);
     let story = with_tools(story, json!({ "read": paths, "write": paths }));
     story.run(["agent", "-m", "x"]).stdout("Refused.\n").stderr_has("denied: read_file");
-    std::fs::write(&gone, "milk").unwrap();
+    std::fs::write(&missing_file, "milk").unwrap();
     story.run(["agent", "-m", "x"]).stdout("It is back.\n");
     assert!(story.requests()[3].last_content().contains("milk"));
     // A path argument refers to the file that exists now.
-    std::fs::remove_file(&gone).unwrap();
+    std::fs::remove_file(&missing_file).unwrap();
     for flag in ["--read", "--write"] {
         story
-            .run(["agent", "-m", "x", &format!("{flag}={}", gone.display())])
+            .run(["agent", "-m", "x", &format!("{flag}={}", missing_file.display())])
             .status(66)
             .stderr_has("no such file or directory: `");
     }

@@ -37,9 +37,9 @@ impl PromptCache {
     }
 
     fn look_up_prefix(&mut self, body: &str) -> usize {
-        let longest = self.entries.iter().map(|entry| common_prefix(entry, body)).max();
+        let max_prefix = self.entries.iter().map(|entry| common_prefix(entry, body)).max();
         self.entries.push(body.to_owned());
-        let hit = longest.unwrap_or(0) / CACHE_STEP_BYTES * CACHE_STEP_BYTES;
+        let hit = max_prefix.unwrap_or(0) / CACHE_STEP_BYTES * CACHE_STEP_BYTES;
         if hit < MIN_CACHED_BYTES { 0 } else { hit }
     }
 

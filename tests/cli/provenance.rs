@@ -10,8 +10,7 @@ use serde_json::json;
 
 /// The `origin` line of `policy explain` for the session `key`.
 fn origin_line(story: &Story, key: &str) -> String {
-    let result = story.run(["policy", "explain", "--session", key]);
-    let text = result.text();
+    let text = story.run(["policy", "explain", "--session", key]).text();
     let line = text.lines().find(|line| line.starts_with("origin"));
     line.unwrap_or_default().to_owned()
 }

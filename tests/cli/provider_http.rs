@@ -797,8 +797,7 @@ fn failures_are_reported_in_every_format() {
             sends(overloaded),
             says("ok"),
         ]);
-        let result = story.run(agent_arguments(&["-v"], flags)).stdout("ok\n");
-        let stderr = result.error_text();
+        let stderr = story.run(agent_arguments(&["-v"], flags)).stdout("ok\n").error_text();
         assert!(
             stderr.contains("attempt 2 in 1.0 s") && stderr.contains("No, thanks. (status 529)"),
             "{stderr}"
@@ -1049,7 +1048,7 @@ fn a_session_continues_in_another_format() {
         replies(message, "tool_calls")
     };
     let mut story = Story::new().file("a.txt", "alpha");
-    let mut known = Vec::new();
+    let mut earlier = Vec::new();
     for (number, format) in ALL_FORMATS.into_iter().chain(ALL_FORMATS).enumerate() {
         let word = format!("answer{number}");
         story = story.set("providers.custom.apiType", json!(format.config_name())).script([
@@ -1067,8 +1066,8 @@ fn a_session_continues_in_another_format() {
         let requests = story.requests();
         let last = requests.last().unwrap();
         assert_eq!(Format::from_path(&last.path), Some(format));
-        assert!(known.iter().all(|word| last.raw.contains(word)), "{}", last.raw);
-        known.push(word);
+        assert!(earlier.iter().all(|word| last.raw.contains(word)), "{}", last.raw);
+        earlier.push(word);
         // Each result answers its own call.
         let mut ids: Vec<String> =
             results_with_ids(format, last).into_iter().map(|(id, _)| id).collect();

@@ -68,18 +68,19 @@ impl PushServer {
         let http = Server::start();
         let state: StateRef = Arc::default();
         state.lock().unwrap().base = format!("127.0.0.1:{}", http.port);
-        let ours = Arc::clone(&state);
-        let talk = Box::new(move |message: &Value| talk(&mut ours.lock().unwrap(), message));
+        let server_state = Arc::clone(&state);
+        let talk =
+            Box::new(move |message: &Value| talk(&mut server_state.lock().unwrap(), message));
         let sockets = match codec {
             Some(codec) => Sockets::with_codec(talk, codec),
             None => Sockets::new(talk),
         };
-        let (ours, accepting) = (Arc::clone(&state), sockets.clone());
+        let (server_state, accepting) = (Arc::clone(&state), sockets.clone());
         http.always(Box::new(move |request| {
             if request.header("upgrade").is_some() {
                 return accepting.accept(request);
             }
-            let mut state = ours.lock().unwrap();
+            let mut state = server_state.lock().unwrap();
             let path = request.path.clone();
             state.calls.push((path.clone(), request.body.clone()));
             let path = path.split('?').next().unwrap().to_owned();

@@ -84,7 +84,7 @@ fn reasoning_is_sent_back_unchanged() {
         assert_eq!(run(&[]), "More.\n");
         assert_eq!(run(&["--model", "gpt-6"]), "Other.\n");
         let requests = story.requests();
-        let kept = |id: &str| {
+        let without_status = |id: &str| {
             let mut item = thought(id);
             item.as_object_mut().unwrap().shift_remove("status");
             item
@@ -94,12 +94,12 @@ fn reasoning_is_sent_back_unchanged() {
                                            "arguments": "{\"path\":\"a.txt\"}" })
         };
         let aside = json!({ "type": "message", "phase": "commentary", "role": "assistant", "content": "I look." });
-        let expect = [kept("rs_1"), aside, call(1), kept("rs_2"), call(2)];
+        let expect = [without_status("rs_1"), aside, call(1), without_status("rs_2"), call(2)];
         for request in &requests[1..3] {
             assert_eq!(request.messages()[1..6], expect, "{flags:?}");
         }
         let answer = json!({ "type": "message", "role": "assistant", "content": "Done.", "phase": "final_answer" });
-        assert_eq!(requests[2].messages()[8..10], [kept("rs_3"), answer]);
+        assert_eq!(requests[2].messages()[8..10], [without_status("rs_3"), answer]);
         for request in &requests {
             let body = &request.body;
             assert_eq!(body["include"], json!(["reasoning.encrypted_content"]));

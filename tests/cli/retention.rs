@@ -276,7 +276,7 @@ fn what_is_in_use_stays() {
         .set("retention", json!({ "sessions": "2d", "media": "1h", "inbox": "1h", "undo": "1h" }));
     let locked = plant_session(&story, "locked", "locked", NOW - 9 * DAY);
     let yesterday = plant_session(&story, "work", "work", NOW - DAY);
-    let gone = plant_session(&story, "gone", "gone", NOW - 9 * DAY);
+    let old_session = plant_session(&story, "gone", "gone", NOW - 9 * DAY);
     let lock = locked.with_file_name("locked.jsonl.lock");
     write(&lock, b"");
     let lock = File::open(lock).unwrap();
@@ -309,7 +309,7 @@ fn what_is_in_use_stays() {
     }
     change_at(&media.join("0a0a"), NOW - 3 * DAY);
     turn_at(&story, NOW);
-    assert!(locked.exists() && !gone.exists() && journal.exists());
+    assert!(locked.exists() && !old_session.exists() && journal.exists());
     assert!(!attachment("f1").exists() && attachment("f2").exists() && copy.exists());
     let text = std::fs::read_to_string(inbox.join("inbox.jsonl")).unwrap();
     let has = |part: &str| text.contains(part);

@@ -64,10 +64,10 @@ pub(crate) fn violations(
         name if fits(name) => {}
         other => no(format!("a {kind}, not {other}")),
     }
-    if let (Some(least), Some(number)) = (schema["minimum"].as_f64(), value.as_f64())
-        && number < least
+    if let (Some(minimum), Some(number)) = (schema["minimum"].as_f64(), value.as_f64())
+        && number < minimum
     {
-        no(format!("{number} is below {least}"));
+        no(format!("{number} is below {minimum}"));
     }
     if let Some(items) = value.as_array() {
         for (index, item) in items.iter().enumerate() {
@@ -174,11 +174,11 @@ fn the_schema_is_printed_and_lists_every_status() {
 
 #[test]
 fn every_event_kind_matches_the_schema() {
-    let mut seen = BTreeSet::new();
+    let mut names = BTreeSet::new();
     let mut outcomes = BTreeSet::new();
     let mut take = |lines: Vec<Value>| {
         for line in lines {
-            seen.insert(line["type"].as_str().unwrap().to_owned());
+            names.insert(line["type"].as_str().unwrap().to_owned());
             if let Some(outcome) = line["outcome"].as_str() {
                 outcomes.insert(outcome.to_owned());
             }
@@ -239,7 +239,7 @@ fn every_event_kind_matches_the_schema() {
         .iter()
         .map(|part| part["$ref"].as_str().unwrap().replace("#/$defs/", ""))
         .collect();
-    assert_eq!(seen, described);
+    assert_eq!(names, described);
     let all = ["ok", "error", "denied", "skipped"].map(str::to_owned);
     assert_eq!(outcomes, BTreeSet::from(all));
 }

@@ -215,8 +215,8 @@ impl<'a> Screen<'a> {
         std::thread::spawn(move || {
             typed.iter().take_while(|bytes| writer.write_all(bytes).is_ok()).for_each(drop);
         });
-        let (reader, shown, answers) = (clone(), Arc::clone(&output), keyboard.clone());
-        std::thread::spawn(move || feed_emulator(reader, &shown, &answers));
+        let (reader, sink, answers) = (clone(), Arc::clone(&output), keyboard.clone());
+        std::thread::spawn(move || feed_emulator(reader, &sink, &answers));
         Self {
             story,
             child,
@@ -344,8 +344,8 @@ impl<'a> Screen<'a> {
         let path = format!("{}/tests/screens/{name}.txt", env!("CARGO_MANIFEST_DIR"));
         let expect = std::fs::read_to_string(path).unwrap_or_default();
         // A new view is taken once it had time to appear.
-        let patience = if is_renewing() { RENEWAL_DELAY } else { DEADLINE };
-        let deadline = Instant::now() + patience;
+        let timeout = if is_renewing() { RENEWAL_DELAY } else { DEADLINE };
+        let deadline = Instant::now() + timeout;
         loop {
             let text = view(self);
             let is_there = format!("{}\n", mask_times(&text)) == expect;

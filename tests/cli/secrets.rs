@@ -602,7 +602,7 @@ fn the_address_of_a_webhook_is_a_secret_and_can_be_kept_anywhere() {
         story.run(["channel", "send", "webhook", "ops", "Done", "--key", "k"]).stdout("send.k.0\n");
         assert_eq!(server.requests().len(), index + 1, "{form}");
         assert_eq!(server.requests()[index].path, "/hooks/Quince7Medlar3?sig=Sloe");
-        let mut shown = String::new();
+        let mut stdout = String::new();
         for arguments in [
             &["config", "list"][..],
             &["config", "get", "channels"],
@@ -614,28 +614,28 @@ fn the_address_of_a_webhook_is_a_secret_and_can_be_kept_anywhere() {
         ] {
             let result =
                 story.command(arguments).env("NANOBOT_LOG", "http=debug").output().unwrap();
-            shown += &String::from_utf8_lossy(&[result.stdout, result.stderr].concat());
+            stdout += &String::from_utf8_lossy(&[result.stdout, result.stderr].concat());
         }
         // A closed port: the error of the connection.
         let text = format!("http://127.0.0.1:1/hooks/Quince7Medlar3?sig=Sloe{index}");
         let story = story.set("channels.webhook.url", json!(text));
         let failed = story.command(["channel", "send", "webhook", "ops", "x"]).output().unwrap();
         assert!(!failed.status.success());
-        shown += &String::from_utf8_lossy(&failed.stderr);
-        assert!(!shown.contains("Medlar3") && !shown.contains("Sloe"), "{form}: {shown}");
+        stdout += &String::from_utf8_lossy(&failed.stderr);
+        assert!(!stdout.contains("Medlar3") && !stdout.contains("Sloe"), "{form}: {stdout}");
     }
 }
 
 #[test]
 fn config_check_names_a_secret_that_cannot_be_read() {
-    for (place, cause) in [
+    for (message, cause) in [
         (json!({ "file": "/nowhere/token" }), "/nowhere/token"),
         (json!({ "command": "echo Quince7Medlar3; exit 3" }), "the command failed"),
         (json!({ "credential": "token" }), "`CREDENTIALS_DIRECTORY` is not set"),
     ] {
         let story = Story::new()
-            .set("channels", json!({ "telegram": { "token": place } }))
-            .set("tools.mcpServers", json!({ "m": { "command": "x", "env": { "K": place } } }));
+            .set("channels", json!({ "telegram": { "token": message } }))
+            .set("tools.mcpServers", json!({ "m": { "command": "x", "env": { "K": message } } }));
         let checked = story.command(["config", "check"]).output().unwrap();
         let text = String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat()).into_owned();
         assert_eq!(checked.status.code(), Some(78), "{text}");
@@ -737,9 +737,9 @@ fn headers_of_mcp_servers_and_search_keys_can_be_kept_anywhere() {
         assert!(pages.requests().last().unwrap().contains(&header), "{form}");
     }
     // One that cannot be read is named, and nothing is sent.
-    let place = json!({ "file": "/nowhere/key" });
-    let server = json!({ "url": pages.url("/mcp"), "headers": { "X-Key": place } });
-    let search = json!({ "provider": "brave", "apiKey": place, "baseUrl": pages.url("") });
+    let key_source = json!({ "file": "/nowhere/key" });
+    let server = json!({ "url": pages.url("/mcp"), "headers": { "X-Key": key_source } });
+    let search = json!({ "provider": "brave", "apiKey": key_source, "baseUrl": pages.url("") });
     let story = Story::new().set("tools.mcpServers", json!({ "s": server }));
     let count = pages.requests().len();
     let called = story.run(["tool", "run", "s", "x"]);

@@ -770,11 +770,11 @@ fn section<'t>(text: &'t str, start: &str, end: &str) -> &'t str {
 
 /// The sentences of `text`, without the numbers and titles of its items.
 fn sentences(text: &str) -> Vec<String> {
-    let words: Vec<&str> = text.split_whitespace().collect();
+    let all_words: Vec<&str> = text.split_whitespace().collect();
     let is_number =
         |word: &str| word.strip_suffix('.').is_some_and(|digits| digits.parse::<u8>().is_ok());
     let mut sentences = vec![String::new()];
-    for (index, word) in words.iter().enumerate() {
+    for (index, word) in all_words.iter().enumerate() {
         if is_number(word) {
             continue;
         }
@@ -783,7 +783,7 @@ fn sentences(text: &str) -> Vec<String> {
             sentence.push(' ');
         }
         sentence.push_str(word);
-        let next = words[index + 1..].iter().find(|word| !is_number(word));
+        let next = all_words[index + 1..].iter().find(|word| !is_number(word));
         let begins = |word: &&&str| {
             word.starts_with(|letter: char| letter.is_uppercase() || "*`".contains(letter))
         };

@@ -479,9 +479,10 @@ fn a_session_has_a_title() {
     title("work:1", &[]).stdout("");
     title("none", &["x"]).status(66).stderr_has("none");
     // The title of a newer Python release is read.
-    let theirs = session_text("web:1", &[("user", "hi")]);
-    let theirs = theirs.replacen("\"metadata\":{}", "\"metadata\":{\"title\":\"Greeting\"}", 1);
-    write(&story.workspace().join("sessions/web_1.jsonl"), theirs.as_bytes());
+    let python_text = session_text("web:1", &[("user", "hi")]);
+    let python_text =
+        python_text.replacen("\"metadata\":{}", "\"metadata\":{\"title\":\"Greeting\"}", 1);
+    write(&story.workspace().join("sessions/web_1.jsonl"), python_text.as_bytes());
     title("web:1", &[]).stdout("Greeting\n");
     title("web:1", &["Mine"]).stdout("");
     title("web:1", &[]).stdout("Mine\n");
@@ -897,8 +898,7 @@ fn what_people_read_has_no_escape_sequences_in_a_pipe_either() {
         &["memory", "search", "plum"],
     ];
     for command in commands {
-        let result = story.run(command);
-        let text = result.text();
+        let text = story.run(command).text();
         assert!(text.contains("plum") && !text.contains('\u{1b}'), "{command:?}: {text:?}");
         assert!(!text.contains('\u{7}'), "{command:?}: {text:?}");
     }

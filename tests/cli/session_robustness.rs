@@ -65,14 +65,14 @@ fn summarize(messages: &[Value]) -> Vec<String> {
 }
 
 fn without_runtime_facts(text: &str) -> String {
-    let mut kept = String::new();
+    let mut whole_text = String::new();
     for part in text.split("\n\n") {
         if !part.starts_with("[Runtime") {
-            kept.push_str(if kept.is_empty() { "" } else { " / " });
-            kept.push_str(part);
+            whole_text.push_str(if whole_text.is_empty() { "" } else { " / " });
+            whole_text.push_str(part);
         }
     }
-    kept
+    whole_text
 }
 
 /// Checks the requirements of every provider: a user message first and last, alternating roles, and one result for each
@@ -109,9 +109,7 @@ fn assert_valid_messages(messages: &[Value]) {
 fn sent_messages(text: impl AsRef<[u8]>) -> (Vec<String>, String) {
     let text = text.as_ref();
     let story = Story::new().workspace_file(SESSION_FILE, text).script([says("ok")]);
-    let result = story.run(["agent", "-m", "next"]).stdout("ok\n");
-    let stderr = result.error_text();
-    drop(result);
+    let stderr = story.run(["agent", "-m", "next"]).stdout("ok\n").error_text();
     let messages = story.requests()[0].messages()[1..].to_vec();
     assert_valid_messages(&messages);
     let now = std::fs::read(story.workspace().join(SESSION_FILE)).unwrap();
@@ -140,7 +138,7 @@ const WHOLE_SESSION: [&str; 3] = ["user: one", "assistant: 1", "user: next"];
 #[test]
 fn an_invalid_pointer_hides_no_history() {
     // nanobot #4066, PR #3712
-    let of = |pointer: Value| {
+    let session_with = |pointer: Value| {
         to_json_lines(&[
             metadata_line(&json!({ "last_consolidated": pointer })),
             user_message("one"),
@@ -150,16 +148,17 @@ fn an_invalid_pointer_hides_no_history() {
     for pointer in
         [json!(-1), json!("7"), json!(1.5), json!(1e300), Value::Null, json!(true), json!([2])]
     {
-        assert_sent(of(pointer), &WHOLE_SESSION);
+        assert_sent(session_with(pointer), &WHOLE_SESSION);
     }
     for pointer in [3_u64, 99, u64::MAX] {
-        let (messages, sent) = sent_messages(of(json!(pointer)));
+        let (messages, sent) = sent_messages(session_with(json!(pointer)));
         assert_eq!(messages, WHOLE_SESSION);
         assert!(sent.contains("are marked as consolidated; all are sent"), "{sent}");
     }
     // The next lines are well-formed again.
-    let story =
-        Story::new().workspace_file(SESSION_FILE, of(json!(99))).script([says("ok"), says("more")]);
+    let story = Story::new()
+        .workspace_file(SESSION_FILE, session_with(json!(99)))
+        .script([says("ok"), says("more")]);
     story.run(["agent", "-m", "next"]).stdout("ok\n").error_text();
     let last = story.session("cli_direct.jsonl").pop().unwrap();
     assert_eq!((&last["last_consolidated"], &last["messages"]), (&json!(0), &json!(4)));
@@ -509,10 +508,10 @@ fn lines_of_other_releases_are_interpreted_correctly() {
     used["injected_event"] = json!({});
     let mut nobody = assistant_message("2");
     nobody["tools_used"] = Value::Null;
-    let mut theirs = user_message("two");
-    theirs["sender_id"] = "7".into();
-    theirs["media"] = json!(["/tmp/a.png"]);
-    theirs["cli_apps"] = json!([]);
+    let mut python_message = user_message("two");
+    python_message["sender_id"] = "7".into();
+    python_message["media"] = json!(["/tmp/a.png"]);
+    python_message["cli_apps"] = json!([]);
     let text = to_json_lines(&[
         metadata_line(&json!({})),
         user_message("one"),
@@ -522,7 +521,7 @@ fn lines_of_other_releases_are_interpreted_correctly() {
         json!({ "_type": "provider_state", "state": { "response": "x" } }),
         json!({ "_type": "of tomorrow", "role": "user", "content": "no message" }),
         json!({ "role": "system", "content": "old instructions" }),
-        theirs,
+        python_message,
         nobody,
         user_message("[System: subagent] it is done"),
         assistant_message("3"),
@@ -842,13 +841,13 @@ fn list_recursively(dir: &Path) -> Vec<PathBuf> {
 #[test]
 fn fields_of_newer_releases_are_preserved() {
     // nanobot #4940, PR #4941: unknown fields were lost with the next save
-    let theirs = json!({
+    let metadata = json!({
         "title": "t", "_last_usage": { "prompt_tokens": 7 }, "_last_summary": { "text": "s", "last_active": TIMESTAMP },
         "goal_state": null, "runtime_checkpoint": [1, { "a": "\u{e9}" }], "pending_user_turn": true,
         "nanobot": { "of": "tomorrow" },
     });
     let first = metadata_line(
-        &json!({ "metadata": theirs, "last_archived": 0, "of_tomorrow": { "x": [1] } }),
+        &json!({ "metadata": metadata, "last_archived": 0, "of_tomorrow": { "x": [1] } }),
     );
     let story = Story::new()
         .workspace_file(
@@ -862,7 +861,7 @@ fn fields_of_newer_releases_are_preserved() {
         for key in ["key", "created_at", "last_archived", "of_tomorrow"] {
             assert_eq!(last[key], first[key], "{key}");
         }
-        for (key, value) in theirs.as_object().unwrap() {
+        for (key, value) in metadata.as_object().unwrap() {
             let stored_value = &last["metadata"][key];
             match key.as_str() {
                 "nanobot" => assert_eq!(stored_value["of"], value["of"]),

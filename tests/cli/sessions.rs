@@ -429,10 +429,10 @@ fn a_removed_session_does_not_reappear_from_an_older_location() {
 fn sessions_left_in_the_workspace_move_to_the_newer_store() {
     let id = "0123456789abcdef0123456789abcdef";
     let story = Story::new().script([says("2"), says("3")]);
-    let said = "{\"_type\": \"metadata\", \"key\": \"cli:direct\"}\n{\"role\": \"user\", \"content\": \"one\"}\n\
+    let text = "{\"_type\": \"metadata\", \"key\": \"cli:direct\"}\n{\"role\": \"user\", \"content\": \"one\"}\n\
                 {\"role\": \"assistant\", \"content\": \"1\"}\n";
     let left = story.workspace().join("sessions/cli_direct.jsonl");
-    write(&left, said.as_bytes());
+    write(&left, text.as_bytes());
     let store = story.home().join(".nanobot/sessions").join(id);
     write(&story.workspace().join(".nanobot/workspace-id"), id.as_bytes());
     write(&store.join(".workspace"), story.workspace().to_str().unwrap().as_bytes());
@@ -442,7 +442,7 @@ fn sessions_left_in_the_workspace_move_to_the_newer_store() {
     story.run(["agent", "-m", "two"]).stdout("2\n");
     let now = store.join("Y2xpOmRpcmVjdA.jsonl");
     assert!(!left.exists() && now.exists());
-    assert!(std::fs::read_to_string(now).unwrap().starts_with(said));
+    assert!(std::fs::read_to_string(now).unwrap().starts_with(text));
     assert_eq!(story.requests()[0].messages().len(), 4);
     story.run(["agent", "-m", "three"]).stdout("3\n");
     assert_eq!(story.requests()[1].messages().len(), 6);

@@ -111,11 +111,11 @@ fn a_signal_during_a_request_ends_the_run() {
 fn a_timeout_is_reported_and_the_partial_answer_is_marked() {
     let story = Story::new();
     stall_model(&story, "Half of");
-    let run_result = story
+    let result = story
         .run(["agent", "-m", "x", "--json", "--timeout", "3"])
         .status(124)
-        .stderr_has("--timeout");
-    let result = run_result.json();
+        .stderr_has("--timeout")
+        .json();
     assert_eq!(result["text"], "Half of");
     assert_eq!(result["partial"], true);
     assert_eq!(result["error"]["cause"], "timeout");

@@ -43,26 +43,26 @@ impl Situation {
     /// The command that starts the program, with `wrapper` before it, for the situation's user, who owns all files of the
     /// story from now on.
     pub(crate) fn command(self, story: &Story, wrapper: &[String]) -> Command {
-        let mut words: Vec<String> = Vec::new();
+        let mut parts: Vec<String> = Vec::new();
         if self.user == User::Nobody {
             give_to_nobody(story.home().parent().unwrap());
-            words.push("setpriv".into());
-            words.extend([
+            parts.push("setpriv".into());
+            parts.extend([
                 format!("--reuid={NOBODY_UID}"),
                 format!("--regid={NOBODY_UID}"),
                 "--clear-groups".into(),
             ]);
         }
-        words.extend(wrapper.iter().cloned());
+        parts.extend(wrapper.iter().cloned());
         if !self.has_namespaces {
-            words.extend(wrapper_without_syscall(UNSHARE).unwrap_or_default());
+            parts.extend(wrapper_without_syscall(UNSHARE).unwrap_or_default());
         }
-        words.push(match self.user {
+        parts.push(match self.user {
             User::Current => NANOBOT.into(),
             User::Nobody => SHARED_PROGRAM.display().to_string(),
         });
-        let mut command = story.program(&words[0]);
-        command.args(&words[1..]);
+        let mut command = story.program(&parts[0]);
+        command.args(&parts[1..]);
         command
     }
 }

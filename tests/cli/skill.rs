@@ -78,8 +78,7 @@ fn the_first_skill_of_a_name_wins_and_shadowed_ones_are_listed() {
         assert!(system.contains(&format!("<description>{part}</description>")), "{part}: {system}");
     }
     assert!(!system.contains("theirs") && !system.contains("cake of claude"));
-    let result = story.run(["skill", "list", "--json"]);
-    let lines = result.json_lines();
+    let lines = story.run(["skill", "list", "--json"]).json_lines();
     let state = |name: &str, source: &str| {
         let line = lines.iter().find(|line| {
             line["name"] == name && line["source"].as_str().unwrap().ends_with(source)
@@ -516,7 +515,7 @@ fn nanobot_command_lines(text: &str) -> Vec<Vec<String>> {
             // Text between backticks: every second piece.
             line.split('`').skip(1).step_by(2).collect()
         };
-        let pieces = pieces.into_iter().filter(|piece| piece.contains("nanobot "));
+        let pieces = pieces.into_iter().filter(|span| span.contains("nanobot "));
         lines.extend(pieces.flat_map(invocations));
     }
     lines

@@ -50,7 +50,7 @@ impl SlackServer {
             Value::Null => vec![json!({ "type": "hello", "num_connections": 1 })],
             _ => Vec::new(),
         }));
-        let (ours, accepting) = (Arc::clone(&state), sockets.clone());
+        let (server_state, accepting) = (Arc::clone(&state), sockets.clone());
         let checked = CallCheck::new(include_str!("../schemas/slack.json"));
         let check = checked.clone();
         http.always(Box::new(move |request| {
@@ -60,7 +60,7 @@ impl SlackServer {
             if request.path.starts_with("/socket") {
                 accepting.accept(request)
             } else {
-                respond(&mut ours.lock().unwrap(), request)
+                respond(&mut server_state.lock().unwrap(), request)
             }
         }));
         Self { http, sockets, _guard: checked.guard(), checked, state }
@@ -117,8 +117,8 @@ impl SlackServer {
     /// Our messages in a channel.
     pub(crate) fn answers(&self, channel: &str) -> Vec<Value> {
         let state = self.state.lock().unwrap();
-        let ours = state.messages.iter();
-        ours.filter(|it| it["channel"] == channel && it["user"] == BOT).cloned().collect()
+        let messages = state.messages.iter();
+        messages.filter(|it| it["channel"] == channel && it["user"] == BOT).cloned().collect()
     }
 
     pub(crate) fn answer_texts(&self, channel: &str) -> Vec<String> {

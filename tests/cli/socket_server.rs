@@ -56,9 +56,9 @@ impl Sockets {
         let key = request.header("sec-websocket-key").unwrap();
         let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
         let accepted = STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()));
-        let ours = self.clone();
+        let server = self.clone();
         Response {
-            upgrade: Some(Upgrade(Arc::new(move |stream| ours.serve(stream)))),
+            upgrade: Some(Upgrade(Arc::new(move |stream| server.serve(stream)))),
             ..Response::default()
         }
         .header("upgrade", "websocket")

@@ -182,12 +182,12 @@ fn after_content_from_outside_commands_change_no_startup_file_at_any_depth() {
                 && !name.contains(".set-aside-")
                 && !name.starts_with("node_modules")
         };
-        let of = |all: &BTreeMap<String, String>| {
+        let startup_files_of = |all: &BTreeMap<String, String>| {
             let mut all = all.clone();
             all.retain(|name, _| is_startup(name));
             all
         };
-        assert_eq!(of(&after), of(&before), "{commands:?}: {text}");
+        assert_eq!(startup_files_of(&after), startup_files_of(&before), "{commands:?}: {text}");
         drop(story);
     };
     check(&["echo evil > AGENTS.md"]);

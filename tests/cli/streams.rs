@@ -284,8 +284,7 @@ fn an_interrupted_answer_on_a_terminal_is_followed_by_its_error_line() {
     let mut command = story.program("script");
     let line = format!("{NANOBOT} agent -m x --timeout 3");
     let child = command.args(["-qec", &line, "/dev/null"]).spawn().unwrap();
-    let result = story.wait(child).status(124);
-    let stdout = result.text();
+    let stdout = story.wait(child).status(124).text();
     assert!(stdout.contains("Half of\r\n"), "{stdout:?}");
     assert!(stdout.contains("--timeout"), "{stdout:?}");
 }

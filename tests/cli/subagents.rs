@@ -113,13 +113,12 @@ fn two_sub_agents_run_in_parallel_and_the_answer_follows_the_last_report() {
             says(&format!("{task}: done"))
         },
     );
-    let run_result = story.run(["agent", "-m", "look", "--output-format", "stream-json"]);
-    let lines = run_result.json_lines();
-    let of = |kind: &str| {
+    let lines = story.run(["agent", "-m", "look", "--output-format", "stream-json"]).json_lines();
+    let lines_of = |kind: &str| {
         let lines = lines.iter().filter(|line| line["type"] == kind);
         lines.cloned().collect::<Vec<Value>>()
     };
-    let replies = of("assistant");
+    let replies = lines_of("assistant");
     assert_eq!(replies.len(), 3, "{replies:?}");
     assert_eq!(replies[1]["text"], "I wait.");
     assert_eq!(replies[1]["last"], false);
@@ -127,12 +126,12 @@ fn two_sub_agents_run_in_parallel_and_the_answer_follows_the_last_report() {
     assert_eq!(replies[2]["last"], true);
     let turn = replies[0]["turn"].as_str().unwrap();
     let mut ids: Vec<String> =
-        of("user")[1..].iter().map(|user| user["id"].as_str().unwrap().to_owned()).collect();
+        lines_of("user")[1..].iter().map(|user| user["id"].as_str().unwrap().to_owned()).collect();
     ids.sort();
     assert_eq!(ids, [format!("{turn}-spawn1"), format!("{turn}-spawn2")]);
     // Their progress belongs to the calls that started them.
-    for (number, call) in of("tool_call").iter().enumerate() {
-        let outputs = of("tool_output");
+    for (number, call) in lines_of("tool_call").iter().enumerate() {
+        let outputs = lines_of("tool_output");
         let own = outputs.iter().filter(|output| output["id"] == call["id"]);
         let texts: Vec<&str> = own.map(|output| output["text"].as_str().unwrap()).collect();
         assert_eq!(texts, [format!("spawn{}: finished\n", number + 1)]);
@@ -175,8 +174,8 @@ fn only_the_answer_is_printed() {
 #[test]
 fn a_report_during_a_turn_is_included_in_the_next_request() {
     let story = Story::new().file("a", "x");
-    let (told, heard) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
-    let (at_parent, seen) = (Arc::clone(&told), Arc::clone(&heard));
+    let (barrier, request_count) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
+    let (at_parent, counter) = (Arc::clone(&barrier), Arc::clone(&request_count));
     set_responses(
         &story,
         move |request| {
@@ -191,19 +190,19 @@ fn a_report_during_a_turn_is_included_in_the_next_request() {
                 }
                 _ => {
                     // The message after the results, without text in between.
-                    seen.store(count, Ordering::SeqCst);
+                    counter.store(count, Ordering::SeqCst);
                     says("done")
                 }
             }
         },
         move |_, _| {
-            told.wait();
+            barrier.wait();
             says("found")
         },
     );
     let result = story.run(["agent", "-m", "look", "--json"]).json();
     assert_eq!(result["text"], "done");
-    assert!(heard.load(Ordering::SeqCst) >= 7);
+    assert!(request_count.load(Ordering::SeqCst) >= 7);
     let last = parent_requests(&story).pop().unwrap().messages();
     assert!(last.iter().all(|message| message_text(message) != "I wait."));
 }

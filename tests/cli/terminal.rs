@@ -126,14 +126,14 @@ fn escape_sequences_in_an_answer_are_not_executed() {
         assert_eq!(output, escape_controls(&text));
     }
     // Split anywhere: each character is its own chunk.
-    let piece = |letter: char| {
+    let event = |letter: char| {
         let delta =
             json!({ "choices": [{ "index": 0, "delta": { "content": letter.to_string() } }] });
         format!("data: {delta}\n\n")
     };
     let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
     let end = format!("data: {end}\n\ndata: [DONE]\n\n");
-    let pieces: Vec<String> = text.chars().map(piece).chain([end]).collect();
+    let pieces: Vec<String> = text.chars().map(event).chain([end]).collect();
     let story = Story::new().script([sends(Response::events(pieces))]);
     assert_eq!(run_on_terminal(&story, "dumb", "agent -m x"), escape_controls(&text));
 }
@@ -259,8 +259,8 @@ fn only_our_own_colours_are_executed() {
         let output = run_on_terminal(&story, "xterm", arguments);
         assert!(output.contains("\u{1b}["), "no colour: {output:?}");
         let mut plain = output.clone();
-        for ours in ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[36m"] {
-            plain = plain.replace(ours, "");
+        for sequence in ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[36m"] {
+            plain = plain.replace(sequence, "");
         }
         assert_harmless(arguments, &plain);
         assert!(plain.contains(&escape_controls(text)), "{plain:?}");

@@ -110,8 +110,9 @@ fn encode(label: &str, text: &str) -> Vec<u8> {
         "UTF-16LE" => format!("\u{feff}{text}").encode_utf16().flat_map(u16::to_le_bytes).collect(),
         "UTF-16BE" => format!("\u{feff}{text}").encode_utf16().flat_map(u16::to_be_bytes).collect(),
         label => {
-            let (bytes, _, lacks) = Encoding::for_label(label.as_bytes()).unwrap().encode(text);
-            assert!(!lacks, "{label}");
+            let (bytes, _, has_unmappable) =
+                Encoding::for_label(label.as_bytes()).unwrap().encode(text);
+            assert!(!has_unmappable, "{label}");
             bytes.into_owned()
         }
     }

@@ -72,9 +72,9 @@ fn a_first_tool_is_made_before_anything_else() {
     story.run(arguments).text();
     // The directory around the home is readable, and what is closed in it stays closed.
     let home = story.home();
-    let around = home.parent().unwrap();
+    let parent = home.parent().unwrap();
     let mut command = story.command(["tool", "check"]);
-    let child = command.current_dir(around).spawn().unwrap();
+    let child = command.current_dir(parent).spawn().unwrap();
     story.wait(child).stdout("ok    tool_tides: Times\n");
 }
 

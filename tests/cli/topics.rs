@@ -356,17 +356,19 @@ fn commands_of_the_topic_privacy() {
 #[test]
 fn a_topic_is_wrapped_for_the_terminal_and_paged_if_it_does_not_fit() {
     let story = Story::bare();
-    let shown = |rows: u16, pager: &str| {
+    let page_on = |rows: u16, pager: &str| {
         let screen = story.screen(rows, 80).env("PAGER", pager);
         let mut screen = screen.args(["help", "permissions"]);
         assert_eq!(screen.code(), 0);
         screen.text_with_scrollback()
     };
-    let paged = shown(24, "sed 's/^/paged: /'");
+    let paged = page_on(24, "sed 's/^/paged: /'");
     assert!(paged.contains("paged: • files: reads the working directory"), "{paged}");
     // It stands on three lines of the source.
     let paragraph = "at night. Actions that were not allowed are denied, and reported once with";
-    for unpaged in [shown(24, "nosuch-pager"), shown(24, "cat"), shown(250, "sed 's/^/paged: /'")] {
+    for unpaged in
+        [page_on(24, "nosuch-pager"), page_on(24, "cat"), page_on(250, "sed 's/^/paged: /'")]
+    {
         assert!(unpaged.contains(paragraph) && !unpaged.contains("paged: "), "{unpaged}");
         assert!(!unpaged.contains("\\u{1b}"), "{unpaged}");
         assert!(unpaged.contains("'read_file(*.env)' --tools 'read_*,grep'"), "{unpaged}");

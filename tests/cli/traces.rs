@@ -215,8 +215,7 @@ fn a_collector_that_fails_does_not_fail_the_run() {
         story.server().script([says("one"), says("two")]);
         story.run(["agent", "-m", "x"].iter().chain(flags)).stdout("one\n").stderr("");
         let story = story.env("NANOBOT_LOG", "http");
-        let result = story.run(["agent", "-m", "x"].iter().chain(flags)).stdout("two\n");
-        let text = result.error_text();
+        let text = story.run(["agent", "-m", "x"].iter().chain(flags)).stdout("two\n").error_text();
         let line = text.lines().find(|line| line.contains("the spans were not sent"));
         assert!(line.is_some_and(|line| line.contains(expect)), "{expect}: {text}");
     };
@@ -347,11 +346,11 @@ fn a_sub_agent_has_a_span_within_the_turn() {
     assert_eq!(subagent["parentSpanId"], turn["spanId"]);
     assert_eq!(call["parentSpanId"], subagent["spanId"]);
     assert_eq!(find(&spans, "execute_tool spawn")["parentSpanId"], turn["spanId"]);
-    let of = |agent: &Value| {
+    let children_of = |agent: &Value| {
         let children = spans.iter().filter(|span| span["parentSpanId"] == agent["spanId"]);
         children.filter(|span| name(span) == "chat scripted").count()
     };
-    assert_eq!((of(turn), of(subagent)), (3, 2), "{spans:#?}");
+    assert_eq!((children_of(turn), children_of(subagent)), (3, 2), "{spans:#?}");
     let context =
         format!("00-{}-{}-01", turn["traceId"].as_str().unwrap(), call["spanId"].as_str().unwrap());
     assert!(answer.contains(&context), "{context}: {answer}");
@@ -366,7 +365,7 @@ fn story_of_children() -> Story {
     let hook = story.home().join(".nanobot/hooks/hook");
     write_program(&hook, "#!/bin/sh\nprintf '%s: <%s>\\n' \"$1\" \"$TRACEPARENT\" >&2; exit 1\n");
     write(&story.home().join(".nanobot/hooks/.announced"), b"");
-    let command = |place: &str| format!("{} {place}", hook.display());
+    let command = |field: &str| format!("{} {field}", hook.display());
     story.set(
         "hooks",
         json!({ "pre_turn": [
@@ -383,10 +382,9 @@ fn run_children(story: &Story) -> [String; 4] {
         calls("mcp_one_look", json!({})),
         says("Done."),
     ]);
-    let result = story.run(["agent", "-m", "x"]).stdout("Done.\n");
-    let text = result.error_text();
-    let hook = |place: &str| {
-        let (_, rest) = text.split_once(&format!("{place}: <")).unwrap_or_else(|| panic!("{text}"));
+    let text = story.run(["agent", "-m", "x"]).stdout("Done.\n").error_text();
+    let hook = |field: &str| {
+        let (_, rest) = text.split_once(&format!("{field}: <")).unwrap_or_else(|| panic!("{text}"));
         rest.split_once('>').unwrap().0.to_owned()
     };
     let requests = story.requests();

@@ -101,23 +101,23 @@ fn a_message_that_is_too_late_for_the_turn_is_the_next_one() {
 #[test]
 fn typed_text_stays_below_an_answer_that_streams() {
     let (sender, answer) = Response::streaming();
-    let say = |text: &str| sender.send(delta(text).into_bytes()).unwrap();
+    let send = |text: &str| sender.send(delta(text).into_bytes()).unwrap();
     let story = Story::new().script([sends(answer)]);
     let mut screen = start_repl(&story);
     screen.type_("first").press(Key::Enter);
-    say("An **answer** that ");
+    send("An **answer** that ");
     screen.until("An answer that");
     screen.type_("a question").until("> a question▏");
-    say("goes on in this row, with a link to https://example.org/a and ");
+    send("goes on in this row, with a link to https://example.org/a and ");
     screen.until("example.org/a and").until("> a question▏");
-    say("code:\n\n```sh\nls\n```\n\nMore ");
+    send("code:\n\n```sh\nls\n```\n\nMore ");
     screen.until("More").until("> a question▏");
     screen.until_snapshot("typed-below", Screen::conversation);
     // A narrower window.
     screen.resize_between_frames(24, 50);
-    say("words in the narrow window, which has to be wrapped. ");
+    send("words in the narrow window, which has to be wrapped. ");
     screen.type_(" or two").until("> a question or two▏");
-    say("End.");
+    send("End.");
     sender.send(end_event().into_bytes()).unwrap();
     drop(sender);
     screen.until("End.").until_prompt("> a question or two");

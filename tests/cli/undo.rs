@@ -425,10 +425,10 @@ fn check_kills(rounds: usize, seed: u64) {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let wanted = 12 + random.next_below(60);
-        let mut ours = 0;
+        let mut ok_count = 0;
         for line in lines.by_ref().take(wanted) {
             let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
-            ours += usize::from(line["type"] == "tool_result" && line["outcome"] == "ok");
+            ok_count += usize::from(line["type"] == "tool_result" && line["outcome"] == "ok");
         }
         // A short delay, to be anywhere within a change.
         for _ in 0..random.next_below(400_000) {
@@ -438,7 +438,7 @@ fn check_kills(rounds: usize, seed: u64) {
         child.wait().unwrap();
         changed += usize::from(snapshot_tree(&story.dir()) != before);
         let result = story.run(["undo"]).stderr_has("nanobot: turn ");
-        match ours {
+        match ok_count {
             // It was killed before it had recorded a change.
             0 if result.code() == 66 => drop((result.text(), result.error_text())),
             _ => drop(result.status(0).text()),

@@ -108,9 +108,8 @@ fn the_rounds_are_limited() {
     assert_eq!(failures_sent(&story).len(), 2);
     // Ten is the default.
     story.server().script((0..10).map(|_| says("No.")));
-    let run_result =
-        run_until(&story, "false", &["--json"]).status(3).stderr_has("after 10 rounds");
-    let result = run_result.json();
+    let result =
+        run_until(&story, "false", &["--json"]).status(3).stderr_has("after 10 rounds").json();
     assert_eq!(result["status"]["name"], "limit");
     assert_eq!(result["rounds"].as_array().unwrap().len(), 10);
     assert_eq!(result["rounds"][9]["failure"], "Exit code: 1");

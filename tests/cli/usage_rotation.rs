@@ -83,14 +83,12 @@ fn the_calls_of_past_months_are_added_up() {
     assert_eq!(rows(&story), before);
     assert_eq!(std::fs::read_to_string(&tools).unwrap(), used("2025-12-01"));
     let text = std::fs::read_to_string(ledger(&story)).unwrap();
-    let kept = calls_of_four_months();
-    let kept = kept.split_at(kept.find("not a line").unwrap()).1;
-    assert!(text.ends_with(kept), "{text}");
+    let lines = calls_of_four_months();
+    let lines = lines.split_at(lines.find("not a line").unwrap()).1;
+    assert!(text.ends_with(lines), "{text}");
     let arguments = ["usage", "--json", "--since", "2025-01-01"];
     let result = story.run(arguments);
-    let result = result.stderr_has("skipped invalid lines of the ledger: 1");
-    let days: Vec<Value> = result.json_lines();
-    drop(result);
+    let days: Vec<Value> = result.stderr_has("skipped invalid lines of the ledger: 1").json_lines();
     let names: Vec<&str> = days.iter().map(|row| row["day"].as_str().unwrap()).collect();
     assert_eq!(names, ["2025-09", "2025-10", "2025-12-01", "2026-01-02"]);
     assert_eq!((&days[0]["calls"], &days[0]["failed_calls"]), (&json!(10), &json!(2)));

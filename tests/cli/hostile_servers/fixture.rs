@@ -171,7 +171,7 @@ impl HostileServer {
     pub(super) fn turn_with_calls(&self, count: usize) -> TurnOutput {
         let pid = Arc::new(OnceLock::<u32>::new());
         let memory = Arc::new(AtomicU64::new(0));
-        let (their_pid, most, seen, arguments) = (
+        let (their_pid, max_memory, observed, arguments) = (
             Arc::clone(&pid),
             Arc::clone(&memory),
             Arc::clone(&self.observed),
@@ -179,8 +179,8 @@ impl HostileServer {
         );
         self.story.server().always(Box::new(move |request| {
             // At this point the server has done its work and waits for the model.
-            most.fetch_max(peak_memory_kib(*their_pid.wait()), Ordering::Relaxed);
-            seen.lock().unwrap().extend(descendants(*their_pid.wait()));
+            max_memory.fetch_max(peak_memory_kib(*their_pid.wait()), Ordering::Relaxed);
+            observed.lock().unwrap().extend(descendants(*their_pid.wait()));
             let results = tool_results(request).len();
             match offered_tools(request).iter().any(|name| name == TOOL_NAME) {
                 true if results < count => calls(TOOL_NAME, arguments.clone())(request),

@@ -74,9 +74,9 @@ fn closed_places_that_appear_while_a_command_runs_stay_closed() {
             assert!(!outputs.contains("secret") && !outputs.contains("auth"), "{dir}: {outputs}");
         }
         // In a home that may be changed, a new entry cannot be told apart from the command's own. What is ours is closed.
-        let ours: Vec<&str> =
+        let own_names: Vec<&str> =
             CLOSED.iter().filter(|name| name.starts_with(".nanobot")).copied().collect();
-        let outputs = read_after_creation(&fixture, &[&format!("--write={home}")], &ours);
+        let outputs = read_after_creation(&fixture, &[&format!("--write={home}")], &own_names);
         assert!(outputs.starts_with("go\nmine\nremembered\n"), "{outputs}");
         assert!(!outputs.contains("secret"), "{outputs}");
     }

@@ -206,11 +206,11 @@ fn everyday_commands_work_in_the_sandbox() {
     for user in available_users() {
         let fixture = SandboxFixture::new(user);
         // Only programs of this user: a toolchain may be in another user's home.
-        let looks = TASKS.map(|(program, ..)| {
+        let checks = TASKS.map(|(program, ..)| {
             format!("[ -n \"$(command -v {program})\" ] && echo here || echo none\n")
         });
         let outputs =
-            SandboxFixture::new(user).run_commands(&["--sandbox", "off"], &[looks.concat()]);
+            SandboxFixture::new(user).run_commands(&["--sandbox", "off"], &[checks.concat()]);
         let lines: Vec<&str> = outputs[0].lines().collect();
         let here = |number: usize| TASKS[number].0.is_empty() || lines[number] == "here";
         let command_outputs =

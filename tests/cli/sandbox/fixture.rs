@@ -21,9 +21,9 @@ pub(super) type Task = (&'static str, &'static str, &'static str);
 /// Checks the last line of each result of `tasks`, as `user`. Those whose program is missing are left out; the number of the
 /// others is printed as that of `kind`.
 pub(super) fn check_tasks(user: User, tasks: &[Task], results: &[String], kind: &str) {
-    let looks = tasks.iter().map(|(program, ..)| format!("command -v {program} || echo none"));
-    let looks: Vec<String> = looks.collect();
-    let outputs = SandboxFixture::new(user).run_commands(&["--sandbox", "off"], &looks);
+    let checks = tasks.iter().map(|(program, ..)| format!("command -v {program} || echo none"));
+    let checks: Vec<String> = checks.collect();
+    let outputs = SandboxFixture::new(user).run_commands(&["--sandbox", "off"], &checks);
     let mut tried = 0;
     for (((program, command, expect), result), output) in tasks.iter().zip(results).zip(&outputs) {
         if !program.is_empty() && output.starts_with("none") {

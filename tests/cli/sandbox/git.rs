@@ -242,8 +242,8 @@ fn the_check_of_rebase_steps_follows_no_link() {
         return;
     }
     let fixture = SandboxFixture::new(User::Current);
-    let theirs = fixture.outside_dir().join("git-rebase-todo");
-    fixture.write_file(&theirs, "exec make\n");
+    let todo_file = fixture.outside_dir().join("git-rebase-todo");
+    fixture.write_file(&todo_file, "exec make\n");
     run_as_user(&fixture.story, "git init -q");
     let outside = fixture.outside_dir().display().to_string();
     let outputs = fixture.run_commands(
@@ -254,7 +254,7 @@ fn the_check_of_rebase_steps_follows_no_link() {
                 .to_owned(),
         ],
     );
-    assert!(theirs.exists(), "{outputs:?}");
+    assert!(todo_file.exists(), "{outputs:?}");
     let link = fixture.story.dir().join(".git/rebase-merge");
     assert!(link.symlink_metadata().is_err(), "{outputs:?}");
     for output in &outputs {

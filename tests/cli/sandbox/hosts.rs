@@ -235,9 +235,9 @@ fn nothing_but_named_hosts_is_reached() {
             "{}",
             outputs[9]
         );
-        let shown = "openssl s_client -proxy 127.0.0.1:3128 -connect registry.test:SECURE -servername registry.test < /dev/null 2>&1 | grep -c \
+        let tls_command = "openssl s_client -proxy 127.0.0.1:3128 -connect registry.test:SECURE -servername registry.test < /dev/null 2>&1 | grep -c \
                      'Server certificate'";
-        assert_eq!(registry.yard.run_commands(&[&flag], &[fill(shown)]), ["1"]);
+        assert_eq!(registry.yard.run_commands(&[&flag], &[fill(tls_command)]), ["1"]);
         let outputs = registry.yard.run_commands(&[&flag], &CLOSED.map(fill));
         for (command, output) in CLOSED.iter().zip(&outputs) {
             assert!(!output.contains("open"), "{user:?}: {command}: {output}");

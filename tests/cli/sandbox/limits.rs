@@ -143,8 +143,7 @@ fn the_self_test_reads_the_limits() {
         let story = Story::new().set("tools.exec.memory", json!(512));
         let mut command = Situation { user: User::Current, has_namespaces }.command(&story, &[]);
         command.args(["policy", "check"]);
-        let result = story.wait(command.spawn().unwrap());
-        let text = result.text();
+        let text = story.wait(command.spawn().unwrap()).text();
         for line in [
             "ok      a command cannot write a file without a limit of its size: limited to 4096 MiB",
             "ok      a command cannot start processes without a limit of their number: limited to ",

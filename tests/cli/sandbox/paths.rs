@@ -198,9 +198,9 @@ fn a_new_protected_directory_is_kept_under_another_name() {
     fixture.run_commands(&[&grant], &["mkdir -p ~/.ssh ~/.gnupg && echo key > ~/.ssh/id_new"]);
     assert!(!home.join(".ssh").exists() && !home.join(".gnupg").exists());
     let entries = std::fs::read_dir(&home).unwrap().flatten().map(|entry| entry.path());
-    let kept = entries.filter(|path| path.join("id_new").exists());
+    let directories = entries.filter(|path| path.join("id_new").exists());
     let names: Vec<String> =
-        kept.map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+        directories.map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
     assert!(names.len() == 1 && names[0].starts_with(".ssh.set-aside-"), "{names:?}");
 }
 
@@ -645,7 +645,7 @@ fn secrets_of_other_homes_are_never_read() {
 fn nothing_new_can_be_created_next_to_our_files() {
     let fixture = SandboxFixture::new(User::Current);
     let home = fixture.story.home();
-    let ours = home.join(".nanobot");
+    let own_dir = home.join(".nanobot");
     let flags = ["-C", home.to_str().unwrap(), "--write"];
     fixture.run_commands(
         &flags,
@@ -659,10 +659,10 @@ fn nothing_new_can_be_created_next_to_our_files() {
         ],
     );
     for name in ["new", "nanobot.json", "profiles/a.md", "trust.json", "cron/jobs.json"] {
-        assert!(!ours.join(name).exists(), "{name}");
+        assert!(!own_dir.join(name).exists(), "{name}");
     }
     assert!(!home.join(".elsewhere").exists());
-    let config = std::fs::read_to_string(ours.join("config.json")).unwrap();
+    let config = std::fs::read_to_string(own_dir.join("config.json")).unwrap();
     assert!(!config.contains("evil"));
 }
 

@@ -28,9 +28,9 @@ fn runs_with_shared_writable_files_take_turns() {
     until_exists(&dir.join("on"));
     // The same directory, a nested one and a parent; each waits up to the timeout of its command.
     let sub = format!("--write={}", dir.join("sub").display());
-    let around = format!("--write={}", dir.parent().unwrap().display());
+    let flag = format!("--write={}", dir.parent().unwrap().display());
     let waiting =
-        [["--write"], [&sub], [&around]].map(|flags| start_command(story, "touch ran", 1, &flags));
+        [["--write"], [&sub], [&flag]].map(|flags| start_command(story, "touch ran", 1, &flags));
     for child in waiting {
         let result = story.wait(child);
         assert_ne!(result.code(), 0);
@@ -60,8 +60,8 @@ fn a_lock_of_a_command_is_not_waited_for() {
     let story = &fixture.story;
     let dir = story.dir();
     std::fs::write(dir.join("free"), "").unwrap();
-    let hold = "flock -x . -c 'touch $TMPDIR/held; while [ -e free ]; do sleep 0.02; done'";
-    let holder = start_command(story, hold, 60, &[]);
+    let command = "flock -x . -c 'touch $TMPDIR/held; while [ -e free ]; do sleep 0.02; done'";
+    let holder = start_command(story, command, 60, &[]);
     let temporary = dir.with_file_name("tmp");
     let is_held = || {
         let runs = std::fs::read_dir(&temporary).unwrap().flatten();

@@ -131,16 +131,17 @@ fn the_sources_follow_every_rule() {
 #[test]
 fn the_tests_use_the_same_vocabulary() {
     let tree = SourceTree::read(Path::new(env!("CARGO_MANIFEST_DIR")), &["tests/cli"]);
-    let violations = [vocabulary::names(&tree), vocabulary::comments(&tree)].concat();
-    let messages: Vec<String> = violations.into_iter().map(|violation| violation.message).collect();
+    let rules = [vocabulary::names, vocabulary::comments, vocabulary::locals];
+    let violations = rules.into_iter().flat_map(|rule| rule(&tree));
+    let messages: Vec<String> = violations.map(|violation| violation.message).collect();
     assert!(messages.is_empty(), "{}", messages.join("\n"));
 }
 
 #[test]
 fn the_topics_use_the_same_vocabulary() {
     for topic in TOPICS {
-        let words: Vec<&str> = topic.text.split_whitespace().collect();
-        let phrases = vocabulary::phrases_in(&words.join(" "));
+        let topic_words: Vec<&str> = topic.text.split_whitespace().collect();
+        let phrases = vocabulary::phrases_in(&topic_words.join(" "));
         assert!(phrases.is_empty(), "{}: {phrases:?}", topic.name);
     }
 }
