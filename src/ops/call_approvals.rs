@@ -3,13 +3,13 @@
 
 use anyhow::Result;
 use nanobot_channel::approvals::{
-    ApprovalFile, ApprovedResult, CallStart, QuestionDraft, StoredCall,
+    ApprovalFile, ApprovedCall, ApprovedResult, CallStart, QuestionDraft, StoredCall,
 };
 use nanobot_config::policy::Refusal;
 use nanobot_os::clock::Clock;
 use nanobot_tool::{Approval, ToolError};
 use parking_lot::Mutex;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The result of a call that became a question.
 const ASKED: &str = "Tool call denied for now: the call needs the user's approval. The program asks the user itself, after your answer, \
@@ -37,58 +37,19 @@ pub(crate) trait DeferredApprovals: Send + Sync {
     fn end_approved(&self, result: &ApprovedResult) -> Result<()>;
 }
 
-/// A call that a person has approved.
-pub(crate) struct ApprovedCall {
-    pub(crate) call: StoredCall,
-    pub(crate) start: CallStart,
-}
-
 /// The approvals of a turn.
 pub(crate) struct CallApprovals {
     path: PathBuf,
     clock: Clock,
     session: String,
-    /// The sender whose message the turn answers; empty for a program.
-    sender: String,
+    /// The sender whose message the turn answers; `None` for a program.
+    sender: Option<String>,
     /// The id of that message; the last one, if the turn answers several.
     message: String,
     /// The question whose call the turn makes.
     approved_id: Option<String>,
     /// The approved call, while it is made.
     running_call: Mutex<Option<StoredCall>>,
-}
-
-/// Approves the call of a question by the message with the id `by`, in the file at `path`. Returns the reason why it cannot be approved,
-/// for its sender.
-///
-/// # Errors
-/// The file cannot be read or written.
-pub(crate) fn approve(
-    path: &Path,
-    id: &str,
-    by: &str,
-    lasting: bool,
-    now: i64,
-) -> Result<Option<String>> {
-    ApprovalFile::change(path, |file| {
-        let Some(question) = file.question(id) else {
-            return Ok(Some("The question is no longer there. Nothing was done.".to_owned()));
-        };
-        let number = question.number;
-        if question.approved_by() != Some(by)
-            && let Some(path) = question.changed_file()
-        {
-            let text = format!(
-                "`{}` has changed since question {number} was asked. Nothing was done.",
-                path.display()
-            );
-            file.close(|question| question.id == id);
-            return Ok(Some(text));
-        }
-        let is_approved = file.approve(id, by, lasting, now);
-        let text = format!("Question {number} is no longer open. Nothing was done.");
-        Ok((!is_approved).then_some(text))
-    })
 }
 
 impl CallApprovals {
@@ -98,7 +59,7 @@ impl CallApprovals {
         path: PathBuf,
         clock: Clock,
         session: &str,
-        sender: &str,
+        sender: Option<&str>,
         message: &str,
         approved_id: Option<String>,
     ) -> Self {
@@ -106,7 +67,7 @@ impl CallApprovals {
             path,
             clock,
             session: session.to_owned(),
-            sender: sender.to_owned(),
+            sender: sender.map(str::to_owned),
             message: message.to_owned(),
             approved_id,
             running_call: Mutex::default(),
@@ -125,14 +86,13 @@ impl DeferredApprovals for CallApprovals {
             // The approval is for exactly this call and this permission.
             return if *running_call == draft.call { Ok(Approval::Asked) } else { Err(denial()) };
         }
-        let (session, sender, now) = (&self.session, &self.sender, self.now());
-        let message = &self.message;
-        let decision = ApprovalFile::change(&self.path, |file| {
+        let (session, sender, now) = (&self.session, self.sender.as_deref(), self.now());
+        let decision = ApprovalFile::change(&self.path, now, |file| {
             if file.has_lasting(session, sender, &draft.call) {
-                return Ok(Ok(Approval::Earlier));
+                return Ok(Approval::Earlier);
             }
-            let is_asked = file.ask(session, sender, message, draft, now).is_some();
-            Ok(Err(if is_asked { ToolError::Declined(ASKED.into()) } else { denial() }))
+            let is_asked = file.ask(session, sender, &self.message, draft, now).is_some();
+            Err(if is_asked { ToolError::Declined(ASKED.into()) } else { denial() })
         });
         decision.unwrap_or_else(|error| {
             log::warn!(target: "channel", "no approval can be asked for: {error:#}");
@@ -144,17 +104,7 @@ impl DeferredApprovals for CallApprovals {
         let Some(id) = &self.approved_id else {
             return Ok(None);
         };
-        let now = self.now();
-        let approved_call = ApprovalFile::change(&self.path, |file| {
-            let Some(question) = file.question(id) else {
-                return Ok(None);
-            };
-            let call = question.draft.call.clone();
-            if question.may_begin() && question.changed_file().is_some() {
-                file.withdraw(id);
-            }
-            Ok(Some(ApprovedCall { call, start: file.begin(id, now) }))
-        })?;
+        let approved_call = ApprovalFile::change(&self.path, self.now(), |file| file.begin(id))?;
         if let Some(ApprovedCall { call, start: CallStart::Begin }) = &approved_call {
             *self.running_call.lock() = Some(call.clone());
         }
@@ -166,9 +116,6 @@ impl DeferredApprovals for CallApprovals {
         let Some(id) = &self.approved_id else {
             return Ok(());
         };
-        ApprovalFile::change(&self.path, |file| {
-            file.end(id, result.clone());
-            Ok(())
-        })
+        ApprovalFile::change(&self.path, self.now(), |file| file.end(id, result.clone()))
     }
 }

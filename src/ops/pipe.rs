@@ -9,7 +9,7 @@ mod message;
 
 use crate::ops::agent_turn;
 use crate::ops::agent_turn::source::{AttachedContent, ChatTurn};
-use crate::ops::call_approvals::{self, CallApprovals, DeferredApprovals};
+use crate::ops::call_approvals::{CallApprovals, DeferredApprovals};
 use crate::ops::channel::recipients;
 use crate::ops::context::Context;
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
@@ -371,31 +371,32 @@ impl MessageBus<'_> {
             return Ok(TurnApprovals::Off);
         };
         let by = journal::journal_key(&message.id);
+        let now = self.ctx.clock.timestamp().as_millisecond();
         let mut approved_id = None;
         if let Some(code) = message.approve.as_ref().filter(|_| !resumes) {
-            let file = ApprovalFile::load(path)?;
-            let Some(question) = file.question_by_code(session, code) else {
-                let cause = "there is no open question with this code".to_owned();
-                return Ok(TurnApprovals::Refused(cause));
-            };
-            let now = self.ctx.clock.timestamp().as_millisecond();
             let lasting = false;
-            if let Some(cause) = call_approvals::approve(path, &question.id, &by, lasting, now)? {
-                return Ok(TurnApprovals::Refused(cause));
+            let approved = ApprovalFile::change(path, now, |file| {
+                let question = file.question_by_code(session, code);
+                let question = question.ok_or("there is no open question with this code")?;
+                let id = question.id.clone();
+                file.approve(&id, &by, lasting).map(|()| id)
+            });
+            match approved? {
+                Ok(id) => approved_id = Some(id),
+                Err(reason) => return Ok(TurnApprovals::Refused(reason)),
             }
-            approved_id = Some(question.id.clone());
         }
-        let (clock, sender) = (self.ctx.clock.clone(), "");
-        let approvals = CallApprovals::new(path.clone(), clock, session, sender, &by, approved_id);
+        let clock = self.ctx.clock.clone();
+        let approvals = CallApprovals::new(path.clone(), clock, session, None, &by, approved_id);
         Ok(TurnApprovals::On(Arc::new(approvals)))
     }
 
     /// The open questions of the conversation of a message, for its answer.
     fn open_questions(&self, message: &PipeMessage, path: &Path) -> Result<Vec<Value>> {
         let now = self.ctx.clock.timestamp().as_millisecond();
-        let file = ApprovalFile::load(path)?;
+        let file = ApprovalFile::load(path, now)?;
         let session = self.session_key(message);
-        let questions = file.open_questions(&session, now).map(|question| {
+        let questions = file.open_questions(&session).map(|question| {
             let QuestionDraft { call, details, .. } = &question.draft;
             json!({
                 "code": question.code,

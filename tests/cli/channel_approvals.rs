@@ -160,6 +160,41 @@ fn a_reply_or_a_code_answers_after_other_messages() {
 }
 
 #[test]
+fn a_call_that_is_requested_again_is_asked_about_anew() {
+    let (story, telegram) = story();
+    ask(&story, &telegram);
+    let code = code_in(&last_sent(&telegram));
+    later(&telegram, "please run it, I said", 2);
+    poll(&story);
+    assert!(last_sent(&telegram).starts_with("Question 2: Allow exec"), "{:?}", telegram.sent());
+    later(&telegram, "yes", 5);
+    poll(&story);
+    assert_eq!((count_runs(&story), last_sent(&telegram)), (1, "Fine.".to_owned()));
+    later(&telegram, &format!("yes {code}"), 9);
+    poll(&story);
+    assert_eq!(last_sent(&telegram), "Question 1 is no longer open. Nothing was done.");
+    assert_eq!(count_runs(&story), 1);
+}
+
+#[test]
+fn wrong_codes_close_the_question() {
+    let (story, telegram) = story();
+    ask(&story, &telegram);
+    let code = code_in(&last_sent(&telegram));
+    for number in 1..=5 {
+        later(&telegram, &format!("yes AAAA-000{number}"), number);
+        poll(&story);
+        let is_last = number == 5;
+        let sent = last_sent(&telegram);
+        assert_eq!(sent.starts_with("That was one wrong code too many"), is_last, "{sent}");
+    }
+    later(&telegram, &format!("yes {code}"), 9);
+    poll(&story);
+    assert_eq!(last_sent(&telegram), "Question 1 is no longer open. Nothing was done.");
+    assert_eq!((count_runs(&story), story.requests().len()), (0, 2));
+}
+
+#[test]
 fn no_closes_the_question() {
     let (story, telegram) = story();
     ask(&story, &telegram);
@@ -211,6 +246,11 @@ fn nothing_else_approves_a_call() {
         private(
             json!({ "text": "yes", "external_reply": { "origin": { "type": "user" } }, "quote": { "text": "Question 1" } }),
         ),
+        // A reply to something without text.
+        private(
+            json!({ "text": "yes", "reply_to_message": { "message_id": 1, "from": { "id": 7 }, "photo": [{ "file_id": "f1" }] } }),
+        ),
+        private(json!({ "text": "yes", "external_reply": { "origin": { "type": "user" } } })),
         // Written before the question was there, or in its second.
         private(json!({ "text": "yes", "date": STORY_TIME - 3 })),
         private(json!({ "text": "yes", "date": STORY_TIME })),
@@ -316,6 +356,8 @@ fn a_group_answers_by_a_reply_and_only_the_approvers_do() {
     let id = 1002;
     write(8, "yes", None);
     assert_eq!(count_runs(&story), 0, "not addressed");
+    assert!(question.contains("It is for a message of <code>7</code>."), "{question}");
+    assert!(question.contains("in this chat for messages of <code>7</code>: "), "{question}");
     write(ANN, "yes", Some((id, &question)));
     assert_eq!(last_sent(&telegram), "You cannot answer question 1 in this way. Nothing was done.");
     write(8, "yes", Some((1001, "I will tell you.")));
@@ -341,6 +383,8 @@ fn what_nobody_may_approve_in_a_chat_is_refused() {
     check(&|it| it.set("channels.telegram.approvals", json!(false)), run());
     // A sender whom the owner has not named.
     check(&|it| it.set("channels.telegram.allowFrom", json!(["*"])), run());
+    // The approver is not in the direct chat.
+    check(&|it| it.set("channels.telegram.approvers", json!(["8"])), run());
     check(&|it| it.set("tools.deny", json!(["exec"])), run());
     check(&|it| it.set("tools.deny", json!(["exec(echo *)"])), run());
     check(&|it| it.set("agents.defaults.profile", json!("plan")), remind());
@@ -626,6 +670,10 @@ fn a_mail_approves_by_its_code_and_dmarc_alone() {
         assert!(last_text().contains("Fine."), "{text}");
     }
     assert_eq!(count_runs(&story), 0);
+    // A quotation of the question does not show its code to the model.
+    let requests = story.requests();
+    assert!(requests.iter().all(|request| !request.raw.contains(&code)));
+    assert!(requests.iter().any(|request| request.raw.contains("a question about a call")));
     server.receive("Re: Task", &format!("yes {code}\n\n-- \nAnn of Example"));
     poll(&story);
     assert_eq!(count_runs(&story), 1);

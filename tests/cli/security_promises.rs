@@ -500,6 +500,7 @@ const GUARANTEES: &[TestedPromise] = &[
             "a_call_is_made_once_and_within_an_hour",
             "a_file_that_changed_since_the_question_is_not_written",
             "an_answer_after_an_hour_or_after_new_does_nothing",
+            "an_expired_question_stays_closed_if_the_clock_is_set_back",
             "a_killed_poll_asks_and_makes_the_call_once",
         ],
     ),
@@ -511,7 +512,10 @@ const GUARANTEES: &[TestedPromise] = &[
         "`always` holds for that sender",
         &["always_holds_for_the_sender_in_the_chat_until_it_is_taken_back"],
     ),
-    ("The model sees neither the question nor its code", &["the_code_is_not_shown_to_the_model"]),
+    (
+        "The model sees neither the question nor its code",
+        &["the_code_is_not_shown_to_the_model", "a_mail_approves_by_its_code_and_dmarc_alone"],
+    ),
     (
         "`channels.NAME.approvals` `false` turns this off",
         &["what_nobody_may_approve_in_a_chat_is_refused"],

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 /// Time for which a question is open, and its call may begin, in milliseconds.
-pub const QUESTION_LIFETIME_MILLIS: i64 = 3_600_000;
+const QUESTION_LIFETIME_MILLIS: i64 = 3_600_000;
 /// Time for which a question that was answered is kept, in milliseconds: a repeated answer is recognized for as long.
 const KEPT_MILLIS: i64 = 7 * 24 * 3_600_000;
 /// Maximum number of open questions of a conversation.
@@ -25,6 +25,8 @@ const MAX_OPEN_QUESTIONS: usize = 3;
 const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Maximum number of lasting approvals of a channel.
 const MAX_LASTING_APPROVALS: usize = 200;
+/// Number of wrong codes after which the questions of a conversation are closed.
+const MAX_WRONG_CODES: u32 = 5;
 
 /// The content of `approvals.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -104,8 +106,9 @@ pub struct ApprovalQuestion {
     pub code: String,
     /// The conversation that asks.
     pub session: String,
-    /// The sender whose message the conversation answers; empty for a program.
-    pub sender: String,
+    /// The sender whose message the conversation answers; `None` for a program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
     /// The id of that message.
     pub message: String,
     #[serde(flatten)]
@@ -115,6 +118,9 @@ pub struct ApprovalQuestion {
     /// The time at which the service had taken the question, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered_at: Option<i64>,
+    /// The number of wrong codes that were sent while it was open.
+    #[serde(default)]
+    wrong_codes: u32,
     pub state: QuestionState,
 }
 
@@ -160,6 +166,13 @@ pub struct LastingApproval {
     pub permission: String,
 }
 
+/// A call that a person has approved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovedCall {
+    pub call: StoredCall,
+    pub start: CallStart,
+}
+
 /// The start of an approved call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallStart {
@@ -179,9 +192,9 @@ impl ApprovalQuestion {
         format!("{QUESTION_KEY_PREFIX}{}", self.id)
     }
 
-    /// True if it can be answered at `now`, in milliseconds since 1970.
-    pub fn is_open(&self, now: i64) -> bool {
-        self.state == QuestionState::Open && !self.is_expired(now)
+    /// True if it can be answered.
+    pub fn is_open(&self) -> bool {
+        self.state == QuestionState::Open
     }
 
     /// The id of the message that has approved it.
@@ -194,19 +207,20 @@ impl ApprovalQuestion {
         }
     }
 
-    /// True if it was approved, and its call has not begun.
-    pub fn may_begin(&self) -> bool {
-        matches!(self.state, QuestionState::Approved { .. })
-    }
-
     /// A file that is not as it was when the question was asked.
-    pub fn changed_file(&self) -> Option<&Path> {
+    fn changed_file(&self) -> Option<&Path> {
         let mut files = self.draft.files.iter();
         files.find(|file| !file.is_current()).map(|file| file.path.as_path())
     }
 
-    fn is_expired(&self, now: i64) -> bool {
-        !(0..QUESTION_LIFETIME_MILLIS).contains(&(now - self.asked_at))
+    fn lasting_approval(&self) -> Option<LastingApproval> {
+        Some(LastingApproval {
+            session: self.session.clone(),
+            sender: self.sender.clone()?,
+            tool: self.draft.call.tool.clone(),
+            flag: self.draft.call.flag.clone(),
+            permission: self.draft.permission.clone(),
+        })
     }
 }
 
@@ -217,42 +231,70 @@ impl ApprovalFile {
     /// The name of the file in the directory of a channel or a pipe.
     pub const FILE_NAME: &'static str = "approvals.json";
 
-    /// Reads the file; a missing one is empty.
+    /// Reads the file as of `now`, in milliseconds since 1970; a missing one is empty.
     ///
     /// # Errors
     /// Status 78 if it is damaged: calls that were made could be made again.
-    pub fn load(path: &Path) -> Result<Self> {
+    pub fn load(path: &Path, now: i64) -> Result<Self> {
+        let mut file = Self::read(path)?;
+        file.close_expired(now);
+        Ok(file)
+    }
+
+    fn read(path: &Path) -> Result<Self> {
         json_file::load(path, "remove the file: its questions are closed then")
     }
 
-    /// Reads, changes and replaces the file, while no other process changes it.
+    /// Reads the file as of `now`, changes and replaces it, while no other process changes it.
     ///
     /// # Errors
-    /// As [`Self::load`], those of `change`, and status 74.
-    pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        json_file::change(path, "the approvals", Self::load, change)
+    /// As [`Self::load`], and status 74.
+    pub fn change<T>(path: &Path, now: i64, change: impl FnOnce(&mut Self) -> T) -> Result<T> {
+        json_file::change(path, "the approvals", Self::read, |file| {
+            file.close_expired(now);
+            change(file)
+        })
     }
 
-    /// Adds a question, unless it is asked already; `None` if the conversation has too many open ones.
+    /// Closes the questions without an answer and the approved ones whose call has not begun in time, and forgets what is old. Since
+    /// that is written with the next change of the file, a clock that is set back after it opens none of them again.
+    fn close_expired(&mut self, now: i64) {
+        let age = |question: &ApprovalQuestion| now.saturating_sub(question.asked_at);
+        self.questions.retain(|question| age(question).saturating_abs() < KEPT_MILLIS);
+        for question in &mut self.questions {
+            let is_expired = !(0..QUESTION_LIFETIME_MILLIS).contains(&age(question));
+            let is_pending =
+                matches!(question.state, QuestionState::Open | QuestionState::Approved { .. });
+            if is_expired && is_pending {
+                question.state = QuestionState::Closed;
+            }
+        }
+    }
+
+    /// Adds a question; `None` if the conversation has too many open ones. The same call of an earlier message is asked about anew, so
+    /// that the question stands below the last messages.
     pub fn ask(
         &mut self,
         session: &str,
-        sender: &str,
+        sender: Option<&str>,
         message: &str,
         draft: QuestionDraft,
         now: i64,
     ) -> Option<&ApprovalQuestion> {
-        self.questions.retain(|question| (0..KEPT_MILLIS).contains(&(now - question.asked_at)));
         let is_same = |question: &ApprovalQuestion| {
-            question.session == session
-                && question.sender == sender
+            question.is_open()
+                && question.session == session
+                && question.sender.as_deref() == sender
                 && question.draft.call == draft.call
-                && question.is_open(now)
         };
         if let Some(index) = self.questions.iter().position(is_same) {
-            return self.questions.get(index);
+            let question = &mut self.questions[index];
+            if question.message == message {
+                return self.questions.get(index);
+            }
+            question.state = QuestionState::Closed;
         }
-        if self.open_questions(session, now).count() >= MAX_OPEN_QUESTIONS {
+        if self.open_questions(session).count() >= MAX_OPEN_QUESTIONS {
             return None;
         }
         let mut code = random_code();
@@ -265,11 +307,12 @@ impl ApprovalFile {
             number: self.last_number,
             code,
             session: session.to_owned(),
-            sender: sender.to_owned(),
+            sender: sender.map(str::to_owned),
             message: message.to_owned(),
             draft,
             asked_at: now,
             delivered_at: None,
+            wrong_codes: 0,
             state: QuestionState::Open,
         });
         self.questions.last()
@@ -279,20 +322,13 @@ impl ApprovalFile {
     pub fn open_questions<'f>(
         &'f self,
         session: &str,
-        now: i64,
     ) -> impl Iterator<Item = &'f ApprovalQuestion> {
-        let questions = self.questions.iter();
-        questions.filter(move |question| question.session == session && question.is_open(now))
+        self.questions_of(session).filter(|question| question.is_open())
     }
 
     /// The questions of a conversation, also those that were answered.
     pub fn questions_of<'f>(&'f self, session: &str) -> impl Iterator<Item = &'f ApprovalQuestion> {
         self.questions.iter().filter(move |question| question.session == session)
-    }
-
-    /// The question with this id.
-    pub fn question(&self, id: &str) -> Option<&ApprovalQuestion> {
-        self.questions.iter().find(|question| question.id == id)
     }
 
     /// The question of a conversation with this code, in any case and with or without its hyphen.
@@ -312,59 +348,76 @@ impl ApprovalFile {
         }
     }
 
-    /// Approves an open question by the message `by`. False if it is not open, and was not approved by that message. With `lasting`,
-    /// later calls of this kind are approved too.
-    pub fn approve(&mut self, id: &str, by: &str, lasting: bool, now: i64) -> bool {
-        let Some(question) = self.question_mut(id) else {
-            return false;
+    /// Approves an open question by the message `by`. With `lasting`, later calls of this kind are approved too.
+    ///
+    /// # Errors
+    /// The reason why it cannot be approved, for the sender of that message.
+    pub fn approve(&mut self, id: &str, by: &str, lasting: bool) -> Result<(), String> {
+        let Some(question) = self.questions.iter_mut().find(|question| question.id == id) else {
+            return Err("The question is no longer there. Nothing was done.".to_owned());
         };
+        let number = question.number;
         if question.approved_by() == Some(by) {
-            return true;
+            return Ok(());
         }
-        if !question.is_open(now) {
-            return false;
+        if !question.is_open() {
+            return Err(format!("Question {number} is no longer open. Nothing was done."));
         }
-        question.state = QuestionState::Approved { by: by.to_owned() };
-        let approval = LastingApproval {
-            session: question.session.clone(),
-            sender: question.sender.clone(),
-            tool: question.draft.call.tool.clone(),
-            flag: question.draft.call.flag.clone(),
-            permission: question.draft.permission.clone(),
-        };
-        if lasting
+        if let Some(path) = question.changed_file() {
+            let reason = format!(
+                "`{}` has changed since question {number} was asked. Nothing was done.",
+                path.display()
+            );
+            question.state = QuestionState::Closed;
+            return Err(reason);
+        }
+        let lasting_approval = question.lasting_approval().filter(|_| lasting);
+        if let Some(approval) = lasting_approval
             && !self.lasting.contains(&approval)
-            && self.lasting.len() < MAX_LASTING_APPROVALS
         {
+            if self.lasting.len() >= MAX_LASTING_APPROVALS {
+                return Err(format!(
+                    "This channel has {MAX_LASTING_APPROVALS} approvals for good, and takes no more. Answer question {number} with yes, \
+                     or take one back: /grants lists those of this chat. Nothing was done."
+                ));
+            }
             self.lasting.push(approval);
         }
-        true
+        question.state = QuestionState::Approved { by: by.to_owned() };
+        Ok(())
+    }
+
+    /// Records that a message had a code of none of the conversation's questions. True if that was one too many: the questions are
+    /// closed.
+    pub fn record_wrong_code(&mut self, session: &str) -> bool {
+        let is_open =
+            |question: &&mut ApprovalQuestion| question.session == session && question.is_open();
+        let mut has_closed = false;
+        for question in self.questions.iter_mut().filter(is_open) {
+            question.wrong_codes += 1;
+            if question.wrong_codes >= MAX_WRONG_CODES {
+                question.state = QuestionState::Closed;
+                has_closed = true;
+            }
+        }
+        has_closed
     }
 
     /// Closes the open questions that `is_closed` selects.
     pub fn close(&mut self, is_closed: impl Fn(&ApprovalQuestion) -> bool) {
         for question in &mut self.questions {
-            if question.state == QuestionState::Open && is_closed(question) {
+            if question.is_open() && is_closed(question) {
                 question.state = QuestionState::Closed;
             }
         }
     }
 
-    /// Closes a question that was approved, and whose call has not begun.
-    pub fn withdraw(&mut self, id: &str) {
-        if let Some(question) = self.question_mut(id).filter(|question| question.may_begin()) {
-            question.state = QuestionState::Closed;
-        }
-    }
-
-    /// Begins the call of a question that was approved. Only for [`CallStart::Begin`] it may be made.
-    pub fn begin(&mut self, id: &str, now: i64) -> CallStart {
-        let Some(question) = self.question_mut(id) else {
-            return CallStart::Unknown;
-        };
-        let is_expired = question.is_expired(now);
-        match &question.state {
-            QuestionState::Approved { .. } if is_expired => {
+    /// Begins the call of a question that was approved, unless a file that it changes is not as it was; `None` if there is no such
+    /// question. Only for [`CallStart::Begin`] it may be made.
+    pub fn begin(&mut self, id: &str) -> Option<ApprovedCall> {
+        let question = self.question_mut(id)?;
+        let start = match &question.state {
+            QuestionState::Approved { .. } if question.changed_file().is_some() => {
                 question.state = QuestionState::Closed;
                 CallStart::Expired
             }
@@ -375,7 +428,8 @@ impl ApprovalFile {
             QuestionState::Begun { .. } => CallStart::Unknown,
             QuestionState::Completed { result, .. } => CallStart::Completed(result.clone()),
             QuestionState::Open | QuestionState::Closed => CallStart::Expired,
-        }
+        };
+        Some(ApprovedCall { call: question.draft.call.clone(), start })
     }
 
     /// Records the result of a call that was begun.
@@ -393,9 +447,11 @@ impl ApprovalFile {
     }
 
     /// True if a lasting approval covers this call.
-    pub fn has_lasting(&self, session: &str, sender: &str, call: &StoredCall) -> bool {
+    pub fn has_lasting(&self, session: &str, sender: Option<&str>, call: &StoredCall) -> bool {
         self.lasting_of(session).any(|approval| {
-            approval.sender == sender && approval.tool == call.tool && approval.flag == call.flag
+            sender == Some(&approval.sender)
+                && approval.tool == call.tool
+                && approval.flag == call.flag
         })
     }
 
@@ -410,8 +466,8 @@ impl ApprovalFile {
 #[cfg(test)]
 mod tests {
     use super::{
-        ApprovalFile, ApprovedResult, CallStart, FileFingerprint, QUESTION_LIFETIME_MILLIS,
-        QuestionDraft, StoredCall,
+        ApprovalFile, ApprovedResult, CallStart, FileFingerprint, KEPT_MILLIS,
+        MAX_LASTING_APPROVALS, QUESTION_LIFETIME_MILLIS, QuestionDraft, StoredCall,
     };
     use nanobot_base::error::{Exit, exit_for};
     use nanobot_base::message::Origin;
@@ -427,7 +483,18 @@ mod tests {
 
     fn ask(file: &mut ApprovalFile, number: u32, now: i64) -> Option<String> {
         let draft = QuestionDraft { call: call(number), ..QuestionDraft::default() };
-        file.ask("telegram:7", "7", "m", draft, now).map(|question| question.id.clone())
+        file.close_expired(now);
+        file.ask("telegram:7", Some("7"), "m", draft, now).map(|question| question.id.clone())
+    }
+
+    fn approve(file: &mut ApprovalFile, id: &str, by: &str, now: i64) -> bool {
+        file.close_expired(now);
+        file.approve(id, by, false).is_ok()
+    }
+
+    fn begin(file: &mut ApprovalFile, id: &str, now: i64) -> CallStart {
+        file.close_expired(now);
+        file.begin(id).unwrap().start
     }
 
     #[test]
@@ -435,26 +502,44 @@ mod tests {
         let mut file = ApprovalFile::default();
         let id = ask(&mut file, 1, 1000).unwrap();
         assert_eq!(ask(&mut file, 1, 1001).as_ref(), Some(&id), "asked already");
-        assert_eq!(file.begin(&id, 1001), CallStart::Expired, "not approved");
-        assert!(!file.approve(&id, "m1", false, 1000 + QUESTION_LIFETIME_MILLIS), "too late");
-        assert!(!file.approve(&id, "m1", false, 999), "the clock went back");
-        assert!(!file.approve("other", "m1", false, 1002));
-        assert!(file.approve(&id, "m1", false, 1002));
-        assert!(file.approve(&id, "m1", false, 1003), "the same message, after a kill");
-        assert!(!file.approve(&id, "m2", false, 1003), "a repeated yes");
-        assert_eq!(file.begin(&id, 1004), CallStart::Begin);
-        assert_eq!(file.begin(&id, 1005), CallStart::Unknown, "after a kill");
+        assert_eq!(begin(&mut file, &id, 1001), CallStart::Expired, "not approved");
+        assert!(!approve(&mut file, "other", "m1", 1002));
+        assert!(approve(&mut file, &id, "m1", 1002));
+        assert!(approve(&mut file, &id, "m1", 1003), "the same message, after a kill");
+        assert!(!approve(&mut file, &id, "m2", 1003), "a repeated yes");
+        assert_eq!(begin(&mut file, &id, 1004), CallStart::Begin);
+        assert_eq!(begin(&mut file, &id, 1005), CallStart::Unknown, "after a kill");
         let result = ApprovedResult {
             text: "done".into(),
             origin: Origin::External,
             content: "a page".into(),
         };
         file.end(&id, result.clone());
-        assert_eq!(file.begin(&id, 9_999_999), CallStart::Completed(result));
+        assert_eq!(begin(&mut file, &id, 9_999_999), CallStart::Completed(result));
         let late = ask(&mut file, 2, 1000).unwrap();
-        assert!(file.approve(&late, "m3", false, 1001));
-        assert_eq!(file.begin(&late, 1000 + QUESTION_LIFETIME_MILLIS), CallStart::Expired);
-        assert_eq!(file.begin(&late, 1002), CallStart::Expired, "for good");
+        assert!(approve(&mut file, &late, "m3", 1001));
+        assert_eq!(begin(&mut file, &late, 1000 + QUESTION_LIFETIME_MILLIS), CallStart::Expired);
+        assert_eq!(begin(&mut file, &late, 1002), CallStart::Expired, "for good");
+        file.close_expired(1000 + KEPT_MILLIS);
+        assert!(file.questions.is_empty());
+    }
+
+    #[test]
+    fn an_expired_question_stays_closed_if_the_clock_is_set_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(ApprovalFile::FILE_NAME);
+        let is_open = |now: i64| {
+            let file = ApprovalFile::load(&path, now).unwrap();
+            file.open_questions("telegram:7").next().is_some()
+        };
+        for later in [1000 + QUESTION_LIFETIME_MILLIS, 999] {
+            let id = ApprovalFile::change(&path, 1000, |file| ask(file, 1, 1000)).unwrap().unwrap();
+            assert!(is_open(1001) && !is_open(later) && is_open(1001), "{later}");
+            ApprovalFile::change(&path, later, |_| ()).unwrap();
+            assert!(!is_open(1001), "{later}");
+            let approved = ApprovalFile::change(&path, 1001, |file| file.approve(&id, "m", false));
+            assert!(approved.unwrap().is_err(), "{later}");
+        }
     }
 
     #[test]
@@ -462,29 +547,62 @@ mod tests {
         let mut file = ApprovalFile::default();
         let ids: Vec<String> = (0..3).filter_map(|number| ask(&mut file, number, 1000)).collect();
         assert_eq!((ids.len(), ask(&mut file, 3, 1000)), (3, None));
-        assert!(file.ask("telegram:8", "8", "m", QuestionDraft::default(), 1000).is_some());
-        let codes = file.open_questions("telegram:7", 1000).map(|question| &question.code);
+        let other = QuestionDraft::default();
+        assert!(file.ask("telegram:8", Some("8"), "m", other, 1000).is_some());
+        let codes = file.open_questions("telegram:7").map(|question| &question.code);
         assert_eq!(codes.collect::<std::collections::BTreeSet<_>>().len(), 3);
+        // The call of a later message is asked about anew.
+        let draft = QuestionDraft { call: call(2), ..QuestionDraft::default() };
+        let again = file.ask("telegram:7", Some("7"), "m2", draft, 1001).unwrap().id.clone();
+        assert!(!ids.contains(&again) && !approve(&mut file, &ids[2], "m", 1001));
         file.close(|question| question.session == "telegram:7");
-        assert_eq!(file.open_questions("telegram:7", 1000).count(), 0);
-        assert!(!file.approve(&ids[0], "m", false, 1001));
+        assert_eq!(file.open_questions("telegram:7").count(), 0);
+        assert!(!approve(&mut file, &ids[0], "m", 1001));
         assert!(ask(&mut file, 3, 1000).is_some());
+    }
+
+    #[test]
+    fn wrong_codes_close_the_questions_of_their_conversation() {
+        let mut file = ApprovalFile::default();
+        let id = ask(&mut file, 1, 1000).unwrap();
+        let other = file.ask("telegram:8", Some("8"), "m", QuestionDraft::default(), 1000);
+        let other = other.unwrap().id.clone();
+        let closes: Vec<bool> = (0..5).map(|_| file.record_wrong_code("telegram:7")).collect();
+        assert_eq!(closes, [false, false, false, false, true]);
+        assert!(!file.record_wrong_code("telegram:7"), "none is open");
+        assert!(!approve(&mut file, &id, "m", 1001) && approve(&mut file, &other, "m", 1001));
+    }
+
+    #[test]
+    fn lasting_approvals_are_limited_and_none_is_dropped_silently() {
+        let mut file = ApprovalFile::default();
+        for number in 0..=MAX_LASTING_APPROVALS {
+            let stored_call = StoredCall { flag: format!("--write=/{number}"), ..call(1) };
+            let draft = QuestionDraft { call: stored_call, ..QuestionDraft::default() };
+            let question = file.ask("telegram:7", Some("7"), "m", draft, 1000).unwrap();
+            let id = question.id.clone();
+            let is_full = number == MAX_LASTING_APPROVALS;
+            assert_eq!(file.approve(&id, "m", true).is_err(), is_full, "{number}");
+            if is_full {
+                assert!(file.approve(&id, "m", false).is_ok(), "it is still open");
+            }
+        }
     }
 
     #[test]
     fn a_lasting_approval_is_for_one_sender_and_taken_back() {
         let mut file = ApprovalFile::default();
         let id = ask(&mut file, 1, 1000).unwrap();
-        assert!(file.approve(&id, "m", true, 1001));
-        assert!(file.has_lasting("telegram:7", "7", &call(2)));
-        assert!(!file.has_lasting("telegram:7", "8", &call(2)));
-        assert!(!file.has_lasting("telegram:8", "7", &call(2)));
+        file.approve(&id, "m", true).unwrap();
+        assert!(file.has_lasting("telegram:7", Some("7"), &call(2)));
+        assert!(!file.has_lasting("telegram:7", Some("8"), &call(2)));
+        assert!(!file.has_lasting("telegram:8", Some("7"), &call(2)));
         let other = StoredCall { flag: "--allow notes".into(), ..call(2) };
-        assert!(!file.has_lasting("telegram:7", "7", &other));
+        assert!(!file.has_lasting("telegram:7", Some("7"), &other));
         assert!(file.remove_lasting("telegram:8", 1).is_none());
         assert!(file.remove_lasting("telegram:7", 0).is_none());
         assert!(file.remove_lasting("telegram:7", 1).is_some());
-        assert!(!file.has_lasting("telegram:7", "7", &call(2)));
+        assert!(!file.has_lasting("telegram:7", Some("7"), &call(2)));
     }
 
     #[test]
@@ -509,7 +627,7 @@ mod tests {
         let path = directory.path().join(ApprovalFile::FILE_NAME);
         for text in ["{", "[]", "{\"questions\":1}", "{\"questions\":[{\"id\":\"x\"}]}"] {
             std::fs::write(&path, text).unwrap();
-            let error = ApprovalFile::change(&path, |file| Ok(ask(file, 1, 1000))).unwrap_err();
+            let error = ApprovalFile::change(&path, 1000, |file| ask(file, 1, 1000)).unwrap_err();
             assert_eq!(exit_for(&error), Exit::Config);
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }

@@ -24,17 +24,17 @@ pub(crate) fn load<F: Default + DeserializeOwned>(path: &Path, hint: &str) -> Re
 /// Reads the file with `load`, changes and replaces it, while no other process changes it. `subject` names it in messages.
 ///
 /// # Errors
-/// Those of `load` and `change`, and status 74.
+/// Those of `load`, and status 74.
 pub(crate) fn change<F: Clone + PartialEq + Serialize, T>(
     path: &Path,
     subject: &str,
     load: impl FnOnce(&Path) -> Result<F>,
-    change: impl FnOnce(&mut F) -> Result<T>,
+    change: impl FnOnce(&mut F) -> T,
 ) -> Result<T> {
     let lock = durable_file::lock_for_change(path, subject)?;
     let mut file = load(path)?;
     let original = file.clone();
-    let output = change(&mut file)?;
+    let output = change(&mut file);
     if file != original {
         let text = serde_json::to_string_pretty(&file)? + "\n";
         durable_file::replace(path, text.as_bytes())?;

@@ -50,8 +50,8 @@ impl PairingFile {
     /// Reads, changes and replaces the file, while no other process changes it.
     ///
     /// # Errors
-    /// As [`Self::load`], those of `change`, and status 74.
-    pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    /// As [`Self::load`], and status 74.
+    pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> T) -> Result<T> {
         json_file::change(path, "the pairing file", Self::load, change)
     }
 
@@ -212,7 +212,7 @@ mod tests {
         for (approved, pending) in [("{\"telegram\":1}", pending), ("1", pending), ("{}", "1")] {
             let text = format!("{{\"approved\":{approved},\"pending\":{pending}}}");
             std::fs::write(&path, &text).unwrap();
-            let error = PairingFile::change(&path, |file| Ok(file.approve("A-B", 1))).unwrap_err();
+            let error = PairingFile::change(&path, |file| file.approve("A-B", 1)).unwrap_err();
             assert_eq!(exit_for(&error), Exit::Config);
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }

@@ -2,13 +2,13 @@
 //! result.
 
 use super::prepare::PreparedTurn;
-use crate::ops::call_approvals::{ApprovedCall, DeferredApprovals};
+use crate::ops::call_approvals::DeferredApprovals;
 use anyhow::Result;
 use nanobot_base::message::user_text::OthersContent;
 use nanobot_base::message::{
     Message, MessagePart, Origin, Reply, ToolCall, plain_text, tagged_block,
 };
-use nanobot_channel::approvals::{ApprovedResult, CallStart, StoredCall};
+use nanobot_channel::approvals::{ApprovedCall, ApprovedResult, CallStart, StoredCall};
 use nanobot_store::history::head_and_tail::head_and_tail;
 
 /// The result of a call after whose begin the process was stopped.

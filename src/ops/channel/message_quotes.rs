@@ -9,6 +9,10 @@ use nanobot_channel::{InboundMessage, QuotedText, RepliedMessage};
 /// Maximum characters of our own message in a reply: the session has the whole message, and this identifies it.
 const MAX_REPLIED_CHARS: usize = 200;
 
+/// The sender of a question about a call, and the text that stands for it.
+const QUESTION_SENDER: &str = "sent by nanobot";
+const QUESTION_TEXT: &str = "a question about a call, which the program has put";
+
 /// The phrase for text that a sender has not typed.
 const OTHERS_TEXT: &str = "text of others in a message";
 
@@ -17,17 +21,25 @@ pub(crate) fn others_content(origin: Origin) -> OthersContent {
     OthersContent::new(origin, OTHERS_TEXT)
 }
 
-/// The text of each message, with its quotes after it in marked blocks.
+/// The text of each message, with its quotes after it in marked blocks. `codes` are those of the open questions about calls.
 pub(crate) fn to_text<'m>(
     messages: impl Iterator<Item = &'m InboundMessage>,
     inbox_state: &InboxState,
+    codes: &[String],
 ) -> UserText {
     let mut text = UserText::default();
     for message in messages {
         let typed = message.text.clone().trimmed();
         text.push_paragraph(&if message.from.is_bot { typed.without_typed() } else { typed });
         for quoted_text in &message.quotes {
-            if let Some(block) = to_block(quoted_text, &message.chat.id, inbox_state) {
+            // A mail quotes the question, whose code a model must not know: it could ask for it.
+            let has_code = codes.iter().any(|code| quoted_text.text.contains(code));
+            let block = if has_code {
+                Some(replied_block(QUESTION_SENDER, QUESTION_TEXT, Origin::User))
+            } else {
+                to_block(quoted_text, &message.chat.id, inbox_state)
+            };
+            if let Some(block) = block {
                 text.push_paragraph(&block);
             }
         }
@@ -55,14 +67,18 @@ fn to_block(quoted_text: &QuotedText, chat: &str, inbox_state: &InboxState) -> O
         && let Some((name, text, origin)) = own_message(quoted_text, replied, chat, inbox_state)
     {
         let text = QuotedText::cut("", text.trim(), MAX_REPLIED_CHARS).text;
-        let block = tagged_block("replied", Some(&name), &text);
-        return Some(UserText::of_model(block, others_content(origin)));
+        return Some(replied_block(&name, &text, origin));
     }
     if quoted_text.text.is_empty() {
         return None;
     }
     let block = tagged_block("quote", Some(&quoted_text.label), &quoted_text.text);
     Some(UserText::of_others(block, others_content(Origin::External)))
+}
+
+fn replied_block(name: &str, text: &str, origin: Origin) -> UserText {
+    let block = tagged_block("replied", Some(name), text);
+    UserText::of_model(block, others_content(origin))
 }
 
 /// The sender of our message that is replied to, its text, and its origin; `None` if it cannot be recognized as ours.
@@ -94,9 +110,7 @@ fn own_message(
     };
     let is_question = entry.is_some_and(|entry| entry.message.key.starts_with(QUESTION_KEY_PREFIX));
     if is_question {
-        // A model that knew the code could ask for it.
-        let text = "a question about a call, which the program has put".to_owned();
-        return Some(("sent by nanobot".to_owned(), text, Origin::User));
+        return Some((QUESTION_SENDER.to_owned(), QUESTION_TEXT.to_owned(), Origin::User));
     }
     let source = entry.and_then(|entry| entry.message.source.as_ref());
     let name = match source {
@@ -165,7 +179,7 @@ mod tests {
                 quotes: vec![quoted_text],
                 ..InboundMessage::default()
             };
-            let text = to_text([&message].into_iter(), &inbox_state);
+            let text = to_text([&message].into_iter(), &inbox_state, &[]);
             let block = expect.map(|(block, _)| format!("\n\n{block}")).unwrap_or_default();
             assert_eq!(text.as_str(), format!("snooze this{block}"));
             let others = text.sources(&|_| false).others.map(|content| content.origin);
@@ -209,7 +223,7 @@ mod tests {
             ..InboundMessage::default()
         };
         let check = |messages: &[InboundMessage], expect: &str, is_external: bool| {
-            let text = with_notes(to_text(messages.iter(), &InboxState::default()), &[]);
+            let text = with_notes(to_text(messages.iter(), &InboxState::default(), &[]), &[]);
             assert_eq!(text.as_str(), expect);
             assert_eq!(text.is_own(), !is_external);
         };

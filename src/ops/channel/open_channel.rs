@@ -178,7 +178,7 @@ impl ChannelFiles {
             } else if self.kind.name == "whatsapp" {
                 entry.trim().trim_start_matches('+').to_owned()
             } else {
-                entry
+                entry.trim().to_owned()
             }
         };
         entries.into_iter().map(normalize).collect()

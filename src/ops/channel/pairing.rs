@@ -20,7 +20,7 @@ pub(crate) fn pending(ctx: &Context) -> Result<Vec<PendingPairing>> {
 /// Status 66 if no such code is valid.
 pub(crate) fn approve(ctx: &Context, code: &str) -> Result<PendingPairing> {
     let now = ctx.clock.timestamp().as_second();
-    let pairing = PairingFile::change(&ctx.paths.pairing(), |file| Ok(file.approve(code, now)))?;
+    let pairing = PairingFile::change(&ctx.paths.pairing(), |file| file.approve(code, now))?;
     pairing.ok_or_else(|| {
         fail_with_hint(
             Exit::NoInput,

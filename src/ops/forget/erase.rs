@@ -123,7 +123,7 @@ impl Search<'_> {
                 let Subject::Sender { channel, id } = self.subject else {
                     return Ok(());
                 };
-                PairingFile::change(path, |file| Ok(file.remove_sender(channel, id))).map(drop)
+                PairingFile::change(path, |file| file.remove_sender(channel, id)).map(drop)
             }
             FindingAction::Remove => {
                 let result = if path.is_dir() {

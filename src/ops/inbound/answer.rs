@@ -178,8 +178,8 @@ fn answer_messages(
         return drop_messages(run, channel, &entries, settlement);
     }
     if let QuestionAnswer::Approval { id, lasting } = answer {
-        if let Some(text) = approval_answer::approve(run, channel, first, &id, lasting)? {
-            return send_answer(run, channel, &answer_key(&message.id), &entries, &text, None);
+        if let Some(reason) = approval_answer::approve(run, channel, first, &id, lasting)? {
+            return send_answer(run, channel, &answer_key(&message.id), &entries, &reason, None);
         }
         approved_id = Some(id);
     }
@@ -521,7 +521,7 @@ impl ChatTurnRun<'_> {
         };
         let file = approval_answer::file_for_turn(ctx, &self.channel.open.files, message)?;
         Ok(file.map(|path| {
-            let (session, sender) = (&self.work.session, &message.from.id);
+            let (session, sender) = (&self.work.session, Some(message.from.id.as_str()));
             let approved_id = self.approved_id.clone();
             let clock = ctx.clock.clone();
             let approvals =
@@ -570,8 +570,11 @@ impl ChatTurnRun<'_> {
 
     fn message_text(&self) -> UserText {
         let messages = self.entries.iter().map(|entry| &entry.message);
+        // If the questions cannot be read, the end of the turn reports it.
+        let codes = approval_answer::open_codes(self.run.ctx, self.channel, &self.work.session)
+            .unwrap_or_default();
         let inbox = self.channel.inbox.lock();
-        message_quotes::to_text(messages, inbox.state())
+        message_quotes::to_text(messages, inbox.state(), &codes)
     }
 
     /// Sends the answer of the turn, or an apology.
@@ -582,7 +585,12 @@ impl ChatTurnRun<'_> {
         if !is_unanswered(&self.channel.inbox.lock(), last) {
             // `/stop` has ended the turn.
             let only_unsent = true;
-            return approval_answer::close_questions(self.channel, &last.session, only_unsent);
+            return approval_answer::close_questions(
+                self.run.ctx,
+                self.channel,
+                &last.session,
+                only_unsent,
+            );
         }
         let is_cancelled = self.work.token.is_cancelled();
         if exit == Exit::Answered {

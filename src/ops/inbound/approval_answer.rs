@@ -1,7 +1,6 @@
 //! Answers to questions about calls in a chat: a reply to the question, its code, or `yes` and `no` alone where it is certain what they
 //! are about. In doubt, a message is no answer, and goes to the model, which can approve nothing.
 
-use crate::ops::call_approvals;
 use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
 use crate::ops::context::Context;
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
@@ -13,7 +12,7 @@ use nanobot_channel::approvals::{
 use nanobot_channel::inbox::{InboundEntry, InboxState, OutboundMessage};
 use nanobot_channel::settlement::Settlement;
 use nanobot_channel::{Chat, InboundMessage};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Characters of a question that is shown at once. A longer one takes its code, which `/show` shows with all of it.
 const MAX_SHOWN_CHARS: usize = 1500;
@@ -86,7 +85,7 @@ fn path_of(files: &ChannelFiles) -> PathBuf {
 }
 
 /// The file for a turn that answers `message`; `None` if its calls cannot be approved: approvals are off, the config lists neither
-/// approvers nor the sender by id, or the channel does not say what the sender has typed, as the bridge of WhatsApp.
+/// an approver who is in the chat nor the sender by id, or the channel does not say what the sender has typed, as the bridge of WhatsApp.
 ///
 /// # Errors
 /// The pairings cannot be read.
@@ -100,10 +99,12 @@ pub(crate) fn file_for_turn(
     if !files.config.flag("approvals") || !is_person(message) || !is_own {
         return Ok(None);
     }
-    let has_approver = if files.config.list("approvers").is_empty() {
+    let approvers = files.listed_senders("approvers");
+    let has_approver = if approvers.is_empty() {
         files.access_rules(ctx)?.names_person(&message.from.id)
     } else {
-        true
+        // Only the sender sees the questions of a direct chat.
+        !message.chat.is_direct || approvers.contains(&message.from.id)
     };
     Ok(has_approver.then(|| path_of(files)))
 }
@@ -118,7 +119,7 @@ fn is_person(message: &InboundMessage) -> bool {
 fn may_answer(files: &ChannelFiles, question: &ApprovalQuestion, message: &InboundMessage) -> bool {
     let approvers = files.listed_senders("approvers");
     let is_approver = if approvers.is_empty() {
-        question.sender == message.from.id
+        question.sender.as_ref() == Some(&message.from.id)
     } else {
         approvers.contains(&message.from.id)
     };
@@ -144,8 +145,8 @@ pub(crate) fn recognize(
     let Some(path) = path.filter(|_| message.files.is_empty()) else {
         return Ok(QuestionAnswer::None);
     };
-    let file = ApprovalFile::load(&path)?;
     let now = run.ctx.clock.timestamp().as_millisecond();
+    let file = ApprovalFile::load(&path, now)?;
     let is_approved_by_it =
         |question: &&ApprovalQuestion| question.approved_by() == Some(message.id.as_str());
     if let Some(question) = file.questions_of(&entry.session).find(is_approved_by_it) {
@@ -157,46 +158,44 @@ pub(crate) fn recognize(
         // It was no answer when its turn began.
         return Ok(QuestionAnswer::None);
     }
-    let inbox = channel.inbox.lock();
-    let target = find_target(&file, inbox.state(), entry, &answer_words, is_mail, now);
-    drop(inbox);
-    let (question, is_bare) = match target {
+    let reply = |text: &str| Ok(QuestionAnswer::Reply(text.to_owned()));
+    let target = find_target(&file, channel.inbox.lock().state(), entry, &answer_words, is_mail);
+    let question = match target {
         AnswerTarget::None => return Ok(QuestionAnswer::None),
-        AnswerTarget::Text(text) => return Ok(QuestionAnswer::Reply(text)),
-        AnswerTarget::Question { question, is_bare } => (question, is_bare),
+        AnswerTarget::Text(text) => return reply(&text),
+        AnswerTarget::Question(question) => question,
+        AnswerTarget::UnknownCode => {
+            // From others, and without a question, the word that looks like a code is one of a conversation, such as a date.
+            let mut open_questions = file.open_questions(&entry.session);
+            if !open_questions.any(|question| may_answer(files, question, message)) {
+                return Ok(QuestionAnswer::None);
+            }
+            let has_closed =
+                ApprovalFile::change(&path, now, |file| file.record_wrong_code(&entry.session))?;
+            return reply(if has_closed {
+                "That was one wrong code too many: the questions here are closed. Nothing was done."
+            } else {
+                "There is no open question with this code here. Nothing was done."
+            });
+        }
     };
     let number = question.number;
-    let reply = |text: &str| Ok(QuestionAnswer::Reply(text.to_owned()));
     if !may_answer(files, question, message) {
         return reply(&format!(
             "You cannot answer question {number} in this way. Nothing was done."
         ));
     }
-    if !question.is_open(now) {
-        // It stays closed if the clock is set back.
-        close(&path, &question.id)?;
+    if !question.is_open() {
+        // An expired one stays closed if the clock is set back.
+        ApprovalFile::change(&path, now, |_| ())?;
         return reply(&format!("Question {number} is no longer open. Nothing was done."));
     }
-    match answer_words.verdict {
-        Verdict::No => {
-            close(&path, &question.id)?;
-            reply(&format!("Question {number} is answered with no. Nothing was done."))
-        }
-        Verdict::Always if is_bare => {
-            reply("Send `always` as a reply to the question, or with its code. Nothing was done.")
-        }
-        verdict => Ok(QuestionAnswer::Approval {
-            id: question.id.clone(),
-            lasting: verdict == Verdict::Always,
-        }),
+    let id = question.id.clone();
+    if answer_words.verdict == Verdict::No {
+        ApprovalFile::change(&path, now, |file| file.close(|question| question.id == id))?;
+        return reply(&format!("Question {number} is answered with no. Nothing was done."));
     }
-}
-
-fn close(path: &Path, id: &str) -> Result<()> {
-    ApprovalFile::change(path, |file| {
-        file.close(|question| question.id == id);
-        Ok(())
-    })
+    Ok(QuestionAnswer::Approval { id, lasting: answer_words.verdict == Verdict::Always })
 }
 
 /// The question that a message is about.
@@ -204,10 +203,9 @@ enum AnswerTarget<'f> {
     None,
     /// It is answered with this text.
     Text(String),
-    Question {
-        question: &'f ApprovalQuestion,
-        is_bare: bool,
-    },
+    /// No question of the conversation has its code.
+    UnknownCode,
+    Question(&'f ApprovalQuestion),
 }
 
 fn find_target<'f>(
@@ -216,36 +214,26 @@ fn find_target<'f>(
     entry: &InboundEntry,
     answer_words: &AnswerWords,
     is_mail: bool,
-    now: i64,
 ) -> AnswerTarget<'f> {
-    let message = &entry.message;
     if let Some(code) = &answer_words.code {
-        return match file.question_by_code(&entry.session, code) {
-            Some(question) => AnswerTarget::Question { question, is_bare: false },
-            // Without a question, a word that looks like a code is one of a conversation, such as a date.
-            None if file.open_questions(&entry.session, now).next().is_none() => AnswerTarget::None,
-            None => AnswerTarget::Text(
-                "There is no open question with this code here. Nothing was done.".into(),
-            ),
-        };
+        let question = file.question_by_code(&entry.session, code);
+        return question.map_or(AnswerTarget::UnknownCode, AnswerTarget::Question);
     }
     // A mail can be forged by its headers, and has no message that is certainly the last.
     if is_mail {
         return AnswerTarget::None;
     }
-    let target = if message.quotes.is_empty() {
-        find_last(file, inbox_state, entry, now)
+    let target = if entry.message.quotes.is_empty() {
+        find_last(file, inbox_state, entry, answer_words.verdict)
     } else {
         find_replied(file, inbox_state, entry)
     };
     match target {
-        AnswerTarget::Question { question, .. } if is_long(question) => {
-            AnswerTarget::Text(format!(
-                "Question {number} is too long to be shown at once. /show {number} shows all of it, with the code that answers it. \
+        AnswerTarget::Question(question) if is_long(question) => AnswerTarget::Text(format!(
+            "Question {number} is too long to be shown at once. /show {number} shows all of it, with the code that answers it. \
              Nothing was done.",
-                number = question.number
-            ))
-        }
+            number = question.number
+        )),
         target => target,
     }
 }
@@ -268,8 +256,7 @@ fn find_replied<'f>(
                 && outbound.sent.values().any(|id| id == replied_id)
         })
     });
-    question
-        .map_or(AnswerTarget::None, |question| AnswerTarget::Question { question, is_bare: false })
+    question.map_or(AnswerTarget::None, AnswerTarget::Question)
 }
 
 /// The question that is our last message in a direct chat, if it is the only one that is open there, and the message is the first that
@@ -278,13 +265,13 @@ fn find_last<'f>(
     file: &'f ApprovalFile,
     inbox_state: &InboxState,
     entry: &InboundEntry,
-    now: i64,
+    verdict: Verdict,
 ) -> AnswerTarget<'f> {
     let InboundEntry { message, session, received_at, .. } = entry;
     if !message.chat.is_direct {
         return AnswerTarget::None;
     }
-    let mut open_questions = file.open_questions(session, now);
+    let mut open_questions = file.open_questions(session);
     let is_in_chat = |chat: &Chat| chat.id == message.chat.id;
     let sent = || inbox_state.outbound.iter().filter(|it| is_in_chat(&it.message.destination.chat));
     let last = sent().next_back();
@@ -308,8 +295,12 @@ fn find_last<'f>(
     if !is_settled || !is_first || !is_later {
         return AnswerTarget::None;
     }
-    match file.open_questions(session, now).count() {
-        1 => AnswerTarget::Question { question, is_bare: true },
+    match file.open_questions(session).count() {
+        1 if verdict == Verdict::Always => AnswerTarget::Text(
+            "Send `always` as a reply to the question, or with its code. Nothing was done."
+                .to_owned(),
+        ),
+        1 => AnswerTarget::Question(question),
         count => AnswerTarget::Text(format!(
             "{count} questions are open. Reply to one of them, or send `yes` with its code. Nothing was done."
         )),
@@ -327,9 +318,10 @@ pub(crate) fn approve(
     id: &str,
     lasting: bool,
 ) -> Result<Option<String>> {
-    let path = path_of(&channel.open.files);
     let now = run.ctx.clock.timestamp().as_millisecond();
-    call_approvals::approve(&path, id, &entry.message.id, lasting, now)
+    ApprovalFile::change(&path_of(&channel.open.files), now, |file| {
+        file.approve(id, &entry.message.id, lasting).err()
+    })
 }
 
 /// The questions of a conversation that were not put yet, as messages to the chat of `entry`. `origin` is that of the conversation.
@@ -347,12 +339,12 @@ pub(crate) fn unsent_questions(
         return Ok(Vec::new());
     }
     let now = run.ctx.clock.timestamp().as_millisecond();
-    let file = ApprovalFile::load(&path_of(&open.files))?;
+    let file = ApprovalFile::load(&path_of(&open.files), now)?;
     let inbox = channel.inbox.lock();
     let is_unsent = |question: &&ApprovalQuestion| {
         question.delivered_at.is_none() && inbox.state().outbound(&question.key()).is_none()
     };
-    let questions = file.open_questions(&entry.session, now).filter(is_unsent);
+    let questions = file.open_questions(&entry.session).filter(is_unsent);
     let to_message = |question: &ApprovalQuestion| {
         let text = question_text(open, question, &entry.message.chat);
         let key = question.key();
@@ -360,6 +352,23 @@ pub(crate) fn unsent_questions(
         OutboundMessage { origin, ..message }
     };
     Ok(questions.map(to_message).collect())
+}
+
+/// The codes of the open questions of a conversation.
+///
+/// # Errors
+/// The questions cannot be read.
+pub(crate) fn open_codes(
+    ctx: &Context,
+    channel: &LockedChannel,
+    session: &str,
+) -> Result<Vec<String>> {
+    let files = &channel.open.files;
+    if !files.config.flag("approvals") {
+        return Ok(Vec::new());
+    }
+    let file = ApprovalFile::load(&path_of(files), ctx.clock.timestamp().as_millisecond())?;
+    Ok(file.open_questions(session).map(|question| question.code.clone()).collect())
 }
 
 /// Records that the service has taken the message `key`, if it is a question.
@@ -371,10 +380,7 @@ pub(crate) fn record_delivery(ctx: &Context, channel: &OpenChannel, key: &str) -
         return Ok(());
     };
     let now = ctx.clock.timestamp().as_millisecond();
-    ApprovalFile::change(&path_of(&channel.files), |file| {
-        file.record_delivery(id, now);
-        Ok(())
-    })
+    ApprovalFile::change(&path_of(&channel.files), now, |file| file.record_delivery(id, now))
 }
 
 /// True if the message `key` is a question that must wait, because an earlier message to its chat is not sent.
@@ -385,7 +391,7 @@ pub(crate) fn waits_for_others(inbox_state: &InboxState, key: &str) -> bool {
     };
     let chat = &question.message.destination.chat;
     let earlier = inbox_state.outbound.iter().take_while(|it| it.message.key != key);
-    earlier.filter(|it| it.message.destination.chat == *chat).any(|it| it.settlement.is_none())
+    earlier.filter(|it| it.message.destination.chat.id == chat.id).any(|it| it.settlement.is_none())
 }
 
 /// Closes the open questions of a conversation. With `only_unsent`, those that were not put yet.
@@ -393,19 +399,20 @@ pub(crate) fn waits_for_others(inbox_state: &InboxState, key: &str) -> bool {
 /// # Errors
 /// The questions cannot be read or written.
 pub(crate) fn close_questions(
+    ctx: &Context,
     channel: &LockedChannel,
     session: &str,
     only_unsent: bool,
 ) -> Result<()> {
     let path = path_of(&channel.open.files);
-    if ApprovalFile::load(&path)?.questions_of(session).next().is_none() {
+    let now = ctx.clock.timestamp().as_millisecond();
+    if ApprovalFile::load(&path, now)?.open_questions(session).next().is_none() {
         return Ok(());
     }
     let inbox = channel.inbox.lock();
     let is_unsent = |question: &ApprovalQuestion| inbox.state().outbound(&question.key()).is_none();
-    ApprovalFile::change(&path, |file| {
+    ApprovalFile::change(&path, now, |file| {
         file.close(|question| question.session == session && (!only_unsent || is_unsent(question)));
-        Ok(())
     })
 }
 
@@ -433,19 +440,35 @@ fn question_text(open: &OpenChannel, question: &ApprovalQuestion, chat: &Chat) -
         )
     } else {
         format!(
-            "Send `yes {code}` or `no {code}` within an hour, or reply to this message with `yes` or `no`."
+            "It is for a message of {}. Send `yes {code}` or `no {code}` within an hour, or reply to this message with `yes` or `no`.",
+            sender_span(question)
         )
     };
-    format!("{head}\n\n{answers} {}", always_text(question))
+    format!("{head}\n\n{answers} {}", always_text(question, chat))
 }
 
-/// The sentence about a lasting approval. A path in it could end a code span, so it is shown elsewhere then.
-fn always_text(question: &ApprovalQuestion) -> String {
-    let ApprovalQuestion { code, draft, .. } = question;
-    let permission = draft.permission.replace('`', "'");
+/// The sender whose message led to the call.
+fn sender_span(question: &ApprovalQuestion) -> String {
+    code_span(question.sender.as_deref().unwrap_or("a program"))
+}
+
+/// The sentence about a lasting approval, which names its sender where there are several.
+fn always_text(question: &ApprovalQuestion, chat: &Chat) -> String {
+    let sender_part = if chat.is_direct {
+        String::new()
+    } else {
+        format!(" for messages of {}", sender_span(question))
+    };
     format!(
-        "With `always {code}`, what needs the same permission is no longer asked about in this chat: `{permission}`."
+        "With `always {}`, what needs the same permission is no longer asked about in this chat{sender_part}: {}.",
+        question.code,
+        code_span(&question.draft.permission)
     )
+}
+
+/// A code span. A backtick would end it, and is written as another quotation mark.
+fn code_span(text: &str) -> String {
+    format!("`{}`", text.replace('`', "'"))
 }
 
 /// The answer to `/show` with the argument `number`.
@@ -460,8 +483,8 @@ pub(crate) fn show(
 ) -> Result<String> {
     let files = &channel.open.files;
     let now = run.ctx.clock.timestamp().as_millisecond();
-    let file = ApprovalFile::load(&path_of(files))?;
-    let mut open_questions = file.open_questions(&entry.session, now);
+    let file = ApprovalFile::load(&path_of(files), now)?;
+    let mut open_questions = file.open_questions(&entry.session);
     let Some(question) = open_questions.find(|it| number.parse() == Ok(it.number)) else {
         return Ok("There is no open question with this number here.".to_owned());
     };
@@ -471,7 +494,7 @@ pub(crate) fn show(
     let (number, code, details) = (question.number, &question.code, &question.draft.details);
     Ok(format!(
         "Question {number}: {details}\n\nAnswer `yes {code}` or `no {code}`. {}",
-        always_text(question)
+        always_text(question, &entry.message.chat)
     ))
 }
 
@@ -479,18 +502,25 @@ pub(crate) fn show(
 ///
 /// # Errors
 /// The approvals cannot be read or written.
-pub(crate) fn grants(channel: &LockedChannel, session: &str, arguments: &str) -> Result<String> {
+pub(crate) fn grants(
+    ctx: &Context,
+    channel: &LockedChannel,
+    session: &str,
+    arguments: &str,
+) -> Result<String> {
     let path = path_of(&channel.open.files);
-    let line = |approval: &LastingApproval| format!("`{}`", approval.permission.replace('`', "'"));
+    let now = ctx.clock.timestamp().as_millisecond();
+    let line = |approval: &LastingApproval| code_span(&approval.permission);
     if let Some(number) = arguments.strip_prefix("remove") {
         let number = number.trim().parse().unwrap_or_default();
-        let removed = ApprovalFile::change(&path, |file| Ok(file.remove_lasting(session, number)))?;
+        let removed =
+            ApprovalFile::change(&path, now, |file| file.remove_lasting(session, number))?;
         return Ok(match removed {
             Some(approval) => format!("Taken back: {}", line(&approval)),
             None => "There is no approval with this number. /grants lists them.".to_owned(),
         });
     }
-    let file = ApprovalFile::load(&path)?;
+    let file = ApprovalFile::load(&path, now)?;
     let lines: Vec<String> = (1..)
         .zip(file.lasting_of(session))
         .map(|(number, approval)| format!("{number}. {} (for {})", line(approval), approval.sender))

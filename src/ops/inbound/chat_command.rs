@@ -93,7 +93,7 @@ impl<'m> ChatCommand<'m> {
                 }
                 "new" => {
                     let only_unsent = false;
-                    approval_answer::close_questions(channel, session, only_unsent)?;
+                    approval_answer::close_questions(ctx, channel, session, only_unsent)?;
                     start_new_conversation(ctx, settings, session)?;
                     "New session started.".to_owned()
                 }
@@ -110,7 +110,7 @@ impl<'m> ChatCommand<'m> {
                 "cost" => conversation_cost::describe(ctx, settings, session)?,
                 "jobs" => jobs_text(ctx, settings)?,
                 "show" => approval_answer::show(run, channel, entry, self.rest)?,
-                "grants" => approval_answer::grants(channel, session, self.rest)?,
+                "grants" => approval_answer::grants(ctx, channel, session, self.rest)?,
                 "undo" => undo_last_turn(run, channel, entry)?,
                 "skill" if self.rest.is_empty() => skills_text(ctx, settings)?,
                 "skill" => {

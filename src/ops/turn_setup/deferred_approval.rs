@@ -93,7 +93,7 @@ impl UserPrompt for QuestionPrompt {
             call: StoredCall {
                 tool: request.tool.to_owned(),
                 arguments: request.arguments.clone(),
-                flag: request.refusal.suggested_flag.clone().unwrap_or_default(),
+                flag: request.refusal.suggested_flag.clone().ok_or_else(denial)?,
             },
             details,
             permission: call_details::lasting_permission(request),
