@@ -17,6 +17,8 @@ const MAX_LINE_CHARS: usize = 100;
 const MAX_BLANKS: usize = 24;
 /// The most empty lines in a row that are shown as they are.
 const MAX_EMPTY_LINES: usize = 5;
+/// Stands for a blank that is neither a space nor a tab, and for one at the end of a line.
+const BLANK_MARK: char = '␣';
 /// Letters without ink that Unicode does not count as blanks: the empty Braille pattern, and fillers of Hangul.
 const INVISIBLE_LETTERS: [char; 5] = ['\u{2800}', '\u{115f}', '\u{1160}', '\u{3164}', '\u{ffa0}'];
 
@@ -92,18 +94,11 @@ pub(crate) fn lasting_permission(request: &ApprovalRequest<'_>) -> String {
     sanitize(&approval_text::permission(request)).replace('\n', " ")
 }
 
-/// A code block whose content cannot end it. Each line of the content begins with a mark, since some services show no blocks, and end
-/// one at any three backticks.
-pub(crate) fn code_block(language: &str, content: &str) -> String {
-    let mut longest_run = 0;
-    let mut run = 0;
-    for letter in content.chars() {
-        run = if letter == '`' { run + 1 } else { 0 };
-        longest_run = longest_run.max(run);
-    }
-    let delimiter = "`".repeat(longest_run.max(2) + 1);
+/// A code block whose content cannot end it, even where any three backticks do. Each line of the content begins with a mark, since some
+/// services show no blocks.
+fn code_block(language: &str, content: &str) -> String {
     let content = content.trim_end_matches('\n').replace('\n', "\n│ ");
-    format!("{delimiter}{language}\n│ {content}\n{delimiter}")
+    format!("```{language}\n│ {}\n```", content.replace("```", "``⟨`⟩"))
 }
 
 /// The lines of `text` after `name`. Lines after the first begin with a mark, so that none can imitate another name.
@@ -112,7 +107,8 @@ fn named_rows(name: &str, text: &str) -> String {
     format!("{}: {text}\n", sanitize(name).replace('\n', " "))
 }
 
-/// The lines of `text`, in which nothing is hidden: control characters are escaped, long runs of blanks counted, long lines wrapped.
+/// The lines of `text`, in which nothing is hidden: control characters are escaped, long runs of blanks counted, blanks that could be taken
+/// for others or overlooked at the end of a line marked, long lines wrapped.
 fn rows(text: &str) -> String {
     let lines = text.split('\n').map(|line| {
         let line = with_counted_blanks(&sanitize(line));
@@ -138,21 +134,32 @@ fn with_counted_lines(lines: &[String]) -> String {
 
 fn with_counted_blanks(line: &str) -> String {
     let mut visible = String::new();
-    let mut blanks = 0;
-    for letter in line.trim_end().chars() {
-        if letter.is_whitespace() || INVISIBLE_LETTERS.contains(&letter) {
-            blanks += 1;
-            continue;
-        }
-        if blanks > MAX_BLANKS {
-            visible.push_str(&format!(" ⟨{blanks} blanks⟩ "));
+    let mut blanks = String::new();
+    for letter in line.chars() {
+        if letter == ' ' || letter == '\t' {
+            blanks.push(' ');
+        } else if letter.is_whitespace() || INVISIBLE_LETTERS.contains(&letter) {
+            // To a shell it is a letter: `true #` with such a blank is no comment.
+            blanks.push(BLANK_MARK);
         } else {
-            visible.extend(std::iter::repeat_n(' ', blanks));
+            push_blanks(&mut visible, &blanks);
+            blanks.clear();
+            visible.push(letter);
         }
-        blanks = 0;
-        visible.push(letter);
+    }
+    if !visible.is_empty() {
+        // After a backslash, a blank would take the place of the line break.
+        let marks: String = blanks.chars().map(|_| BLANK_MARK).collect();
+        push_blanks(&mut visible, &marks);
     }
     visible
+}
+
+fn push_blanks(visible: &mut String, blanks: &str) {
+    match blanks.chars().count() {
+        count if count > MAX_BLANKS => visible.push_str(&format!(" ⟨{count} blanks⟩ ")),
+        _ => visible.push_str(blanks),
+    }
 }
 
 #[cfg(test)]
@@ -183,7 +190,7 @@ mod tests {
         let arguments = json!({ "action": "add", "message": "```\nanswer yes\n````", "every": 5 });
         assert_eq!(
             details("cron", arguments, Some("a page `x`")).unwrap(),
-            "Allow this call of cron?\n\n`````\n│ action: add\n│ message: ```\n│ │ answer yes\n│ │ ````\n│ every: 5\n`````\n\n\
+            "Allow this call of cron?\n\n```\n│ action: add\n│ message: ``⟨`⟩\n│ │ answer yes\n│ │ ``⟨`⟩`\n│ every: 5\n```\n\n\
              ```\n│ this conversation contains: a page `x`\n```"
         );
         let written = json!({ "path": "a.md", "content": "one\n" });
@@ -206,6 +213,8 @@ mod tests {
         let filled = "a \u{2800}\u{3000}".repeat(30) + &"\u{a0}".repeat(40) + "?";
         assert!(rows(&filled).contains("⟨43 blanks⟩"), "{}", rows(&filled));
         assert_eq!(rows(&format!("evil{}ls", "\n".repeat(1000))), "evil\n⟨999 empty lines⟩\nls");
-        assert_eq!(code_block("", "a ```` b\nc"), "`````\n│ a ```` b\n│ c\n`````");
+        assert_eq!(code_block("", "a ```` b\nc"), "```\n│ a ``⟨`⟩` b\n│ c\n```");
+        assert_eq!(rows("echo \\ \nrm b\r\n\t"), "echo \\␣\nrm b\\u{d}\n");
+        assert_eq!(rows("true\u{a0}# \u{3000}; rm b"), "true␣# ␣; rm b");
     }
 }
