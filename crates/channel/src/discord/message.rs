@@ -13,7 +13,8 @@ const ID_EPOCH_MILLIS: u64 = 1_420_070_400_000;
 /// Characters of a quoted text that the model receives.
 const MAX_QUOTE_CHARS: usize = 4000;
 /// Types of messages that people write: usual ones, and replies.
-const WRITTEN_TYPES: [u64; 2] = [0, 19];
+const USUAL_TYPE: u64 = 0;
+const REPLY_TYPE: u64 = 19;
 /// The type of a notice that a user has joined.
 const JOIN_TYPE: u64 = 7;
 /// The flag of a voice message.
@@ -40,7 +41,7 @@ pub(super) fn to_entry(message: &Value, chat: &Chat, identity: &Identity) -> Con
 /// Converts a message; `None` for notices, and for messages without content.
 fn to_message(message: &Value, chat: &Chat, identity: &Identity) -> Option<InboundMessage> {
     let kind = message["type"].as_u64()?;
-    if !WRITTEN_TYPES.contains(&kind) {
+    if ![USUAL_TYPE, REPLY_TYPE].contains(&kind) {
         return None;
     }
     let id = message["id"].as_str()?;
@@ -84,10 +85,13 @@ fn to_message(message: &Value, chat: &Chat, identity: &Identity) -> Option<Inbou
     if is_empty && !is_mention && !is_unreadable {
         return None;
     }
-    let quoted = replied["content"].as_str().filter(|text| !text.is_empty());
-    let replied_id = replied["id"].as_str();
-    let to_quote = |text| QuotedText::replied(text, MAX_QUOTE_CHARS, replied_id, is_reply_to_us);
-    quotes.splice(..0, quoted.map(to_quote));
+    if kind == REPLY_TYPE {
+        // What is replied to may have no text, or be deleted.
+        let text = replied["content"].as_str().unwrap_or_default();
+        let replied_id = message["message_reference"]["message_id"].as_str();
+        let replied_id = replied_id.or(replied["id"].as_str());
+        quotes.insert(0, QuotedText::replied(text, MAX_QUOTE_CHARS, replied_id, is_reply_to_us));
+    }
     let millis = (number_of(&message["id"]) >> ID_TIME_SHIFT) + ID_EPOCH_MILLIS;
     Some(InboundMessage {
         id: id.to_owned(),
@@ -168,6 +172,9 @@ mod tests {
         let reply = |content: &str| json!({ "type": 19, "content": content, "referenced_message": ours, "sticker_items": sticker });
         check(reply("done"), Some(("done", &["Call Bob."], 0, false)));
         check(reply(""), Some(("", &["Call Bob."], 0, true)));
+        let deleted = json!({ "type": 19, "content": "yes", "referenced_message": null,
+            "message_reference": { "message_id": "2" } });
+        check(deleted, Some(("yes", &[""], 0, false)));
         check(json!({ "content": "" }), None);
     }
 }

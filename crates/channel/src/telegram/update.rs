@@ -180,8 +180,13 @@ fn to_quotes(message: &Value, identity: &Identity) -> Vec<QuotedText> {
         .or(replied["text"].as_str())
         .or(replied["caption"].as_str());
     let whole = replied["text"].as_str().or(replied["caption"].as_str()).unwrap_or_default();
+    let replied_kinds = ["reply_to_message", "external_reply", "reply_to_story"];
+    // A message of a topic seems to reply to the notice of its creation.
+    let is_reply = replied_kinds.iter().any(|kind| message[*kind].is_object())
+        && replied["forum_topic_created"].is_null();
     let mut quotes = Vec::new();
-    if let Some(text) = text {
+    // What is replied to may have no text, such as a photo. The reply is still not about our last message.
+    if let Some(text) = text.or(is_reply.then_some("")) {
         // A quote can be of another message than the one that is replied to.
         let is_part = whole.contains(text);
         let is_ours = is_part && is_own_user(&replied["from"], identity);
@@ -376,6 +381,12 @@ mod tests {
             "a",
             &["b"],
         );
+        let photo = json!({ "message_id": 4, "from": { "id": 7 }, "photo": [{ "file_id": "s" }] });
+        check(json!({ "text": "a", "reply_to_message": photo }), "a", &[""]);
+        check(json!({ "text": "a", "external_reply": {} }), "a", &[""]);
+        check(json!({ "text": "a", "reply_to_story": {} }), "a", &[""]);
+        let creation = json!({ "message_id": 4, "forum_topic_created": { "name": "t" } });
+        check(json!({ "text": "a", "reply_to_message": creation }), "a", &[]);
         check(
             json!({ "caption": "see", "photo": [{ "file_id": "s" }, { "file_id": "l" }] }),
             "see",
