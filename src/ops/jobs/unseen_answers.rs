@@ -68,37 +68,36 @@ pub(crate) fn remember(
         name: job.name.clone(),
         start: record.start.clone(),
     };
-    let line = serde_json::to_string(&answer).context("encode the answer")? + "\n";
+    let line = to_line(&answer)?;
     let path = file(ctx);
-    match std::fs::metadata(&path) {
-        Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
-            let answers = read(&path)?;
-            let mut text = String::new();
-            for answer in &answers[answers.len().saturating_sub(MAX_ENTRIES)..] {
-                text += &(serde_json::to_string(answer)? + "\n");
-            }
-            durable_file::replace(&path, (text + &line).as_bytes())
+    durable_file::with_line_log(&path, |log| {
+        let size = durable_file::size(log, &path)?;
+        if size <= MAX_FILE_BYTES {
+            return durable_file::append_to(log, &path, size, line.as_bytes());
         }
-        _ => durable_file::append(&path, line.as_bytes()),
-    }
+        let answers = read(&path)?;
+        let kept_answers = &answers[answers.len().saturating_sub(MAX_ENTRIES)..];
+        let lines = kept_answers.iter().map(to_line).collect::<Result<String>>()?;
+        durable_file::replace(&path, (lines + &line).as_bytes())
+    })
+}
+
+fn to_line(answer: &UnseenAnswer) -> Result<String> {
+    Ok(serde_json::to_string(answer).context("encode the answer")? + "\n")
 }
 
 /// The unseen answers, oldest first. With `marks_seen`, they are marked as seen.
 pub(crate) fn take(ctx: &Context, marks_seen: bool) -> Result<Vec<UnseenAnswer>> {
     let path = file(ctx);
-    if !marks_seen {
+    if !marks_seen || !path.exists() {
         return read(&path);
     }
-    // An answer that another process appends after this goes to a new file, and is reported the next time.
-    let taken_path = path.with_extension("seen");
-    match std::fs::rename(&path, &taken_path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        renamed => renamed.with_context(|| format!("rename `{}`", path.display()))?,
-    }
-    let answers = read(&taken_path)?;
-    std::fs::remove_file(&taken_path)
-        .with_context(|| format!("remove `{}`", taken_path.display()))?;
-    Ok(answers)
+    // Under the lock, no process appends an answer between the two steps.
+    durable_file::with_line_log(&path, |_| {
+        let answers = read(&path)?;
+        std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
+        Ok(answers)
+    })
 }
 
 /// Reports the unseen answers to a user at a terminal.

@@ -23,7 +23,7 @@ impl<P: Provider> Provider for RecordingProvider<P> {
     ) -> Result<Reply, ProviderError> {
         let reply = self.inner.reply(request, on_delta);
         let line = cassette::format_line(&self.session, request, &reply, &self.path_names);
-        let Err(error) = durable_file::append(&self.path, line.as_bytes()) else {
+        let Err(error) = durable_file::append_line(&self.path, line.as_bytes()) else {
             return reply;
         };
         // A reply is paid for, and the provider's error matters more than this one.
