@@ -44,8 +44,19 @@ const MARKDOWN_MESSAGE: u64 = 2;
 const MEDIA_MESSAGE: u64 = 7;
 const IMAGE_FILE: u64 = 1;
 const OTHER_FILE: u64 = 4;
-/// The error code of an answer that the service has received before.
+/// Error codes (QQ, "Error codes"): an answer that the service has received before.
 const REPEATED_CODE: i64 = 40_054_005;
+/// Too many messages.
+const RATE_LIMIT_CODES: [i64; 4] = [22_009, 20_028, 304_045, 304_049];
+/// An answer that comes too late, or is one too many.
+const LATE_ANSWER_CODES: [i64; 3] = [304_103, 40_034_005, 40_034_128];
+/// A token that is missing or not valid.
+const TOKEN_CODES: [i64; 4] = [11_241, 11_242, 11_243, 11_244];
+/// Close codes of the gateway (QQ, "WebSocket").
+const INVALID_TOKEN: u16 = 4004;
+const INVALID_INTENTS: [u16; 2] = [4013, 4014];
+const BOT_CLOSED: [u16; 2] = [4914, 4915];
+const SESSION_LOST: [u16; 5] = [4006, 4007, 4009, 9001, 9005];
 
 struct Qq {
     client: ServiceClient,
@@ -270,20 +281,19 @@ impl Qq {
     }
 }
 
-/// The meaning of a close code (QQ, "WebSocket").
 fn explain_close(code: u16) -> GatewayClose {
-    match code {
-        4004 => GatewayClose::TokenRejected(
-            "the gateway does not accept the token of `channels.qq.appId`",
-        ),
-        4013 | 4014 => GatewayClose::Misconfigured(
+    if code == INVALID_TOKEN {
+        GatewayClose::TokenRejected("the gateway does not accept the token of `channels.qq.appId`")
+    } else if INVALID_INTENTS.contains(&code) {
+        GatewayClose::Misconfigured(
             "the bot may not receive direct messages and mentions in groups",
-        ),
-        4914 | 4915 => GatewayClose::Misconfigured(
-            "the bot is offline or banned; see the console of QQ's bots",
-        ),
-        4006 | 4007 | 4009 | 9001 | 9005 => GatewayClose::SessionLost,
-        _ => GatewayClose::Temporary,
+        )
+    } else if BOT_CLOSED.contains(&code) {
+        GatewayClose::Misconfigured("the bot is offline or banned; see the console of QQ's bots")
+    } else if SESSION_LOST.contains(&code) {
+        GatewayClose::SessionLost
+    } else {
+        GatewayClose::Temporary
     }
 }
 
@@ -297,11 +307,11 @@ fn sequence_of(key: &str) -> u32 {
 fn to_error(code: Option<i64>, response: &ServiceResponse) -> ChannelError {
     let cause = response.describe();
     match code {
-        Some(22_009 | 20_028 | 304_045 | 304_049) => ChannelError::rate_limited(cause),
-        Some(304_103 | 40_034_005 | 40_034_128) => ChannelError::RecipientRefused(format!(
+        Some(code) if RATE_LIMIT_CODES.contains(&code) => ChannelError::rate_limited(cause),
+        Some(code) if LATE_ANSWER_CODES.contains(&code) => ChannelError::RecipientRefused(format!(
             "{cause}; the time in which QQ accepts an answer is over"
         )),
-        Some(11_241..=11_244) => ChannelError::TokenRejected(cause),
+        Some(code) if TOKEN_CODES.contains(&code) => ChannelError::TokenRejected(cause),
         _ if response.status == 403 => ChannelError::RecipientRefused(cause),
         _ => ChannelError::Undeliverable(cause),
     }

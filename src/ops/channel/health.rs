@@ -125,7 +125,7 @@ pub(crate) fn record_success(
     }
     let description = format!("channel {name}: {}", activity.name());
     // Before the file is removed, so that a kill loses no notice.
-    let is_told = notices::record_success(ctx, &activity.notice_subject(name), &description)?;
+    let has_notice = notices::record_success(ctx, &activity.notice_subject(name), &description)?;
     let earlier = ChannelFailure::read(directory, activity)?;
     match std::fs::remove_file(&path) {
         // Another process was faster, and reports it.
@@ -135,8 +135,8 @@ pub(crate) fn record_success(
     let now = ctx.clock.timestamp();
     let has_lasted =
         |earlier: &ChannelFailure| now.duration_since(earlier.since()) >= MIN_REPORTED_DURATION;
-    let untold = earlier.filter(|earlier| !is_told && has_lasted(earlier));
-    let message = untold
+    let message = earlier
+        .filter(|earlier| !has_notice && has_lasted(earlier))
         .map(|earlier| format!("{description} works again; it failed since {}", earlier.since()));
     Ok(Some(FailureEnd { message }))
 }

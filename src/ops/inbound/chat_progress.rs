@@ -8,6 +8,7 @@ use nanobot_agent::report::EventObserver;
 use nanobot_base::event::Event;
 use nanobot_base::message::{Reply, ToolCall};
 use nanobot_channel::{ChannelError, Destination};
+use nanobot_os::signal;
 use serde_json::Value;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -62,14 +63,14 @@ pub(super) fn show(
     text_receiver: &Receiver<String>,
     timeout: Duration,
 ) -> bool {
-    let end = nanobot_os::signal::now() + timeout;
+    let end = signal::now() + timeout;
     let mut count = 0;
     loop {
         let is_open = !channel.is_closed_for(&destination.chat);
         if is_open {
             channel.open.service.show_typing(destination);
         }
-        let left = end.saturating_sub(nanobot_os::signal::now());
+        let left = end.saturating_sub(signal::now());
         if left.is_zero() {
             return false;
         }

@@ -182,13 +182,7 @@ impl<'a> Intake<'a> {
             self.answer_stop(message, &session, inbox);
             return;
         }
-        let item = WorkItem::Message {
-            id: message.id.clone(),
-            sender: message.from.id.clone(),
-            may_join: ChatCommand::parse(&message.text).is_none()
-                && !approval_answer::stands_alone(&message.text)
-                && !self.channel.open.files.kind.is_mail,
-        };
+        let item = message_item(message, self.channel.open.files.kind.is_mail);
         self.work.push((session, item));
     }
 
@@ -246,7 +240,7 @@ impl<'a> Intake<'a> {
     fn offer_pairing(&mut self, message: &InboundMessage, inbox: &ChannelInbox) -> Result<()> {
         let (name, now) = (self.channel.open.name(), self.now / 1000);
         let code = PairingFile::change(&self.run.ctx.paths.pairing(), |file| {
-            Ok(file.code_for(name, &message.from.id, now))
+            file.code_for(name, &message.from.id, now)
         })?;
         let Some(code) = code else {
             return Ok(());
@@ -293,6 +287,17 @@ impl<'a> Intake<'a> {
                 at: self.now,
             });
         }
+    }
+}
+
+/// The work for an inbound message. A command, a message that may answer a question, and a mail have a turn of their own.
+pub(crate) fn message_item(message: &InboundMessage, is_mail: bool) -> WorkItem {
+    WorkItem::Message {
+        id: message.id.clone(),
+        sender: message.from.id.clone(),
+        may_join: ChatCommand::parse(&message.text).is_none()
+            && !approval_answer::stands_alone(&message.text)
+            && !is_mail,
     }
 }
 

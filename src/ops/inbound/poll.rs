@@ -8,16 +8,13 @@ use crate::ops::channel::health::ChannelActivity;
 use crate::ops::channel::open_channel::{ChannelFiles, find_named};
 use crate::ops::context::Context;
 use crate::ops::inbound::answer;
-use crate::ops::inbound::approval_answer;
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
-use crate::ops::inbound::chat_command::ChatCommand;
 use crate::ops::inbound::intake::{self, QueuedItem};
 use crate::ops::inbound::work_queue::WorkItem;
 use crate::ops::retention::{RetentionSweep, inbox_ages};
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint};
-use nanobot_channel::inbox::InboundEntry;
 use nanobot_channel::table::{ChannelKind, find};
 use nanobot_channel::{Batch, Identity, PollRequest, RateLimit};
 use nanobot_config::settings::channels::ChannelSettings;
@@ -470,22 +467,13 @@ fn unfinished_work(channel: &LockedChannel) -> Vec<QueuedItem> {
         if joined_ids.contains(&entry.message.id) {
             continue;
         }
-        // The messages of a turn that was begun are answered with the first of them.
+        let mut item = intake::message_item(&entry.message, kind.is_mail);
+        // The messages of a turn that was begun are answered with the first of them, and without others.
         if let Some(turn) = entry.turns.last() {
             joined_ids.extend(turn.ids.iter().cloned());
+            item = item.alone();
         }
-        work.push((entry.session.clone(), message_item(entry, kind.is_mail)));
+        work.push((entry.session.clone(), item));
     }
     work
-}
-
-/// The work for an inbound message.
-fn message_item(entry: &InboundEntry, is_mail: bool) -> WorkItem {
-    let is_alone = ChatCommand::parse(&entry.message.text).is_some()
-        || approval_answer::stands_alone(&entry.message.text);
-    WorkItem::Message {
-        id: entry.message.id.clone(),
-        sender: entry.message.from.id.clone(),
-        may_join: entry.turns.is_empty() && !is_alone && !is_mail,
-    }
 }

@@ -28,6 +28,14 @@ impl WorkItem {
             Self::Deliver(key) => key,
         }
     }
+
+    /// The item, answered by a turn of its own if it is a message.
+    pub(crate) fn alone(self) -> Self {
+        match self {
+            Self::Message { id, sender, .. } => Self::Message { id, sender, may_join: false },
+            Self::Deliver(key) => Self::Deliver(key),
+        }
+    }
 }
 
 /// Work in a session, taken by a worker.

@@ -17,7 +17,7 @@ use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
     AttachmentKind, Channel, ChannelError, ChannelResult, Destination, Identity, InboundMessage,
-    LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile, WebhookReceipt,
+    LoginDialog, LoginOutcome, Part, PollRequest, QuotedText, RemoteFile, WebhookReceipt,
 };
 use anyhow::Result;
 use frame::FeishuConnection;
@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 use webhook::{WebhookContent, WebhookSecrets};
@@ -50,6 +51,18 @@ const MIN_PING_SECS: u64 = 1;
 const MAX_PING_SECS: u64 = 600;
 /// The start of marks that notify people.
 const MENTION_MARKS: &[&str] = &["<at"];
+/// Error codes (Feishu, "Generic error codes" and those of messages and connections): too many requests or messages.
+const RATE_LIMIT_CODES: [i64; 4] = [11_232, 11_233, 230_020, 99_991_400];
+/// Wrong credentials of the app.
+const CREDENTIAL_CODES: [i64; 6] = [403, 514, 10_003, 10_014, 10_015, 1_000_040_344];
+/// An invalid access token.
+const TOKEN_CODES: RangeInclusive<i64> = 99_991_660..=99_991_670;
+/// A missing permission of the app.
+const SCOPE_CODES: [i64; 2] = [99_991_672, 230_027];
+/// A recipient who cannot be reached, or a chat in which the app may not write.
+const RECIPIENT_CODES: [i64; 6] = [230_002, 230_006, 230_013, 230_018, 230_029, 230_035];
+/// A failure of the service.
+const FAILURE_CODES: [i64; 2] = [1, 1_000_040_343];
 
 struct Feishu {
     client: ServiceClient,
@@ -248,6 +261,7 @@ impl Channel for Feishu {
     }
 
     fn mark_answered(&self, message: &InboundMessage) {
+        self.reacted.lock().remove(&message.id);
         if let Some(emoji) = &self.settings.done_emoji {
             self.react(&message.id, emoji);
         }
@@ -340,18 +354,21 @@ impl Feishu {
 
     /// Adds the message that an allowed sender replies to. Those of other senders cost no request.
     fn with_quote(&self, mut message: InboundMessage) -> InboundMessage {
-        let parent = message.reply_facts["parent"].as_str();
+        let parent = message.reply_facts["parent"].as_str().map(str::to_owned);
         if let Some(parent) = parent
             && self.access.decide(&message) == AccessDecision::Answer
         {
-            let path = format!("/open-apis/im/v1/messages/{}", percent_encode(parent));
-            match self.get(&path) {
-                Ok(response) => {
-                    let quote = message::to_quote(&response["data"]["items"][0], &self.app_id);
-                    message.quotes.extend(quote);
+            let path = format!("/open-apis/im/v1/messages/{}", percent_encode(&parent));
+            let quote = match self.get(&path) {
+                Ok(response) => message::to_quote(&response["data"]["items"][0], &self.app_id),
+                Err(error) => {
+                    log::info!(target: "channel", "feishu: no quoted message: {error}");
+                    None
                 }
-                Err(error) => log::info!(target: "channel", "feishu: no quoted message: {error}"),
-            }
+            };
+            // What is replied to may have no text, or be deleted.
+            let without_text = || QuotedText::replied("", 0, Some(&parent), false);
+            message.quotes.push(quote.unwrap_or_else(without_text));
         }
         message
     }
@@ -416,20 +433,25 @@ fn to_error(response: &ServiceResponse) -> ChannelError {
         (Some(code), Some(message)) => format!("error {code}: {message}"),
         _ => response.describe(),
     };
-    match code {
-        Some(11_232 | 11_233 | 230_020 | 99_991_400) => ChannelError::rate_limited(cause),
-        Some(403 | 514 | 10_003 | 10_014 | 10_015 | 1_000_040_344) => ChannelError::TokenRejected(
-            format!("{cause}; `channels.feishu.appId` and `appSecret` are not accepted"),
-        ),
-        Some(99_991_660..=99_991_670) => ChannelError::TokenRejected(cause),
-        Some(99_991_672 | 230_027) => ChannelError::Misconfigured(format!(
+    let is_one_of = |codes: &[i64]| code.is_some_and(|code| codes.contains(&code));
+    if is_one_of(&RATE_LIMIT_CODES) {
+        ChannelError::rate_limited(cause)
+    } else if is_one_of(&CREDENTIAL_CODES) {
+        ChannelError::TokenRejected(format!(
+            "{cause}; `channels.feishu.appId` and `appSecret` are not accepted"
+        ))
+    } else if code.is_some_and(|code| TOKEN_CODES.contains(&code)) {
+        ChannelError::TokenRejected(cause)
+    } else if is_one_of(&SCOPE_CODES) {
+        ChannelError::Misconfigured(format!(
             "{cause}; give the app this scope in Feishu's developer console"
-        )),
-        Some(230_002 | 230_006 | 230_013 | 230_018 | 230_029 | 230_035) => {
-            ChannelError::RecipientRefused(cause)
-        }
-        Some(1 | 1_000_040_343) => ChannelError::Unavailable(cause),
-        _ => ChannelError::Undeliverable(cause),
+        ))
+    } else if is_one_of(&RECIPIENT_CODES) {
+        ChannelError::RecipientRefused(cause)
+    } else if is_one_of(&FAILURE_CODES) {
+        ChannelError::Unavailable(cause)
+    } else {
+        ChannelError::Undeliverable(cause)
     }
 }
 
