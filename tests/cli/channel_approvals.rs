@@ -185,8 +185,8 @@ fn wrong_codes_close_the_question() {
         later(&telegram, &format!("yes AAAA-000{number}"), number);
         poll(&story);
         let is_last = number == 5;
-        let sent = last_sent(&telegram);
-        assert_eq!(sent.starts_with("That was one wrong code too many"), is_last, "{sent}");
+        let text = last_sent(&telegram);
+        assert_eq!(text.starts_with("That was one wrong code too many"), is_last, "{text}");
     }
     later(&telegram, &format!("yes {code}"), 9);
     poll(&story);
