@@ -413,11 +413,13 @@ fn a_rejected_renewal_ends_the_login() {
 
 #[test]
 fn a_failed_renewal_keeps_a_valid_token() {
-    let down = || responds_json(503, &Value::Null);
-    let story = Story::bare().script([down(), down()]);
+    let fails = |status| responds_json(status, &Value::Null);
+    let story = Story::bare().script([fails(503), fails(429), fails(503)]);
     write_login(&story, "openai-codex", "2026-01-02T03:05:00Z");
-    let access = get_story_access(&story, "openai-codex").unwrap();
-    assert_eq!(access.token.expose(), "token-old-1");
+    for _ in 0..2 {
+        let access = get_story_access(&story, "openai-codex").unwrap();
+        assert_eq!(access.token.expose(), "token-old-1");
+    }
     write_login(&story, "openai-codex", TIME);
     let error = get_story_access(&story, "openai-codex").unwrap_err();
     assert_eq!(exit_for(&error), Exit::Unavailable);

@@ -104,6 +104,7 @@ pub(super) fn request_to_json(request: &Request<'_>, path_names: &PathNames) -> 
 /// The first difference between two requests, as a JSON pointer; `None` if they are equal.
 pub(super) fn first_difference(one: &Value, other: &Value) -> Option<String> {
     let at = |key: &str, one: &Value, other: &Value| {
+        let key = key.replace('~', "~0").replace('/', "~1");
         Some(format!("/{key}{}", first_difference(one, other)?))
     };
     match (one, other) {
@@ -266,6 +267,7 @@ mod tests {
         check(json!({ "a": [1, { "b": 2 }] }), json!({ "a": [1, { "b": 3 }] }), Some("/a/1/b"));
         check(json!({ "a": 1 }), json!({ "a": 1, "b": 2 }), Some("/b"));
         check(json!([1]), json!([1, 2]), Some("/1"));
+        check(json!({ "a/~b": 1 }), json!({}), Some("/a~1~0b"));
         check(json!(1), json!("1"), Some(""));
     }
 

@@ -155,7 +155,8 @@ pub(super) fn retry_after(response: &Response, now: Timestamp) -> Option<Duratio
 /// The spellings of the unit of a delay in seconds.
 const SECONDS: [&str; 5] = ["s", "sec", "secs", "second", "seconds"];
 
-/// The delay that the server requests, from the body: as a field, or as text ("please retry in 36.5s").
+/// The delay that the server requests, from the body: as a field, or as text ("please retry in 36.5s", "Please try again in
+/// 11.054s" of OpenAI, which an error within a stream has no header for).
 pub(super) fn retry_after_in_body(body: &str) -> Option<Duration> {
     let number_after = |label: &str, has_unit: bool| {
         let (_, rest) = body.split_once(label)?;
@@ -168,9 +169,11 @@ pub(super) fn retry_after_in_body(body: &str) -> Option<Duration> {
         }
         duration_from_secs(rest[..end].parse().ok())
     };
-    let delay = number_after("\"retryDelay\"", true).or_else(|| number_after("retry in", true));
-    // The limit of an account, as OpenAI's Codex backend reports it.
-    delay.or_else(|| number_after("\"resets_in_seconds\"", false))
+    ["\"retryDelay\"", "retry in", "try again in"]
+        .into_iter()
+        .find_map(|label| number_after(label, true))
+        // The limit of an account, as OpenAI's Codex backend reports it.
+        .or_else(|| number_after("\"resets_in_seconds\"", false))
 }
 
 fn duration_from_secs(number: Option<f64>) -> Option<Duration> {
@@ -200,7 +203,7 @@ mod tests {
             assert_eq!(is_context_overflow(status, body, &message), expect, "{body}");
         };
         check(413, "", true);
-        for words in [
+        for message in [
             "This model's maximum context length is 8192 tokens",
             "Input tokens exceed the configured limit of 272000 tokens.",
             "Please reduce the length of the messages or completion.",
@@ -209,8 +212,8 @@ mod tests {
             "InternalError.Algo.InvalidParameter: Range of input length should be [1, 204800]",
             "Your request exceeded model token limit: 262144 (requested: 300000)",
         ] {
-            check(400, words, true);
-            check(401, words, false);
+            check(400, message, true);
+            check(401, message, false);
         }
         for code in ["context_length_exceeded", "exceed_context_size_error"] {
             check(400, &json!({ "error": { "message": "no", "code": code } }).to_string(), true);
@@ -258,6 +261,8 @@ mod tests {
         check("You exceeded your current quota. Please retry in 36.5s.", Some(36.5));
         check("Please retry in 5 seconds.", Some(5.0));
         check("Please retry in 5 sec", Some(5.0));
+        check("Rate limit reached for m. Please try again in 11.054s. Visit", Some(11.054));
+        check("Please try again in 1m12s.", None);
         check("please retry in a while", None);
         check(
             r#"{"error": {"type": "usage_limit_reached", "resets_in_seconds": 7200}}"#,

@@ -51,16 +51,19 @@ impl PathNames {
     }
 }
 
-/// Replaces `path` by `name` where the whole path occurs, and not only the start of a longer file name.
+/// Replaces `path` by `name` where the whole path occurs: not the start of a longer file name, nor the end of another path
+/// or of an address, as in `https://example.com/app`.
 fn replace_path(text: &str, path: &str, name: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find(path) {
         let (before, after) = rest.split_at(at);
         let after = &after[path.len()..];
-        let is_whole = !after
-            .starts_with(|letter: char| letter.is_alphanumeric() || letter == '_' || letter == '-');
+        let is_name_char = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-');
         out.push_str(before);
+        // A relative path or an address continues before it, or the name that has replaced a path.
+        let continues = |letter: char| is_name_char(letter) || matches!(letter, '.' | '~' | '}');
+        let is_whole = !after.starts_with(is_name_char) && !out.ends_with(continues);
         out.push_str(if is_whole { name } else { path });
         rest = after;
     }
@@ -91,5 +94,14 @@ mod tests {
         assert_eq!(value, expect);
         names("/h", "/w").to_paths(&mut value);
         assert_eq!(value, json!({ "system": ["in /w, not /h/work2", 5], "n": "/h/x" }));
+        for text in ["https://a.example/app/x", "/srv/app", "./app", "~/app", "/app_2"] {
+            let mut value = json!(text);
+            names("/home/a", "/app").to_names(&mut value);
+            assert_eq!(value, text);
+        }
+        let mut twice = json!("file:///app/app /app:/app");
+        names("/home/a", "/app").to_names(&mut twice);
+        let name = "${nanobot.directory}";
+        assert_eq!(twice, json!(format!("file://{name}/app {name}:{name}")));
     }
 }

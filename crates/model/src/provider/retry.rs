@@ -55,11 +55,11 @@ impl<P: Provider> Provider for RetryProvider<P> {
             let usable_delay = requested_delay.filter(|delay| *delay >= MIN_REQUESTED_DELAY);
             let wait = usable_delay.unwrap_or_else(|| backoff(attempt));
             let is_too_late = requested_delay.is_some() && is_beyond_time_left(wait);
-            if emitted || is_too_late || attempt == MAX_ATTEMPTS || waited + wait > MAX_TOTAL_DELAY
-            {
+            // A delay may be as long as the type allows.
+            waited = waited.saturating_add(wait);
+            if emitted || is_too_late || attempt == MAX_ATTEMPTS || waited > MAX_TOTAL_DELAY {
                 return Err(error);
             }
-            waited += wait;
             log::info!(target: "model", "attempt {attempt} of {MAX_ATTEMPTS} failed; next attempt in {} ms", wait.as_millis());
             let cause = error.to_string();
             on_delta(Delta::Retry { attempt, wait, cause: &cause })
@@ -175,6 +175,7 @@ mod tests {
         check(vec![busy(61), fine()], (false, 1, 0));
         check(vec![busy(0), busy(0), busy(0), fine()], (true, 4, 3));
         check(vec![busy(40), busy(40), fine()], (false, 2, 1));
+        check(vec![down(), busy(u64::MAX), fine()], (false, 2, 1));
         check(
             vec![Box::new(|_| Err(ProviderError::new(FailureKind::Refused, "no"))), fine()],
             (false, 1, 0),

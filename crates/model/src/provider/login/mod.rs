@@ -103,7 +103,12 @@ fn renew_login(
     };
     match renewed {
         // The old token is valid for some minutes, which may suffice for this run.
-        Err(error) if exit_for(&error) == Exit::Unavailable && now < login.expires_at => Ok(None),
+        Err(error)
+            if matches!(exit_for(&error), Exit::Unavailable | Exit::TryAgain)
+                && now < login.expires_at =>
+        {
+            Ok(None)
+        }
         renewed => renewed.map(Some),
     }
 }
