@@ -540,9 +540,9 @@ mod tests {
     }
 
     fn record_cost(ledger: &Ledger, session: &str, usd: f64) {
-        let account = CallPurpose { session: session.into(), ..CallPurpose::default() };
+        let purpose = CallPurpose { session: session.into(), ..CallPurpose::default() };
         let call = ModelCall {
-            purpose: &account,
+            purpose: &purpose,
             provider: "p",
             model: "m",
             usage: Usage::default(),
@@ -554,9 +554,9 @@ mod tests {
     }
 
     fn try_reserve(ledger: &Ledger, limits: BudgetLimits) -> Result<(), Exit> {
-        let spent_here = ledger.session_cost("s").unwrap();
-        let asked = ledger.reserve(&limits, spent_here, 0.5, &mut |_| Ok(()));
-        asked.map(drop).map_err(|error| exit_for(&error))
+        let session_usd = ledger.session_cost("s").unwrap();
+        let reservation = ledger.reserve(&limits, session_usd, 0.5, &mut |_| Ok(()));
+        reservation.map(drop).map_err(|error| exit_for(&error))
     }
 
     #[test]
@@ -650,7 +650,7 @@ mod tests {
         let at = |time: &str| Ledger::new(folder.path(), &Clock::Fixed(time.parse().unwrap()));
         let ledger = at("2026-01-30T12:00:00Z");
         assert!(!ledger.for_each_entry(&mut |_| panic!("a line")).unwrap());
-        let account = CallPurpose {
+        let purpose = CallPurpose {
             session: "a \"quoted\" one".into(),
             turn: "t".into(),
             job: Some("j".into()),
@@ -658,7 +658,7 @@ mod tests {
             cause: "turn",
         };
         let call = ModelCall {
-            purpose: &account,
+            purpose: &purpose,
             provider: "p",
             model: "m",
             usage: Usage { input: 9, cached: 4, ..Usage::default() },
@@ -673,11 +673,11 @@ mod tests {
         text.push_str("\n\n{\"v\": 2}\n[]\n");
         std::fs::write(&path, text).unwrap();
         ledger.record(&call, None).unwrap();
-        let (mut found, mut odd) = (0, 0);
+        let (mut valid, mut invalid) = (0, 0);
         let each = &mut |entry: Option<super::LedgerEntry<'_>>| match entry {
-            None => odd += 1,
+            None => invalid += 1,
             Some(entry) => {
-                found += 1;
+                valid += 1;
                 assert_eq!(entry.session, "a \"quoted\" one");
                 assert_eq!(entry.job.as_deref(), Some("j"));
                 assert_eq!(entry.sender.as_deref(), Some("telegram:7"));
@@ -687,7 +687,7 @@ mod tests {
         };
         let later = at("2026-01-31T12:00:00Z");
         assert!(later.for_each_entry(each).unwrap());
-        assert_eq!((found, odd), (2, 3));
+        assert_eq!((valid, invalid), (2, 3));
         let costs = later.period_costs().unwrap();
         assert_eq!((costs.today.usd, costs.month.usd), (0.0, 1.0));
     }

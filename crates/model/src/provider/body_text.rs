@@ -103,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_found_at_every_place() {
+    fn characters_are_found_at_every_offset() {
         check("");
         for letter in ["\0", "\x1f", " ", "!", "\"", "#", "\\", "]", "\x7f", "é", "\u{1f600}"] {
             for length in 0..40 {
-                for place in 0..=length {
-                    let (before, after) = ("x".repeat(place), "y".repeat(length - place));
+                for offset in 0..=length {
+                    let (before, after) = ("x".repeat(offset), "y".repeat(length - offset));
                     check(&format!("{before}{letter}{after}"));
                     check(&format!("{before}{letter}\n{letter}\"{after}"));
                 }

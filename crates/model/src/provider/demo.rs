@@ -1,10 +1,9 @@
 //! `--replay demo`: a provider that needs no key, network or model, for a first try of the program. Its replies depend only on the
 //! conversation: it calls the real `list_dir` and `read_file`, and its answers quote only their results.
 
+use super::budget::estimate_usage;
 use super::{Delta, DeltaSink, Provider, ProviderError, Request, ToolChoice};
-use nanobot_base::message::{
-    FinishReason, Message, Reply, ToolCall, ToolResult, Usage, plain_text,
-};
+use nanobot_base::message::{FinishReason, Message, Reply, ToolCall, ToolResult, plain_text};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -74,7 +73,7 @@ impl Provider for DemoProvider {
                 reply.text = text;
             }
         }
-        reply.usage = estimate_usage(request, &reply);
+        reply.usage = estimate_usage(request, reply.text.len());
         Ok(reply)
     }
 }
@@ -160,23 +159,6 @@ fn first_text_line(content: &str) -> Option<String> {
         .map(|line| line.trim_matches(['#', '=', '-', '/', '*', '!', ' ', '"']))
         .filter(|line| !line.is_empty());
     texts.next().map(|line| line.chars().take(200).collect())
-}
-
-/// Estimates the usage at four bytes per token, the common rule of thumb.
-fn estimate_usage(request: &Request<'_>, reply: &Reply) -> Usage {
-    let message_bytes = |message: &Message| match message {
-        Message::User(user) => plain_text(&user.parts).len(),
-        Message::Assistant(reply) => reply.text.len(),
-        Message::Tool(result) => plain_text(&result.parts).len(),
-    };
-    let input = request.system.len() + request.messages.iter().map(message_bytes).sum::<usize>();
-    let tokens = |bytes: usize| u64::try_from(bytes / 4).unwrap_or(u64::MAX);
-    Usage {
-        input: tokens(input),
-        output: tokens(reply.text.len()).max(1),
-        estimated: true,
-        ..Usage::default()
-    }
 }
 
 #[cfg(test)]

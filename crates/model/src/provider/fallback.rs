@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn only_errors_that_another_model_may_avoid_fall_back() {
-        let link = |context| FallbackModel {
+        let model = |context| FallbackModel {
             model: String::new(),
             sampling: Sampling {
                 max_tokens: 1,
@@ -156,7 +156,7 @@ mod tests {
             provider: Arc::new(DemoProvider),
         };
         let check = |error: ProviderError, expect| {
-            assert_eq!(can_fall_back(&error, &link(Some(1)), &link(None)), expect, "{error:?}");
+            assert_eq!(can_fall_back(&error, &model(Some(1)), &model(None)), expect, "{error:?}");
         };
         check(ProviderError::new(FailureKind::Unavailable, ""), true);
         check(ProviderError::new(FailureKind::Interrupted, ""), true);

@@ -337,11 +337,11 @@ mod tests {
 
     fn split<'a>(pieces: impl IntoIterator<Item = &'a str>) -> (String, String) {
         let mut splitter = ThinkTagSplitter::default();
-        let (mut thought, mut text) = (String::new(), String::new());
-        let mut emit = |piece: TextSegment<'_>| {
-            match piece {
-                TextSegment::Text(words) => text.push_str(words),
-                TextSegment::Reasoning(words) => thought.push_str(words),
+        let (mut reasoning, mut text) = (String::new(), String::new());
+        let mut emit = |segment: TextSegment<'_>| {
+            match segment {
+                TextSegment::Text(segment) => text.push_str(segment),
+                TextSegment::Reasoning(segment) => reasoning.push_str(segment),
             }
             Ok::<(), Infallible>(())
         };
@@ -349,23 +349,23 @@ mod tests {
             splitter.feed(piece, &mut emit).unwrap();
         }
         splitter.finish(&mut emit).unwrap();
-        (thought, text)
+        (reasoning, text)
     }
 
     #[test]
     fn blocks_outside_of_code_are_reasoning() {
-        let check = |stream: &str, thought: &str, text: &str| {
+        let check = |stream: &str, reasoning: &str, text: &str| {
             for (cut, _) in stream.char_indices().chain([(stream.len(), ' ')]) {
                 assert_eq!(
                     split([&stream[..cut], &stream[cut..]]),
-                    (thought.into(), text.into()),
+                    (reasoning.into(), text.into()),
                     "{stream:?} cut at {cut}"
                 );
             }
             let letters: Vec<String> = stream.chars().map(String::from).collect();
             assert_eq!(
                 split(letters.iter().map(String::as_str)),
-                (thought.into(), text.into()),
+                (reasoning.into(), text.into()),
                 "{stream:?} by letters"
             );
         };

@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_refused_forced_request_is_repeated_without_forcing() {
-        let unforce = ToolChoiceFallback {
+        let provider = ToolChoiceFallback {
             inner: RefusingProvider(Mutex::new(0)),
             ignores_tool_choice: AtomicBool::new(false),
         };
@@ -93,9 +93,9 @@ mod tests {
             reply_id: "",
             schema: None,
         };
-        for asked in [2, 3, 4] {
-            assert!(unforce.reply(&request, &mut |_| Ok(())).is_ok());
-            assert_eq!(*unforce.inner.0.lock(), asked);
+        for count in [2, 3, 4] {
+            assert!(provider.reply(&request, &mut |_| Ok(())).is_ok());
+            assert_eq!(*provider.inner.0.lock(), count);
         }
     }
 }

@@ -383,8 +383,8 @@ mod tests {
         json!({ "type": "content_block_delta", "index": index, "delta": { "type": kind, key: text } })
     }
 
-    fn text(index: u64, words: &str) -> Value {
-        delta(index, "text_delta", "text", words)
+    fn text(index: u64, text: &str) -> Value {
+        delta(index, "text_delta", "text", text)
     }
 
     fn input(index: u64, json: &str) -> Value {
@@ -624,8 +624,8 @@ mod tests {
         nonsense(&test_support::events(&[start(), begin(0, tool("a", "")), stop()]));
         let error = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } });
         let server = |response: &str| {
-            let actual = read(response);
-            assert!(matches!(actual, Err(ReplyError::Server(said)) if said == error));
+            let result = read(response);
+            assert!(matches!(result, Err(ReplyError::Server(actual)) if actual == error));
         };
         server(&error.to_string());
         server(&test_support::events(std::slice::from_ref(&error)));

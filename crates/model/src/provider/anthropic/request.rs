@@ -513,8 +513,8 @@ mod tests {
         })
     }
 
-    fn text(words: &str) -> MessagePart {
-        MessagePart::Text(words.into())
+    fn text(text: &str) -> MessagePart {
+        MessagePart::Text(text.into())
     }
 
     fn picture() -> MessagePart {
@@ -557,7 +557,7 @@ mod tests {
         tool_choice: ToolChoice::Auto,
     };
 
-    fn body(messages: &[Message], asked: &BodyInput<'_>) -> Value {
+    fn body(messages: &[Message], input: &BodyInput<'_>) -> Value {
         let tool = |name: &str| ToolSpec {
             name: name.into(),
             description: "d".into(),
@@ -567,12 +567,12 @@ mod tests {
             system: "s",
             messages,
             tools: &[tool("t"), tool("u")],
-            tool_choice: asked.tool_choice,
-            model: asked.model,
+            tool_choice: input.tool_choice,
+            model: input.model,
             sampling: &Sampling {
                 max_tokens: 8192,
                 temperature: Some(0.5),
-                reasoning_effort: asked.effort.map(str::to_owned),
+                reasoning_effort: input.effort.map(str::to_owned),
                 verbosity: None,
             },
             reply_id: "r",
@@ -580,8 +580,8 @@ mod tests {
         };
         let format = AnthropicFormat {
             server: String::new(),
-            quirks: asked.quirks,
-            max_output_tokens: asked.max_output_tokens,
+            quirks: input.quirks,
+            max_output_tokens: input.max_output_tokens,
         };
         let json = write_body(&request, &format, true, BodyWriter::new(&Map::new()));
         serde_json::from_slice(&json).unwrap()
@@ -607,7 +607,7 @@ mod tests {
         let calls = sent[1]["content"].clone();
         let id = calls[0]["id"].as_str().unwrap();
         assert_eq!(calls, json!([call(id), call("y")]));
-        let say = |words: &str| json!({ "type": "text", "text": words });
+        let say = |text: &str| json!({ "type": "text", "text": text });
         let expect = json!([
             { "role": "user", "content": [say("a"), say("[now]")] },
             { "role": "assistant", "content": calls },
@@ -724,13 +724,13 @@ mod tests {
             sent.as_array().unwrap().iter().map(|block| &block["type"]).collect();
         assert_eq!(kinds, ["text", "tool_use", "tool_use"]);
         // If the text was changed in the meantime, all of the new text is sent.
-        for words in ["", "o", "\u{e9}\u{e9}", "onetwo and more"] {
+        for text in ["", "o", "\u{e9}\u{e9}", "onetwo and more"] {
             let mut reply = reply.clone();
-            reply.text = words.into();
+            reply.text = text.into();
             let sent = messages(&[user("a"), Message::Assistant(reply)]);
             let list = sent[1]["content"].as_array().unwrap();
             let texts: String = list.iter().filter_map(|block| block["text"].as_str()).collect();
-            assert_eq!(texts, words);
+            assert_eq!(texts, text);
             assert_eq!(list.iter().filter(|block| block["type"] == "tool_use").count(), 2);
         }
     }
@@ -738,13 +738,13 @@ mod tests {
     #[test]
     fn thinking_is_requested_by_effort() {
         let check = |thinking: ThinkingStyle, effort: &str, most: Option<u32>, expect: Value| {
-            let asked = BodyInput {
+            let input = BodyInput {
                 quirks: quirks(thinking),
                 effort: Some(effort),
                 max_output_tokens: most,
                 ..DEFAULT_INPUT
             };
-            let sent = body(&[user("a")], &asked);
+            let sent = body(&[user("a")], &input);
             let actual = json!([sent["max_tokens"], sent["thinking"], sent["output_config"]]);
             assert_eq!(actual, expect, "{effort}");
         };
@@ -777,9 +777,9 @@ mod tests {
                 list.push(Message::Assistant((*reply).clone()));
                 list.extend(reply.tool_calls.iter().map(|call| result(&call.id, vec![], false)));
             }
-            let asked =
+            let input =
                 BodyInput { quirks: quirks(thinking), effort: Some("high"), ..DEFAULT_INPUT };
-            assert_eq!(body(&list, &asked)["thinking"].is_object(), expect);
+            assert_eq!(body(&list, &input)["thinking"].is_object(), expect);
         };
         check(ThinkingStyle::Budget, &[], true);
         check(ThinkingStyle::Budget, &[&without], false);
@@ -794,9 +794,9 @@ mod tests {
     #[test]
     fn a_temperature_is_sent_if_the_model_takes_it() {
         let check = |no_temperature: bool, expect: Value| {
-            let mut asked = DEFAULT_INPUT;
-            asked.quirks.no_temperature = no_temperature;
-            assert_eq!(body(&[user("a")], &asked)["temperature"], expect);
+            let mut input = DEFAULT_INPUT;
+            input.quirks.no_temperature = no_temperature;
+            assert_eq!(body(&[user("a")], &input)["temperature"], expect);
         };
         check(false, json!(0.5));
         check(true, Value::Null);
@@ -813,13 +813,13 @@ mod tests {
     #[test]
     fn a_tool_can_be_forced_without_thinking() {
         let check = |effort, expect: Value| {
-            let asked = BodyInput {
+            let input = BodyInput {
                 tool_choice: ToolChoice::Required("u"),
                 effort,
                 quirks: Quirks { thinking: ThinkingStyle::Adaptive, ..NONE },
                 ..DEFAULT_INPUT
             };
-            assert_eq!(body(&[user("a")], &asked)["tool_choice"], expect);
+            assert_eq!(body(&[user("a")], &input)["tool_choice"], expect);
         };
         check(None, json!({ "type": "tool", "name": "u" }));
         check(Some("none"), json!({ "type": "tool", "name": "u" }));
@@ -827,22 +827,22 @@ mod tests {
     }
 
     /// Collects the positions of all cache marks and removes them from `value`.
-    fn remove_cache_marks(value: &mut Value, place: &str, actual: &mut Vec<String>) {
+    fn remove_cache_marks(value: &mut Value, pointer: &str, actual: &mut Vec<String>) {
         match value {
             Value::Array(list) => {
                 for (number, value) in list.iter_mut().enumerate() {
-                    remove_cache_marks(value, &format!("{place}/{number}"), actual);
+                    remove_cache_marks(value, &format!("{pointer}/{number}"), actual);
                 }
             }
             Value::Object(object) => {
                 if object.shift_remove("cache_control").is_some() {
                     let block = Value::Object(object.clone());
-                    assert!(!super::is_thinking_block(&block), "{place}");
-                    assert_ne!(object.get("text"), Some(&json!("")), "{place}");
-                    actual.push(place.to_owned());
+                    assert!(!super::is_thinking_block(&block), "{pointer}");
+                    assert_ne!(object.get("text"), Some(&json!("")), "{pointer}");
+                    actual.push(pointer.to_owned());
                 }
                 for (key, value) in object {
-                    remove_cache_marks(value, &format!("{place}/{key}"), actual);
+                    remove_cache_marks(value, &format!("{pointer}/{key}"), actual);
                 }
             }
             _ => {}
@@ -864,14 +864,14 @@ mod tests {
             list.extend(ids.map(|id| result(&id, vec![text("1")], false)));
             turn.push(list.clone());
         }
-        let asked = BodyInput {
+        let input = BodyInput {
             quirks: quirks(ThinkingStyle::Adaptive),
             effort: Some("high"),
             ..DEFAULT_INPUT
         };
         let mut before: Option<String> = None;
         for (number, list) in turn.iter().enumerate() {
-            let mut sent = body(list, &asked);
+            let mut sent = body(list, &input);
             let marked = sent.to_string();
             let mut marks = Vec::new();
             remove_cache_marks(&mut sent, "", &mut marks);
@@ -884,7 +884,7 @@ mod tests {
             assert_eq!(marks, expect);
             let bare = sent.to_string();
             if number == 1 {
-                let first = body(&turn[0], &asked).to_string();
+                let first = body(&turn[0], &input).to_string();
                 assert!(marked.starts_with(first.strip_suffix("]}").unwrap()));
             }
             if let Some(before) = &before {
@@ -898,7 +898,7 @@ mod tests {
             json!([{ "type": "thinking", "thinking": "hm", "signature": "s" }]),
         );
         cut.text = "x".into();
-        let mut sent = body(&[user("a"), Message::Assistant(cut)], &asked);
+        let mut sent = body(&[user("a"), Message::Assistant(cut)], &input);
         let mut marks = Vec::new();
         remove_cache_marks(&mut sent, "", &mut marks);
         assert_eq!(marks.last().unwrap(), "/messages/1/content/1");

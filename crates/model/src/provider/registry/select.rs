@@ -619,8 +619,8 @@ mod tests {
 
     #[test]
     fn python_configs_select_the_same_provider() {
-        for (name, model, wire, base) in PYTHON {
-            let expect = Ok(format!("{name} {wire} {base} k"));
+        for (name, model, sent_model, base) in PYTHON {
+            let expect = Ok(format!("{name} {sent_model} {base} k"));
             // A config with a block for every provider, of which one has a key.
             let mut blocks: Vec<(&str, &str, &str)> = PROVIDERS
                 .iter()

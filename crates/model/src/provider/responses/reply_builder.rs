@@ -565,12 +565,12 @@ mod tests {
         json!({ "type": format!("response.{kind}.delta"), "output_index": index, "delta": text })
     }
 
-    fn text(index: u64, words: &str) -> Value {
-        delta("output_text", index, words)
+    fn text(index: u64, text: &str) -> Value {
+        delta("output_text", index, text)
     }
 
-    fn message_item(id: &str, words: &str) -> Value {
-        let content = json!([{ "type": "output_text", "text": words, "annotations": [] }]);
+    fn message_item(id: &str, text: &str) -> Value {
+        let content = json!([{ "type": "output_text", "text": text, "annotations": [] }]);
         json!({ "type": "message", "id": id, "role": "assistant", "status": "completed", "content": content })
     }
 
@@ -847,8 +847,10 @@ mod tests {
         nonsense("data: {oops\n\n");
         nonsense("data: [DONE]\n\n");
         nonsense(&response("completed", &[call("", "a", "", "{}")]).to_string());
-        let server = |response: &str, words: &str| match read(response) {
-            Err(ReplyError::Server(said)) => assert!(said.to_string().contains(words), "{said}"),
+        let server = |response: &str, message: &str| match read(response) {
+            Err(ReplyError::Server(error)) => {
+                assert!(error.to_string().contains(message), "{error}");
+            }
             other => panic!("{other:?}"),
         };
         let mut failed = response("failed", &[]);

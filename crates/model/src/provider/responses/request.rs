@@ -275,8 +275,8 @@ mod tests {
         })
     }
 
-    fn text(words: &str) -> MessagePart {
-        MessagePart::Text(words.into())
+    fn text(text: &str) -> MessagePart {
+        MessagePart::Text(text.into())
     }
 
     fn picture() -> MessagePart {
@@ -298,14 +298,14 @@ mod tests {
         })
     }
 
-    fn reply(words: &str, calls: usize, keep: Value) -> Message {
+    fn reply(text: &str, calls: usize, keep: Value) -> Message {
         let call = |number: usize| ToolCall {
             id: format!("c{number}"),
             name: "t".into(),
             arguments: json!({ "a": 1 }),
         };
         Message::Assistant(Reply {
-            text: words.into(),
+            text: text.into(),
             tool_calls: (0..calls).map(call).collect(),
             provider_data: keep
                 .is_array()
@@ -388,7 +388,7 @@ mod tests {
             bytes: vec![1],
             name: "a.pdf".into(),
         });
-        let say = |words: &str| json!({ "type": "input_text", "text": words });
+        let say = |text: &str| json!({ "type": "input_text", "text": text });
         let image = json!({ "type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,AQ==" });
         let file = json!({ "type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AQ==" });
         let output = |output: Value| json!({ "type": "function_call_output", "call_id": "c", "output": output });
@@ -424,24 +424,14 @@ mod tests {
         let keep = json!([secret, aside, { "type": "function_call" }, secret,
                           { "type": "message", "phase": "final_answer", "length": 2 }, { "type": "function_call" }, secret]);
         let message = reply("onetwo", 3, keep);
-        let words =
-            |words: &str| json!({ "type": "message", "role": "assistant", "content": words });
-        let mut marked = words("on");
+        let text = |text: &str| json!({ "type": "message", "role": "assistant", "content": text });
+        let mut marked = text("on");
         marked["phase"] = "final_answer".into();
-        let expect = json!([
-            secret,
-            aside,
-            call(0),
-            secret,
-            marked,
-            call(1),
-            secret,
-            words("etwo"),
-            call(2)
-        ]);
+        let expect =
+            json!([secret, aside, call(0), secret, marked, call(1), secret, text("etwo"), call(2)]);
         assert_eq!(input(std::slice::from_ref(&message)), expect);
         let other = body(&[message], &DEFAULT_FORMAT, "n", 99)["input"].clone();
-        assert_eq!(other, json!([words("onetwo"), call(0), call(1), call(2)]));
+        assert_eq!(other, json!([text("onetwo"), call(0), call(1), call(2)]));
         // Reasoning that no other item follows.
         assert_eq!(input(&[reply("", 0, json!([secret, secret]))]), json!([]));
     }
