@@ -203,12 +203,12 @@ pub(crate) fn query_under_cron(
         ..mcp.client_config.clone()
     };
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    let results = ClientPool::new(&settings.servers, client_config).fetch_features(&names);
+    let results = ClientPool::new(&settings.servers, client_config).fetch_all_features(&names);
     signal::check()?;
     let mut failures = Vec::new();
-    for (name, result) in results {
+    for (name, result) in names.iter().zip(results) {
         if let Err(error) = result {
-            failures.push((name, describe_under_cron(mcp.ctx, &error)));
+            failures.push(((*name).to_owned(), describe_under_cron(mcp.ctx, &error)));
         }
     }
     Ok(failures)

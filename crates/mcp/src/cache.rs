@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// The version of the file format.
 const FORMAT_VERSION: u64 = 1;
-/// Lifetime of cached features, in seconds. Calls renew it; the features of a server that is never called expires.
+/// Lifetime of cached features, in seconds. Calls renew it; the features of a server that is never called expire.
 const FEATURES_LIFETIME_SECS: i64 = 30 * 24 * 3600;
 /// Lifetime of a cached failure, in seconds.
 const FAILURE_LIFETIME_SECS: i64 = 600;

@@ -214,19 +214,12 @@ impl ToolCatalog {
             return Err(McpError::Unusable(reason.clone()));
         }
         let CatalogInner { clients, pins, cache, .. } = &*self.0;
-        let received = match clients.fetch_features(&[&server.name]).pop() {
-            Some((_, Ok(received))) => received,
-            Some((_, Err(error))) => {
-                if is_persistent(&error) {
-                    cache.store_failure(
-                        server,
-                        &sanitize::single_line(&error.to_string(), MAX_ERROR_CHARS),
-                    );
-                }
-                return Err(error);
+        let received = clients.fetch_features(&server.name).inspect_err(|error| {
+            if is_persistent(error) {
+                let message = sanitize::single_line(&error.to_string(), MAX_ERROR_CHARS);
+                cache.store_failure(server, &message);
             }
-            None => return Err(McpError::Unreachable("it is not available".into())),
-        };
+        })?;
         let (features, notes) = limits::apply_limits((*received).clone());
         let offers = [(server, &features)];
         let checks = if pin { pins.check_and_pin(&offers) } else { pins.check(&offers) };
@@ -291,10 +284,7 @@ impl ToolCatalog {
 
     /// Returns the current offer of `server`, and checks it again if it is not the one checked last.
     fn checked_features(&self, name: &str) -> Result<CheckedFeatures, CallError> {
-        let received = match self.0.clients.fetch_features(&[name]).pop() {
-            Some((_, received)) => received?,
-            None => return Err(McpError::Unreachable("it is not available".into()).into()),
-        };
+        let received = self.0.clients.fetch_features(name)?;
         if let Some(checked) = self.checked_result(name, &received) {
             return Ok(checked);
         }

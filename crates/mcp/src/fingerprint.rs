@@ -157,8 +157,8 @@ mod tests {
     #[test]
     fn fingerprints_cover_the_relevant_configuration() {
         let env: Env = [("HOME", "/h"), ("PATH", "/usr/bin:/bin")].into_iter().collect();
-        let check = |one: &McpServer, other: &McpServer, same_place: bool, same: bool| {
-            assert_eq!(of_endpoint(one) == of_endpoint(other), same_place);
+        let check = |one: &McpServer, other: &McpServer, same_endpoint: bool, same: bool| {
+            assert_eq!(of_endpoint(one) == of_endpoint(other), same_endpoint);
             assert_eq!(of_server(one, &env) == of_server(other, &env), same);
         };
         let sh = program("sh", &["a", "b"], &[("K", "1")]);

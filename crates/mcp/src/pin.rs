@@ -395,11 +395,11 @@ mod tests {
         let server = server("http://a/");
         let pin = |features: &ServerFeatures| {
             let check = pins.check_and_pin(&[(&server, features)]).unwrap().remove(0);
-            let words =
+            let join =
                 |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(" ");
             let (mut unaccepted, mut late) =
                 (check.unaccepted.into_iter(), check.added_later.into_iter());
-            [words(&mut unaccepted), words(&mut late), check.first_seen.join(" ")]
+            [join(&mut unaccepted), join(&mut late), check.first_seen.join(" ")]
         };
         let accept = |features: &ServerFeatures, tools: Option<&[String]>| {
             pins.accept(&server, features, tools).unwrap();

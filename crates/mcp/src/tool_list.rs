@@ -173,8 +173,7 @@ impl ToolCatalog {
         let CatalogInner { clients, cache, .. } = &*self.0;
         let names: Vec<&str> = servers.iter().map(|server| &*server.name).collect();
         let mut results = Vec::new();
-        // The results have the order of the names.
-        for (server, (_, fetched)) in servers.iter().zip(clients.fetch_features(&names)) {
+        for (server, fetched) in servers.iter().zip(clients.fetch_all_features(&names)) {
             let name = server.name.as_str();
             let mut received = None;
             let result = match fetched {

@@ -147,7 +147,7 @@ mod tests {
                 let tools: Vec<ToolInfo> = tools.iter().map(info).collect();
                 for (tool, name) in for_tools(server, &tools) {
                     let name = assigned.assign(server, &tool.name, name);
-                    names.push(name.unwrap_or_else(|words| format!("no: {words}")));
+                    names.push(name.unwrap_or_else(|reason| format!("no: {reason}")));
                 }
             }
             assert_eq!(names, expect);

@@ -9,7 +9,7 @@ use nanobot_base::json_rpc::{ErrorObject, RpcMessage};
 use nanobot_os::cancel::CancelToken;
 use nanobot_os::secret;
 use nanobot_os::terminal::sanitize;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -80,58 +80,53 @@ impl Drop for OpenAnswer {
     }
 }
 
-/// Locks `mutex`, even after a panic of another thread.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
-}
-
 impl ConnectionState {
     /// Ends the connection because of `error`, unless it has already ended. Requests that were sent fail at once, and others
     /// when it is known whether they were sent.
     pub(super) fn end(&self, error: McpError) {
-        lock(&self.end_reason).get_or_insert(error);
-        let mut pending = lock(&self.pending);
+        self.end_reason.lock().get_or_insert(error);
+        let mut pending = self.pending.lock();
         pending.is_closed = true;
         // The caller notices that the sender is gone.
         pending.by_id.retain(|_, request| !request.is_sent);
         drop(pending);
-        for token in lock(&self.open_requests).values().flatten() {
+        for token in self.open_requests.lock().values().flatten() {
             token.cancel();
         }
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        lock(&self.pending).is_closed
+        self.pending.lock().is_closed
     }
 
     pub(super) fn end_reason(&self) -> Option<McpError> {
-        lock(&self.end_reason).clone()
+        self.end_reason.lock().clone()
     }
 
     pub(super) fn set_last_line(&self, line: &str) {
-        *lock(&self.last_line) = one_line(line);
+        *self.last_line.lock() = one_line(line);
     }
 
     /// Records the path that a line of a sandboxed server's standard error reports as refused.
     pub(super) fn note_refusal(&self, line: &str) {
         if let Some(path) = sandbox_refusal::refused_path(line) {
-            *lock(&self.refused_path) = Some(one_line(path));
+            *self.refused_path.lock() = Some(one_line(path));
         }
     }
 
     /// Returns the path that the server's sandbox refused since this was last called.
     pub(super) fn take_refused_path(&self) -> Option<String> {
-        lock(&self.refused_path).take()
+        self.refused_path.lock().take()
     }
 
     /// Returns the last line of the server's standard error, and the path that its sandbox refused, worded as the end of a
     /// sentence.
     pub(super) fn stderr_suffix(&self) -> String {
-        let mut suffix = match lock(&self.last_line).as_str() {
+        let mut suffix = match self.last_line.lock().as_str() {
             "" => String::new(),
             line => format!("; last line of standard error: {line}"),
         };
-        if let Some(path) = &*lock(&self.refused_path) {
+        if let Some(path) = &*self.refused_path.lock() {
             suffix.push_str(&format!(
                 "; its sandbox refused `{path}`: `write` or `read` of its entry grants it"
             ));
@@ -151,7 +146,7 @@ impl ConnectionState {
         reply: ReplySender,
         sampling: Option<SamplingQueue>,
     ) -> Option<u64> {
-        let mut pending = lock(&self.pending);
+        let mut pending = self.pending.lock();
         if pending.is_closed {
             return None;
         }
@@ -163,7 +158,7 @@ impl ConnectionState {
 
     /// Records the outcome of sending the request `id`.
     pub(super) fn set_sent(&self, id: u64, outcome: Result<(), McpError>) {
-        let mut pending = lock(&self.pending);
+        let mut pending = self.pending.lock();
         let is_closed = pending.is_closed;
         let error = match (outcome, pending.by_id.get_mut(&id)) {
             (_, None) => return,
@@ -177,7 +172,7 @@ impl ConnectionState {
 
     /// True if the request `id` waits for its answer.
     pub(super) fn is_pending(&self, id: u64) -> bool {
-        lock(&self.pending).by_id.contains_key(&id)
+        self.pending.lock().by_id.contains_key(&id)
     }
 
     /// Passes the result of the request `id` on to its caller, if the caller still waits.
@@ -193,11 +188,11 @@ impl ConnectionState {
     }
 
     fn remove_request(&self, id: u64) -> Option<PendingRequest> {
-        lock(&self.pending).by_id.remove(&id)
+        self.pending.lock().by_id.remove(&id)
     }
 
     pub(super) fn report_progress(&self, id: u64, message: String) {
-        if let Some(request) = lock(&self.pending).by_id.get(&id) {
+        if let Some(request) = self.pending.lock().by_id.get(&id) {
             request.reply.send_progress(message);
         }
     }
@@ -210,7 +205,7 @@ impl ConnectionState {
         &self,
         job: SamplingJob,
     ) -> Result<(), (SamplingAnswer, ErrorObject)> {
-        let mut pending = lock(&self.pending);
+        let mut pending = self.pending.lock();
         let mut requests = pending.by_id.values_mut();
         let sampled_call =
             requests.find_map(|request| Some((request.sampling.as_mut()?, &request.reply)));
@@ -239,7 +234,7 @@ impl ConnectionState {
                 }
             }
             RpcMessage::Request { id, .. } => {
-                let mut open = lock(&self.open_requests);
+                let mut open = self.open_requests.lock();
                 open.entry(id.to_string()).or_default();
                 if open.len() > MAX_OPEN_REQUESTS {
                     return Err(format!(
@@ -253,19 +248,19 @@ impl ConnectionState {
 
     /// Sets the token that cancels the work on the answer to the server's request `id`.
     pub(super) fn set_cancel_token(&self, id: &Value, token: Arc<CancelToken>) {
-        drop(lock(&self.open_requests).insert(id.to_string(), Some(token)));
+        drop(self.open_requests.lock().insert(id.to_string(), Some(token)));
     }
 
     /// Cancels the work on the answer to the server's request `id`.
     pub(super) fn cancel_open_request(&self, id: &Value) {
-        if let Some(Some(token)) = lock(&self.open_requests).get(&id.to_string()) {
+        if let Some(Some(token)) = self.open_requests.lock().get(&id.to_string()) {
             token.cancel();
         }
     }
 
     /// Removes the server's request `id`, which was answered or cancelled.
     pub(super) fn close_open_request(&self, id: &Value) {
-        drop(lock(&self.open_requests).remove(&id.to_string()));
+        drop(self.open_requests.lock().remove(&id.to_string()));
     }
 }
 

@@ -470,10 +470,10 @@ mod tests {
         );
         assert_eq!(resource(&json!({"uri": "a:b"}), "uri").unwrap().name, "a:b");
         assert_eq!(resource(&json!({"name": "a"}), "uri"), None);
-        let asks =
+        let prompt =
             prompt(&json!({"name": "p", "arguments": [{"name": "a", "required": true}, {}]}))
                 .unwrap();
-        assert_eq!(asks.arguments.len(), 1);
+        assert_eq!(prompt.arguments.len(), 1);
     }
 
     #[test]

@@ -551,7 +551,7 @@ mod tests {
 
     impl TestServer {
         fn new(
-            reached: fn(RemoteEndpoint) -> ServerTransport,
+            transport: fn(RemoteEndpoint) -> ServerTransport,
             answer: impl Fn(&TestRequest, &mut TcpStream) + Send + Sync + 'static,
         ) -> Self {
             let (port, requests) = listen(answer);
@@ -562,14 +562,14 @@ mod tests {
             };
             let server = McpServer {
                 name: "far".into(),
-                transport: reached(remote),
+                transport: transport(remote),
                 call_timeout: Duration::from_secs(60),
                 start_timeout: Duration::from_secs(60),
                 ..McpServer::default()
             };
             let folder = tempfile::tempdir().unwrap();
             let env: Env = [("HOME", folder.path().to_str().unwrap())].into_iter().collect();
-            let ground = ClientConfig {
+            let config = ClientConfig {
                 paths: Paths::resolve(&env, None).unwrap(),
                 env,
                 network: Network::default(),
@@ -577,17 +577,17 @@ mod tests {
                 elicitation: None,
                 sandboxes: None,
             };
-            Self { clients: ClientPool::new(&[server], ground), requests, _folder: folder }
+            Self { clients: ClientPool::new(&[server], config), requests, _folder: folder }
         }
 
         fn call(&self) -> Result<String, McpError> {
-            let ask = || {
-                let features = self.clients.fetch_features(&["far"]).remove(0).1?;
+            let call = || {
+                let features = self.clients.fetch_features("far")?;
                 self.clients.call_tool("far", &features, "t", &json!({}), None, &mut |_| {})
             };
             // A caller checks the offer again if it has changed.
-            let answer = match ask() {
-                Err(McpError::FeaturesChanged) => ask()?,
+            let answer = match call() {
+                Err(McpError::FeaturesChanged) => call()?,
                 other => other?,
             };
             match &answer.parts[..] {
@@ -608,7 +608,7 @@ mod tests {
     #[test]
     fn an_expired_session_is_renewed_and_all_requests_have_the_headers() {
         let expired = Mutex::new(false);
-        let far = TestServer::new(ServerTransport::Http, move |request, stream| {
+        let server = TestServer::new(ServerTransport::Http, move |request, stream| {
             assert_eq!(request.key, "k");
             if answer_startup(request, stream) {
                 return;
@@ -619,9 +619,9 @@ mod tests {
                 json_of(stream, &request.id, &text("yes"));
             }
         });
-        assert_eq!(far.call().unwrap(), "yes");
-        far.clients.shut_down();
-        let mut requests = far.requests();
+        assert_eq!(server.call().unwrap(), "yes");
+        server.clients.shut_down();
+        let mut requests = server.requests();
         // The separate event stream may be opened at any time.
         requests.retain(|line| !line.starts_with("GET"));
         assert_eq!(
@@ -642,12 +642,12 @@ mod tests {
     #[test]
     fn invalid_responses_are_reported() {
         let check = |head: &'static str, body: &'static str, expect: &str| {
-            let far = TestServer::new(ServerTransport::Http, move |request, stream| {
+            let server = TestServer::new(ServerTransport::Http, move |request, stream| {
                 if !answer_startup(request, stream) {
                     send(stream, head, body);
                 }
             });
-            let error = far.call().unwrap_err();
+            let error = server.call().unwrap_err();
             assert!(format!("{error:?}").contains(expect), "{head}: {error:?}");
         };
         check("401 No", "", "Login(");
@@ -670,7 +670,7 @@ mod tests {
         let called = Mutex::new(Value::Null);
         let (answered, pings) = std::sync::mpsc::channel();
         let pings = Mutex::new(pings);
-        let far = TestServer::new(ServerTransport::Http, move |request, stream| {
+        let server = TestServer::new(ServerTransport::Http, move |request, stream| {
             match (request.line.as_str(), request.last_event_id.as_str()) {
                 ("POST tools/call s1", _) => {
                     *called.lock() = request.id.clone();
@@ -692,6 +692,6 @@ mod tests {
             }
         });
         let answer = r#"{"jsonrpc":"2.0","id":"p","result":{}}"#;
-        assert_eq!(far.call().unwrap(), answer);
+        assert_eq!(server.call().unwrap(), answer);
     }
 }

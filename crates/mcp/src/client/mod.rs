@@ -116,22 +116,29 @@ impl ClientPool {
         self.0.slot(server).ok()?.take_refused_path()
     }
 
-    /// Fetches the current features of the servers `names`. Servers that are not running are started in parallel.
-    pub fn fetch_features(
+    /// Fetches the current features of `server`, which is started if it is not running.
+    ///
+    /// # Errors
+    /// The server cannot be used, or does not list its tools.
+    pub fn fetch_features(&self, server: &str) -> Result<Arc<ServerFeatures>, McpError> {
+        self.0.fetch_features(server)
+    }
+
+    /// Does the same as [`Self::fetch_features`] for all `servers`, in parallel. The results are in their order.
+    pub fn fetch_all_features(
         &self,
-        names: &[&str],
-    ) -> Vec<(String, Result<Arc<ServerFeatures>, McpError>)> {
-        let token = cancel::current();
-        let fetch = |name: &str| (name.to_owned(), self.0.fetch_features(name));
-        if let [name] = names {
-            return vec![fetch(name)];
+        servers: &[&str],
+    ) -> Vec<Result<Arc<ServerFeatures>, McpError>> {
+        if let [server] = servers {
+            return vec![self.fetch_features(server)];
         }
+        let token = cancel::current();
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
-            for name in names {
+            for server in servers {
                 let token = token.clone();
-                let fetch = &fetch;
-                threads.push(scope.spawn(move || cancel::scope(token, || fetch(name))));
+                let fetch = move || cancel::scope(token, || self.fetch_features(server));
+                threads.push(scope.spawn(fetch));
             }
             threads
                 .into_iter()
@@ -312,7 +319,7 @@ for line in sys.stdin:
 "#;
 
     fn call(clients: &ClientPool) -> Result<String, McpError> {
-        let features = clients.fetch_features(&["fake"]).remove(0).1?;
+        let features = clients.fetch_features("fake")?;
         let answer = clients.call_tool("fake", &features, "ask", &json!({}), None, &mut |_| {})?;
         match &answer.parts[..] {
             [ContentPart::Text(text)] => Ok(text.clone()),
@@ -396,18 +403,17 @@ for line in sys.stdin:
                 headers: headers.into_iter().collect(),
                 uses_login: false,
             };
-            for reached in [ServerTransport::Http(remote.clone()), ServerTransport::Sse(remote)] {
+            for transport in [ServerTransport::Http(remote.clone()), ServerTransport::Sse(remote)] {
                 let server = McpServer {
                     name: "far".into(),
-                    transport: reached,
+                    transport,
                     start_timeout: Duration::from_secs(20),
                     ..McpServer::default()
                 };
-                let mut clients = client_pool(vec![server], folder.path());
-                let mut ground = clients.0.config.clone();
-                ground.offline = offline;
-                clients = ClientPool::new(clients.servers(), ground);
-                let error = clients.fetch_features(&["far"]).remove(0).1.unwrap_err();
+                let clients = client_pool(vec![server], folder.path());
+                let config = ClientConfig { offline, ..clients.0.config.clone() };
+                let clients = ClientPool::new(clients.servers(), config);
+                let error = clients.fetch_features("far").unwrap_err();
                 assert!(format!("{error:?}").contains(expect), "{url}: {error:?}");
             }
         };

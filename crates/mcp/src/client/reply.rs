@@ -169,7 +169,8 @@ mod tests {
     /// Waits with this deadline. Returns the progress messages and the outcome.
     fn receive(receiver: &mut super::ReplyReceiver, deadline: Deadline) -> (Vec<String>, Received) {
         let mut progress = Vec::new();
-        let mut wait = Wait { deadline, on_progress: &mut |words| progress.push(words.to_owned()) };
+        let mut wait =
+            Wait { deadline, on_progress: &mut |message| progress.push(message.to_owned()) };
         let received = receiver.receive(&mut wait, &|| false);
         (progress, received)
     }

@@ -3,7 +3,7 @@
 //! standard error goes to a small log file.
 
 use super::connection::{Outgoing, Transport};
-use super::connection_state::{ConnectionState, lock, one_line};
+use super::connection_state::{ConnectionState, one_line};
 use super::decode;
 use super::grants::SandboxFactory;
 use super::inbox::Inbox;
@@ -117,18 +117,18 @@ struct ProgramGuard {
 impl RunningPrograms {
     fn add(self: &Arc<Self>, process: ServerProcess, leftovers: LeftoverFiles) -> ProgramGuard {
         let id = self.next_id.fetch_add(1, Ordering::SeqCst);
-        lock(&self.running).push(RunningProgram { id, process, leftovers });
+        self.running.lock().push(RunningProgram { id, process, leftovers });
         ProgramGuard { id, programs: Arc::clone(self) }
     }
 
     /// True if no program is running, and none is being ended.
     pub(super) fn is_empty(&self) -> bool {
-        lock(&self.running).is_empty() && lock(&self.ending).is_empty()
+        self.running.lock().is_empty() && self.ending.lock().is_empty()
     }
 
     /// Ends all programs in parallel.
     pub(super) fn end_all(&self) {
-        let programs = std::mem::take(&mut *lock(&self.running));
+        let programs = std::mem::take(&mut *self.running.lock());
         let (processes, leftovers): (Vec<ServerProcess>, Vec<LeftoverFiles>) =
             programs.into_iter().map(|program| (program.process, program.leftovers)).unzip();
         server::end_all(processes);
@@ -136,7 +136,7 @@ impl RunningPrograms {
             files.report();
         }
         // The lock is kept, so that a second caller waits for the threads too.
-        for thread in lock(&self.ending).drain(..) {
+        for thread in self.ending.lock().drain(..) {
             drop(thread.join());
         }
     }
@@ -145,7 +145,7 @@ impl RunningPrograms {
 impl ProgramGuard {
     /// Returns the exit of the program, if it has ended.
     fn exit(&self) -> Option<ServerExit> {
-        let mut running = lock(&self.programs.running);
+        let mut running = self.programs.running.lock();
         let program = running.iter_mut().find(|program| program.id == self.id)?;
         program.process.exit()
     }
@@ -153,7 +153,7 @@ impl ProgramGuard {
 
 impl Drop for ProgramGuard {
     fn drop(&mut self) {
-        let mut running = lock(&self.programs.running);
+        let mut running = self.programs.running.lock();
         let Some(index) = running.iter().position(|program| program.id == self.id) else {
             return;
         };
@@ -166,7 +166,7 @@ impl Drop for ProgramGuard {
             leftovers.report();
         };
         if let Ok(thread) = thread.spawn(end) {
-            let mut ending = lock(&self.programs.ending);
+            let mut ending = self.programs.ending.lock();
             ending.retain(|thread| !thread.is_finished());
             ending.push(thread);
         }
@@ -240,7 +240,7 @@ impl StdioTransport {
         // The last log lines and the exit status arrive slightly later than the end of the output.
         let mut exit = None;
         for _ in 0..EXIT_POLLS {
-            exit = lock(&self.program).as_ref().and_then(ProgramGuard::exit);
+            exit = self.program.lock().as_ref().and_then(ProgramGuard::exit);
             if exit.is_some() || state.is_closed() || signal::sleep(POLL_INTERVAL).is_err() {
                 break;
             }
@@ -256,7 +256,7 @@ impl StdioTransport {
 impl Transport for StdioTransport {
     fn send(self: Arc<Self>, mut message: Outgoing) {
         message.body.push(b'\n');
-        let input = lock(&self.input);
+        let input = self.input.lock();
         let result = match input.as_ref() {
             Some(input) => input.try_send(message),
             None => Err(TrySendError::Closed(message)),
@@ -271,8 +271,8 @@ impl Transport for StdioTransport {
     }
 
     fn close(&self) -> Option<Receiver<()>> {
-        drop(lock(&self.input).take());
-        drop(lock(&self.program).take());
+        drop(self.input.lock().take());
+        drop(self.program.lock().take());
         None
     }
 }

@@ -63,7 +63,7 @@ impl SigningKey {
                 key.sign(&RSA_PKCS1_SHA256, &random, text, &mut signature).map(|()| signature)
             }
         };
-        signature.map_err(|_| fail(Exit::Failed, "the client's key does not sign"))
+        signature.map_err(|_| fail(Exit::Failed, "signing with the client's key failed"))
     }
 }
 

@@ -62,7 +62,7 @@ pub fn discover(http: &Http, server: &str) -> Result<AuthorizationServer> {
     let metadata = resource_metadata(http, &server, challenge.metadata.as_deref())?;
     let resource = match &metadata {
         Some(metadata) => checked_resource(&server, metadata)?,
-        None => without_fragment(&server),
+        None => canonical_resource(&server),
     };
     let named_issuer =
         metadata.as_ref().and_then(|metadata| metadata["authorization_servers"][0].as_str());
@@ -232,13 +232,12 @@ fn checked_url(server: &Url, text: &str) -> Result<Url> {
     }
 }
 
-fn without_fragment(url: &Url) -> String {
+/// The resource of the server at `url` that names none: its address without query, fragment and slash at the end.
+fn canonical_resource(url: &Url) -> String {
     let mut url = url.clone();
     url.set_fragment(None);
     url.set_query(None);
-    // The canonical address of a server has no slash at its end.
-    let text = String::from(url);
-    text.trim_end_matches('/').to_owned()
+    url.as_str().trim_end_matches('/').to_owned()
 }
 
 fn texts(value: &Value) -> Vec<String> {
