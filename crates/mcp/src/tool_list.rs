@@ -9,6 +9,7 @@ use super::tool_name::{self, AssignedNames};
 use super::{limits, sanitize, schema};
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::servers::McpServer;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -410,12 +411,27 @@ impl MissingServer {
     fn report_or_fail(self, server: &McpServer, notice: &mut dyn FnMut(&str)) -> Result<()> {
         let Self { reason, exit, subcommand } = self;
         let name = sanitize::single_line(&server.name, MAX_NAME_CHARS);
-        let hint = format!("nanobot mcp {subcommand} {name}");
+        let hint = format!("nanobot mcp {subcommand} {}", quote(&server.name));
         if server.is_required {
             let cause = format!("MCP server `{name}` is required but not available: {reason}");
             return Err(fail_with_hint(exit, cause, hint));
         }
         notice(&format!("MCP server `{name}` is not available: {reason}; `{hint}`"));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MissingServer;
+    use nanobot_config::settings::servers::McpServer;
+
+    #[test]
+    fn the_command_for_a_missing_server_can_be_pasted() {
+        let server = McpServer { name: "my server".into(), ..McpServer::default() };
+        let mut notices = Vec::new();
+        let mut notice = |text: &str| notices.push(text.to_owned());
+        MissingServer::not_cached().report_or_fail(&server, &mut notice).unwrap();
+        assert!(notices[0].ends_with("; `nanobot mcp check 'my server'`"), "{notices:?}");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::discovery::AuthorizationServer;
 use super::token_request::{OAuthClient, TokenResponse};
+use nanobot_base::shell_quote::quote;
 use nanobot_net::auth::login_server::LoginServer;
 use nanobot_net::auth::token_file::{LoginSecret, TokenFile};
 use nanobot_net::http::Http;
@@ -91,7 +92,7 @@ pub fn login_file(auth_dir: &Path, server: &str) -> TokenFile<ServerLogin> {
     } else {
         nanobot_os::digest::digest(server.as_bytes())
     };
-    let login_command = format!("nanobot mcp login {server}");
+    let login_command = format!("nanobot mcp login {}", quote(server));
     TokenFile::new(auth_dir, &format!("mcp-{name}"), &format!("`{server}`"), login_command)
 }
 
@@ -99,4 +100,17 @@ pub fn login_file(auth_dir: &Path, server: &str) -> TokenFile<ServerLogin> {
 pub fn login_server<'a>(http: &'a Http, clock: &'a Clock, login_command: &str) -> LoginServer<'a> {
     let login_command = login_command.to_owned();
     LoginServer { http, clock, label: "the authorization server", login_command }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::login_file;
+    use std::path::Path;
+
+    #[test]
+    fn the_command_that_logs_in_can_be_pasted() {
+        let command = |server: &str| login_file(Path::new("/"), server).login_command().to_owned();
+        assert_eq!(command("far"), "nanobot mcp login far");
+        assert_eq!(command("my server"), "nanobot mcp login 'my server'");
+    }
 }
