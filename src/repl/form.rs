@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 /// Maximum number of fields; more is unreasonable to ask of a user.
 pub(crate) const MAX_FIELDS: usize = 20;
+/// Maximum number of choices of a field. No other answer is accepted, so an ordinary list has to fit.
+const MAX_CHOICES: usize = 200;
 /// Maximum characters of a field's name and of its description, which a server sends.
 const MAX_LABEL_CHARS: usize = 200;
 
@@ -88,7 +90,7 @@ fn form_choices(list: &Value, names: &Value) -> Vec<FormChoice> {
         Some(FormChoice { value: value.to_owned(), title: title.unwrap_or(value).to_owned() })
     };
     let entries = list.as_array().into_iter().flatten().enumerate();
-    entries.filter_map(choice).take(MAX_FIELDS).collect()
+    entries.filter_map(choice).take(MAX_CHOICES).collect()
 }
 
 fn describe_field(
@@ -203,11 +205,11 @@ mod tests {
 
     #[test]
     fn answers_have_the_types_of_their_fields() {
-        let check = |about: Value, text: &str, expect: Result<Value, &str>| {
-            let form = json!({ "properties": { "a": about }, "required": ["a"] });
-            let read = fields(&form)[0].parse(text);
-            let read = read.map(Option::unwrap_or_default);
-            assert_eq!(read, expect.map_err(str::to_owned), "{form} {text}");
+        let check = |schema: Value, text: &str, expect: Result<Value, &str>| {
+            let form = json!({ "properties": { "a": schema }, "required": ["a"] });
+            let value = fields(&form)[0].parse(text);
+            let value = value.map(Option::unwrap_or_default);
+            assert_eq!(value, expect.map_err(str::to_owned), "{form} {text}");
         };
         check(json!({ "type": "string" }), " hello ", Ok(json!("hello")));
         check(json!({ "type": "string" }), "", Err("an answer is required"));
@@ -219,6 +221,8 @@ mod tests {
         check(json!({ "type": "boolean" }), "maybe", Err("answer yes or no"));
         check(json!({ "enum": ["Red", "Blue"] }), "red", Ok(json!("Red")));
         check(json!({ "enum": ["Red"] }), "green", Err("`green` is not one of these"));
+        let states: Vec<String> = (1..=50).map(|number| format!("state {number}")).collect();
+        check(json!({ "enum": states }), "state 50", Ok(json!("state 50")));
         check(json!({ "oneOf": [{ "const": "r", "title": "Red" }] }), "r", Ok(json!("r")));
         let several = json!({ "type": "array", "items": { "enum": ["a", "b"] } });
         check(several, "b, a", Ok(json!(["b", "a"])));
@@ -228,8 +232,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_says_what_is_expected_and_does_no_harm() {
-        let check = |about: Value, expect: &str| {
-            let form = json!({ "properties": { "age": about } });
+        let check = |schema: Value, expect: &str| {
+            let form = json!({ "properties": { "age": schema } });
             assert_eq!(fields(&form)[0].question, expect);
         };
         check(json!({ "type": "integer" }), "age (a whole number; optional)");

@@ -36,7 +36,9 @@ impl ReplSession<'_> {
         self.print_last_exchange();
         self.report_hidden_commands();
         let notice = self.editor().take_notice();
-        notice.iter().for_each(|text| self.print_line(&format!("nanobot: {text}")));
+        if let Some(notice) = notice {
+            self.print_line(&format!("nanobot: {notice}"));
+        }
         if let (Ok(choice), None) = (&provider, &self.options.recording.replay)
             && let Some(warning) = model::unknown_model_warning(choice)
         {

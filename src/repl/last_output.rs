@@ -21,7 +21,7 @@ impl ReplSession<'_> {
     /// Shows the output of the last tool call, or of the one that `rest` counts back to: 2 is the one before.
     pub(super) fn show_last_output(&self, rest: &str) -> Result<()> {
         let number = parse_count_back("last", rest)?;
-        let key = self.stored_key(self.options.session.key.as_deref())?;
+        let key = self.session_key()?;
         let nothing = || fail(Exit::NoInput, "there is no such tool call in this session");
         let store = self.session_store()?;
         let entries = match session::read_last_entries(&store, &key, SEARCHED_MESSAGES) {

@@ -158,8 +158,7 @@ impl<'w> ReplSession<'w> {
     pub(super) fn send_message(&mut self, text: &str) {
         let mut options = self.options.clone();
         let directory = completion::turn_directory(&options.grants);
-        let resolve = |path: &str| directory.join(self.ctx.paths.expand(path));
-        let mentions = mention::find(text, &resolve);
+        let mentions = mention::find(text, &|path| self.resolve_path(path));
         for path in &mentions.files {
             let name = path.strip_prefix(&directory).unwrap_or(path);
             self.print_line(&mention::describe(path, name));
@@ -288,6 +287,11 @@ impl<'w> ReplSession<'w> {
             DEFAULT_NAME => "> ".into(),
             profile => format!("{profile}> "),
         }
+    }
+
+    /// The path that the user means by `text`, relative to the directory of the turns.
+    pub(super) fn resolve_path(&self, text: &str) -> PathBuf {
+        completion::turn_directory(&self.options.grants).join(self.ctx.paths.expand(text))
     }
 
     /// Locks the line editor.

@@ -23,7 +23,7 @@ impl ReplSession<'_> {
     /// input. The user is asked about the file changes of the turns that are taken back.
     pub(super) fn rewind(&mut self, rest: &str) -> Result<()> {
         let number = parse_count_back("rewind", rest)?;
-        let key = self.stored_key(self.options.session.key.as_deref())?;
+        let key = self.session_key()?;
         let store = self.session_store()?;
         let mut messages = self.read_conversation(&store, &key)?;
         let begins: Vec<usize> =

@@ -66,7 +66,7 @@ impl ReplSession<'_> {
             "rewind" => self.rewind(rest),
             "undo" => self.run_program(&["undo"], rest),
             "diff" => {
-                let key = self.stored_key(self.options.session.key.as_deref())?;
+                let key = self.session_key()?;
                 self.program.show_diff(self.ctx, &key, !rest.is_empty())
             }
             "retry" => self.retry(),
@@ -90,7 +90,7 @@ impl ReplSession<'_> {
             "memory" if rest.is_empty() => self.run_program(&["memory", "show"], rest),
             "memory" => self.run_program(&["memory"], rest),
             "cost" => {
-                let key = self.stored_key(self.options.session.key.as_deref())?;
+                let key = self.session_key()?;
                 self.program.show_cost(self.ctx, &key)
             }
             "usage" => {
@@ -207,11 +207,15 @@ impl ReplSession<'_> {
         match verb {
             "list" | "search" => self.run_program(&["session", verb], argument),
             "title" | "export" => {
-                let key = self.stored_key(self.options.session.key.as_deref())?;
+                let key = self.session_key()?;
+                let file = match argument {
+                    "-" => "-".to_owned(),
+                    name => self.resolve_path(name).to_string_lossy().into_owned(),
+                };
                 let arguments: &[&str] = match (verb, argument) {
                     (_, "") => &["session", verb, "--", &key],
                     ("title", title) => &["session", "title", "--", &key, title],
-                    (_, file) => &["session", "export", "-o", file, "--", &key],
+                    _ => &["session", "export", "-o", &file, "--", &key],
                 };
                 self.program.run(self.ctx, arguments, &self.options)
             }
@@ -368,7 +372,7 @@ impl ReplSession<'_> {
     }
 
     fn fork(&mut self, rest: &str) -> Result<()> {
-        let from = self.stored_key(self.options.session.key.as_deref())?;
+        let from = self.session_key()?;
         let new = match rest {
             "" => format!("{from}-{}", random_hex(2)),
             name => name.to_owned(),
@@ -382,9 +386,12 @@ impl ReplSession<'_> {
         Ok(())
     }
 
-    /// The key of the session, provided that it is stored.
-    pub(super) fn stored_key(&self, key: Option<&str>) -> Result<String> {
-        key.map(str::to_owned).ok_or_else(|| {
+    /// The key of the session.
+    ///
+    /// # Errors
+    /// Status 2 if it is not saved.
+    pub(super) fn session_key(&self) -> Result<String> {
+        self.options.session.key.clone().ok_or_else(|| {
             fail_with_hint(
                 Exit::Usage,
                 "this session is not saved",
@@ -443,15 +450,16 @@ impl ReplSession<'_> {
         Ok(())
     }
 
-    /// Writes the last answer to a new file.
+    /// Writes the last answer to a new file. Its name may be in quotes, as the completion of a name with blanks is.
     fn save(&self, name: &str) -> Result<()> {
         let Some(text) = &self.last_answer else {
             return Err(fail(Exit::NoInput, "there is no answer to save"));
         };
+        let name = name.trim_matches('"');
         if name.is_empty() {
             return Err(fail_with_hint(Exit::Usage, "no file name is given", "`/save answer.md`"));
         }
-        let path = std::path::absolute(self.ctx.paths.expand(name))?;
+        let path = std::path::absolute(self.resolve_path(name))?;
         if path.exists() {
             let cause = format!("`{}` already exists", self.ctx.paths.display(&path));
             return Err(fail_with_hint(Exit::Usage, cause, "another name"));

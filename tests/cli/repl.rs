@@ -993,6 +993,20 @@ fn repl_commands() {
 }
 
 #[test]
+fn an_answer_is_saved_in_the_directory_of_the_turns() {
+    let story = Story::new().file("work/my notes/a.md", "").script([says("Milk.")]);
+    let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "-C", "work"]));
+    send_line(&mut screen, "hi").until("Milk.").until_prompt("> ");
+    screen.type_("/save my").press(Key::Tab).until("/save \"my notes/");
+    send_line(&mut screen, "b.md").until("saved the last answer to");
+    let folder = story.dir().join("work");
+    assert_eq!(std::fs::read_to_string(folder.join("my notes/b.md")).unwrap(), "Milk.\n");
+    send_line(&mut screen, "/session export all.md").until_prompt("> ");
+    until_exists(&folder.join("all.md"));
+    exit_and_check(&mut screen);
+}
+
+#[test]
 fn log_lines_do_not_break_a_line_of_the_answer() {
     let delta = |text: &str| {
         let chunk = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });

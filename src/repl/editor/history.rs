@@ -4,11 +4,10 @@
 //! it would follow links and rewrite the whole file whenever another process has added a line. The Python program's
 //! file in the same directory is imported if ours does not exist, and is never changed.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nanobot_os::durable_file;
 use nanobot_os::secret;
 use nanobot_os::terminal::sanitize;
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -69,16 +68,14 @@ impl InputHistory {
 }
 
 fn append(path: &Path, text: &str) -> Result<()> {
-    let log = durable_file::open_line_log(path)?;
-    let what = || format!("lock `{}`", path.display());
-    // Released when the file is closed.
-    log.lock().with_context(what)?;
-    let size = durable_file::size(&log, path)?;
-    let mut line = encode_entry(text);
-    if size == 0 {
-        line.insert_str(0, &format!("{FILE_HEADER}\n"));
-    }
-    durable_file::append_to(&log, path, size, line.as_bytes())
+    durable_file::with_line_log(path, |log| {
+        let size = durable_file::size(log, path)?;
+        let mut line = encode_entry(text);
+        if size == 0 {
+            line.insert_str(0, &format!("{FILE_HEADER}\n"));
+        }
+        durable_file::append_to(log, path, size, line.as_bytes())
+    })
 }
 
 /// True if an entry may be remembered: it is not blank, does not begin with a space, and contains no key.
@@ -88,20 +85,13 @@ fn may_be_stored(text: &str) -> bool {
         && secret::redact_all(text) == text
 }
 
-/// Shortens the file to its newest entries. A concurrent writer waits, or appends to the old file, which loses one line
-/// at most.
+/// Shortens the file to its newest entries. A writer that waits meanwhile appends to the new file.
 fn shorten(path: &Path) -> Result<()> {
-    let Some(log) = durable_file::open_existing(path)? else {
-        return Ok(());
-    };
-    let what = || format!("lock `{}`", path.display());
-    File::lock(&log).with_context(what)?;
-    let bytes = durable_file::read(path)?.unwrap_or_default();
-    replace_file(path, &newest_entries(decode_entries(&String::from_utf8_lossy(&bytes))))
-}
-
-fn replace_file(path: &Path, entries: &[String]) -> Result<()> {
-    durable_file::replace_with(path, |out| write_entries(out, entries))
+    durable_file::with_line_log(path, |_| {
+        let bytes = durable_file::read(path)?.unwrap_or_default();
+        let entries = newest_entries(decode_entries(&String::from_utf8_lossy(&bytes)));
+        durable_file::replace_with(path, |out| write_entries(out, &entries))
+    })
 }
 
 fn write_entries(out: &mut dyn Write, entries: &[String]) -> Result<()> {
@@ -185,8 +175,8 @@ fn parse_python_entries(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{
-        InputHistory, MAX_ENTRIES, SHORTEN_ABOVE_ENTRIES, decode_entries, encode_entry,
-        parse_python_entries,
+        InputHistory, MAX_ENTRIES, SHORTEN_ABOVE_ENTRIES, decode_entries, durable_file,
+        encode_entry, parse_python_entries, write_entries,
     };
     use std::os::unix::fs::PermissionsExt;
 
@@ -209,17 +199,17 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().join("history");
         std::fs::create_dir(&folder).unwrap();
-        let theirs = folder.join("cli_history");
-        std::fs::write(&theirs, "\n# x\n+hello\n\n# x\n+ secret\n\n# x\n+hello\n").unwrap();
-        let ours = folder.join("repl_history");
-        let (mut history, entries) = InputHistory::open(ours.clone()).unwrap();
+        let python_file = folder.join("cli_history");
+        std::fs::write(&python_file, "\n# x\n+hello\n\n# x\n+ secret\n\n# x\n+hello\n").unwrap();
+        let path = folder.join("repl_history");
+        let (mut history, entries) = InputHistory::open(path.clone()).unwrap();
         assert_eq!(entries, ["hello"]);
         assert!(history.accept("next"));
         history.append("next").unwrap();
-        std::fs::write(&theirs, "\n# x\n+more\n").unwrap();
-        let (_, entries) = InputHistory::open(ours.clone()).unwrap();
+        std::fs::write(&python_file, "\n# x\n+more\n").unwrap();
+        let (_, entries) = InputHistory::open(path.clone()).unwrap();
         assert_eq!(entries, ["hello", "next"]);
-        let mode = std::fs::metadata(&ours).unwrap().permissions().mode();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
@@ -248,6 +238,31 @@ mod tests {
         assert_eq!(entries, ["first", "second\nline", "third"]);
         let folder = std::fs::metadata(path.parent().unwrap()).unwrap();
         assert_eq!(folder.permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_writer_that_waits_while_the_file_is_replaced_loses_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("repl_history");
+        InputHistory::open(path.clone()).unwrap().0.append("before").unwrap();
+        let opened = || {
+            let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+            targets.filter(|target| *target == path).count()
+        };
+        std::thread::scope(|scope| {
+            durable_file::with_line_log(&path, |_| {
+                let mut history = InputHistory { path: Some(path.clone()), last: None };
+                scope.spawn(move || history.append("after").unwrap());
+                // The writer has opened the old file.
+                while opened() < 2 {
+                    std::thread::yield_now();
+                }
+                durable_file::replace_with(&path, |out| write_entries(out, &["before".into()]))
+            })
+            .unwrap();
+        });
+        assert_eq!(InputHistory::open(path.clone()).unwrap().1, ["before", "after"]);
     }
 
     #[test]

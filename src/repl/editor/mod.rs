@@ -59,7 +59,8 @@ pub struct Editor {
     history: InputHistory,
     /// All entries of the history.
     history_entries: HistoryEntries,
-    notices: Vec<String>,
+    /// A notice for the user, once.
+    notice: Option<String>,
     typed_keys: Arc<Mutex<TypedKeys>>,
     pastes: SharedPastes,
     terminal: Terminal,
@@ -92,17 +93,17 @@ impl Editor {
         let Ok(modes) = TerminalModes::from_stdin(terminal.stdout_is_rich) else {
             return Err(fail(Exit::Usage, "standard input is not a terminal"));
         };
-        let mut notices = Vec::new();
-        let (history, entries) = match InputHistory::open(history) {
-            Ok(opened) => opened,
+        let (history, entries, notice) = match InputHistory::open(history) {
+            Ok((history, entries)) => (history, entries, None),
             Err(error) => {
-                notices.push(format!("input history is disabled: {error:#}"));
-                (InputHistory::default(), Vec::new())
+                let notice = format!("input history is disabled: {error:#}");
+                (InputHistory::default(), Vec::new(), Some(notice))
             }
         };
         let history_entries = HistoryEntries::default();
         let mut pastes = FoldedPastes::default();
-        let entries: Vec<String> = entries.iter().map(|entry| pastes.fold_entry(entry)).collect();
+        let entries: Vec<String> =
+            entries.iter().map(|entry| pastes.fold_stored_entry(entry)).collect();
         let pastes = SharedPastes::new(Mutex::new(pastes));
         let is_dumb = env.get("TERM").is_some_and(|term| DUMB_TERMINALS.contains(&term));
         let reader = if is_dumb || !terminal.stdout_is_rich {
@@ -129,7 +130,7 @@ impl Editor {
             reader,
             history,
             history_entries,
-            notices,
+            notice,
             typed_keys: Arc::new(Mutex::new(keys)),
             pastes,
             terminal,
@@ -140,8 +141,7 @@ impl Editor {
 
     /// Returns a notice for the user, once: for example, that the history cannot be used.
     pub fn take_notice(&mut self) -> Option<String> {
-        let notices = std::mem::take(&mut self.notices);
-        (!notices.is_empty()).then(|| notices.join("; "))
+        self.notice.take()
     }
 
     /// Reads an entry, which may have several lines; `initial` is its initial text. Input typed ahead comes first.

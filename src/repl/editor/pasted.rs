@@ -1,6 +1,7 @@
 //! Long pastes. The line that is being edited has a short mark for each; the entry has its text. No I/O.
 
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Maximum lines and characters of a paste that is shown.
@@ -14,7 +15,11 @@ pub(super) const MARK_START: char = '[';
 
 /// The long pastes so far. They are kept, since a deleted mark can be brought back.
 #[derive(Debug, Default)]
-pub(super) struct FoldedPastes(Vec<FoldedPaste>);
+pub(super) struct FoldedPastes {
+    pastes: Vec<FoldedPaste>,
+    /// The number of pastes of each size, such as `120 lines`, which tells the marks apart.
+    counts: HashMap<String, usize>,
+}
 
 /// The pastes, shared by all that take input.
 pub(super) type SharedPastes = Arc<Mutex<FoldedPastes>>;
@@ -29,41 +34,42 @@ struct FoldedPaste {
 impl FoldedPastes {
     /// Returns the text of a paste in the line: its own text, or a mark if that is long.
     pub(super) fn fold(&mut self, text: String) -> String {
-        let (lines, chars) = (text.lines().count(), text.chars().count());
-        let size = if lines > MAX_SHOWN_LINES {
-            format!("{lines} lines")
-        } else if chars > MAX_SHOWN_CHARS {
-            format!("{chars} characters")
-        } else {
+        let Some(size) = describe_long(&text) else {
             return text;
         };
-        if let Some(paste) = self.0.iter().find(|paste| paste.text == text) {
+        if let Some(paste) = self.pastes.iter().find(|paste| paste.text == text) {
             return paste.mark.clone();
         }
         let mut mark = format!("{MARK_START}pasted {size}]");
-        let mut number = 1;
-        while self.0.iter().any(|paste| paste.mark == mark) {
-            number += 1;
-            mark = format!("{MARK_START}pasted {size}, {number}]");
+        let count = self.counts.entry(size.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            mark = format!("{MARK_START}pasted {size}, {count}]");
         }
-        self.0.push(FoldedPaste { mark: mark.clone(), text });
+        self.pastes.push(FoldedPaste { mark: mark.clone(), text });
         mark
     }
 
-    /// Returns the text of an entry of the history in the line. Pastes in it become marks. If it is long for another reason, all but its
-    /// first line becomes a mark.
+    /// Returns the text of an entry in the line. Pastes in it become marks. If it is long for another reason, it is folded
+    /// like a stored one.
     pub(super) fn fold_entry(&mut self, entry: &str) -> String {
-        let is_long = |text: &str| {
-            text.lines().count() > MAX_SHOWN_LINES || text.chars().count() > MAX_SHOWN_CHARS
-        };
-        if !is_long(entry) {
+        if describe_long(entry).is_none() {
             return entry.to_owned();
         }
-        let pastes = self.0.iter();
+        let pastes = self.pastes.iter();
         let folded =
             pastes.fold(entry.to_owned(), |line, paste| line.replace(&paste.text, &paste.mark));
-        if !is_long(&folded) {
-            return folded;
+        match describe_long(&folded) {
+            None => folded,
+            Some(_) => self.fold_stored_entry(entry),
+        }
+    }
+
+    /// Returns the text of an entry of the history file in the line: if it is long, all but its first line becomes a mark. It
+    /// is not searched for pastes, since there may be thousands of both.
+    pub(super) fn fold_stored_entry(&mut self, entry: &str) -> String {
+        if describe_long(entry).is_none() {
+            return entry.to_owned();
         }
         match entry.split_once('\n') {
             Some((first, rest)) if first.chars().count() <= MAX_FIRST_LINE_CHARS => {
@@ -87,20 +93,31 @@ impl FoldedPastes {
     }
 
     fn first_mark(&self, text: &str) -> Option<(usize, &FoldedPaste)> {
-        let marks = self.0.iter();
+        let marks = self.pastes.iter();
         marks.filter_map(|paste| Some((text.find(&paste.mark)?, paste))).min_by_key(|(at, _)| *at)
     }
 
     /// Returns the mark at the end of `text`, which is deleted as a whole.
     pub(super) fn mark_at_end(&self, text: &str) -> Option<&str> {
-        let mut marks = self.0.iter().map(|paste| paste.mark.as_str());
+        let mut marks = self.pastes.iter().map(|paste| paste.mark.as_str());
         marks.find(|mark| text.ends_with(mark))
+    }
+}
+
+/// The size of a text that is too long to be shown; `None` if it is not.
+fn describe_long(text: &str) -> Option<String> {
+    let (lines, chars) = (text.lines().count(), text.chars().count());
+    if lines > MAX_SHOWN_LINES {
+        Some(format!("{lines} lines"))
+    } else {
+        (chars > MAX_SHOWN_CHARS).then(|| format!("{chars} characters"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::FoldedPastes;
+    use std::collections::HashSet;
 
     #[test]
     fn long_pastes_are_folded_and_restored() {
@@ -132,5 +149,17 @@ mod tests {
         for text in ["[pasted 12 lines]", "[pasted 1500 characters", ""] {
             assert_eq!(pastes.unfold(text), text);
         }
+    }
+
+    #[test]
+    fn each_of_thousands_of_stored_entries_has_its_mark() {
+        let mut pastes = FoldedPastes::default();
+        let entries: Vec<String> =
+            (0..5000).map(|number| format!("see\n{}{number}", "line\n".repeat(20))).collect();
+        let folded: Vec<String> =
+            entries.iter().map(|entry| pastes.fold_stored_entry(entry)).collect();
+        assert_eq!(folded.iter().collect::<HashSet<_>>().len(), entries.len());
+        assert_eq!(folded[1], "see\n[pasted 21 lines, 2]");
+        assert_eq!(pastes.unfold(&folded[4999]), entries[4999]);
     }
 }

@@ -307,28 +307,28 @@ mod tests {
     use nanobot_os::terminal::StyledLine;
 
     #[track_caller]
-    fn check(typed: &str, lines: &[&str], begun: &str) {
-        check_pieces(&[typed.as_bytes()], lines, begun);
+    fn check(typed: &str, lines: &[&str], partial: &str) {
+        check_pieces(&[typed.as_bytes()], lines, partial);
         // Key by key.
         let bytes: Vec<&[u8]> = typed.as_bytes().chunks(1).collect();
-        check_pieces(&bytes, lines, begun);
+        check_pieces(&bytes, lines, partial);
     }
 
     #[track_caller]
-    fn check_pieces(typed: &[&[u8]], lines: &[&str], begun: &str) {
+    fn check_pieces(typed: &[&[u8]], lines: &[&str], partial: &str) {
         let mut ahead = TypeAhead::default();
         typed.iter().for_each(|piece| ahead.feed(piece, false));
         ahead.feed(&[], true);
         ahead.end_turn();
-        let mut found = Vec::new();
+        let mut actual = Vec::new();
         while let Some(line) = ahead.pop_line() {
-            found.push(match line {
+            actual.push(match line {
                 EditorLine::Text(text) => text,
                 other => format!("{other:?}"),
             });
         }
-        assert_eq!(found, lines, "{typed:?}");
-        assert_eq!(ahead.take_partial(), begun, "{typed:?}");
+        assert_eq!(actual, lines, "{typed:?}");
+        assert_eq!(ahead.take_partial(), partial, "{typed:?}");
     }
 
     #[test]
