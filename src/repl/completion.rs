@@ -330,7 +330,7 @@ mod tests {
     use crate::repl::editor::CompletionSource;
     use std::path::PathBuf;
 
-    fn live(directory: PathBuf) -> Completer {
+    fn completer(directory: PathBuf) -> Completer {
         let names = |names: &'static [&'static str]| -> super::CandidateSource {
             Box::new(move || names.iter().map(|name| plain_candidate(*name)).collect())
         };
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_found() {
+    fn the_text_at_the_cursor_has_a_kind() {
         let check = |head: &str, expect: CursorContext| {
             assert_eq!(cursor_context(head), expect, "{head:?}");
         };
@@ -374,11 +374,11 @@ mod tests {
 
     #[test]
     fn commands_and_what_they_take_are_completed() {
-        let live = live(PathBuf::from("/nowhere"));
+        let completer = completer(PathBuf::from("/nowhere"));
         let check = |line: &str, start: usize, expect: &[&str]| {
-            let (found, candidates) = live.complete(line, line.len());
+            let (offset, candidates) = completer.complete(line, line.len());
             let texts: Vec<&str> = candidates.iter().map(|one| one.text.as_str()).collect();
-            assert_eq!((found, texts.as_slice()), (start, expect), "{line:?}");
+            assert_eq!((offset, texts.as_slice()), (start, expect), "{line:?}");
         };
         check("/ses", 0, &["/sessions", "/session "]);
         check("/he", 0, &["/help "]);
@@ -391,8 +391,8 @@ mod tests {
         check("/new x", 5, &[]);
         check("hello", 5, &[]);
         // The commands, and the skills as commands.
-        let skills = (live.skills)().len();
-        assert_eq!(live.complete("/", 1).1.len(), slash_commands::in_repl().count() + skills);
+        let skills = (completer.skills)().len();
+        assert_eq!(completer.complete("/", 1).1.len(), slash_commands::in_repl().count() + skills);
         assert!(slash_commands::in_repl().all(|command| !command.description.is_empty()));
     }
 
@@ -429,8 +429,8 @@ mod tests {
         ];
         let entries: Vec<(String, bool)> = entries.map(|(name, is)| (name.to_owned(), is)).to_vec();
         let check = |typed: &str, expect: &[&str]| {
-            let found = file_candidates(&entries, typed);
-            let texts: Vec<&str> = found.iter().map(|one| one.text.as_str()).collect();
+            let candidates = file_candidates(&entries, typed);
+            let texts: Vec<&str> = candidates.iter().map(|one| one.text.as_str()).collect();
             assert_eq!(texts, expect, "{typed:?}");
         };
         check("m", &["main.rs", "\"my folder/", "\"my notes.md\""]);
@@ -450,10 +450,10 @@ mod tests {
         for number in 0..3000 {
             std::fs::write(temp.path().join(format!("sub/file{number}")), "").unwrap();
         }
-        let live = live(temp.path().to_owned());
+        let completer = completer(temp.path().to_owned());
         let line = "look at @sub/file2";
-        let (start, found) = live.complete(line, line.len());
-        assert_eq!((start, found.len()), (9, 1111));
-        assert_eq!(live.complete("/save ~/su", 10).1, [plain_candidate("~/sub/")]);
+        let (start, candidates) = completer.complete(line, line.len());
+        assert_eq!((start, candidates.len()), (9, 1111));
+        assert_eq!(completer.complete("/save ~/su", 10).1, [plain_candidate("~/sub/")]);
     }
 }

@@ -92,9 +92,9 @@ mod tests {
         }
         let at = |name: &str| folder.path().join(name);
         let check = |text: &str, expect: &[&str]| {
-            let found = find(text, &at);
+            let mentions = find(text, &at);
             let expect: Vec<PathBuf> = expect.iter().map(|name| at(name)).collect();
-            assert_eq!((found.files, found.missing), (expect, vec![]), "{text}");
+            assert_eq!((mentions.files, mentions.missing), (expect, vec![]), "{text}");
         };
         check("what is in @a.md?", &["a.md"]);
         check("@a.md, @c and @a.md", &["a.md", "c"]);
@@ -110,8 +110,8 @@ mod tests {
         std::fs::create_dir(folder.path().join("d")).unwrap();
         check("@pipe @d", &["d"]);
         std::fs::write(folder.path().join("c"), "17 bytes of text.").unwrap();
-        let said = |name: &str| describe(&folder.path().join(name), Path::new(name));
-        assert_eq!(said("c"), "attached: c, 17 B");
-        assert_eq!(said("d"), "attached: d, a directory");
+        let line = |name: &str| describe(&folder.path().join(name), Path::new(name));
+        assert_eq!(line("c"), "attached: c, 17 B");
+        assert_eq!(line("d"), "attached: d, a directory");
     }
 }

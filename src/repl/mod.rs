@@ -168,14 +168,14 @@ mod tests {
     #[test]
     fn a_line_is_a_message_a_command_or_the_end() {
         let check = |line: &str, expect: &str| {
-            let said = match parse(line) {
+            let actual = match parse(line) {
                 ReplInput::Empty => String::new(),
                 ReplInput::Exit => "exit".into(),
                 ReplInput::Shell(command) => format!("! {command}"),
                 ReplInput::Command(name, rest) => format!("/ {name} {rest}"),
                 ReplInput::Message(text) => format!("say {text}"),
             };
-            assert_eq!(said, expect);
+            assert_eq!(actual, expect);
         };
         check("  ", "");
         check(" exit ", "exit");
