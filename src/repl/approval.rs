@@ -430,7 +430,8 @@ impl ElicitationHandler for TerminalPrompter {
             let server = sanitize::single_line(server, 80);
             self.bell.ring_if_long();
             self.print_question(&format!("the server `{server}` asks you:"));
-            for line in sanitize::clean(&truncate_line(question, MAX_QUESTION_CHARS)).split('\n') {
+            let question = sanitize::truncate(&sanitize::clean(question), MAX_QUESTION_CHARS);
+            for line in question.trim().split('\n') {
                 for row in wrap(&sanitize(line), self.width()) {
                     self.print_styled(&format!("  │ {row}"), &Style::new());
                 }

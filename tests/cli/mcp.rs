@@ -616,6 +616,33 @@ fn a_repl_session_keeps_its_servers_and_is_notified_of_new_tools() {
 }
 
 #[test]
+fn a_server_asks_the_user_of_a_conversation_with_a_form() {
+    let rooms: Vec<String> = (1..=30).map(|number| format!("room {number}")).collect();
+    let properties =
+        json!({ "room": { "type": "string", "enum": rooms }, "seats": { "type": "integer" } });
+    let form = json!({ "type": "object", "properties": properties, "required": ["room"] });
+    let mut book = read_only_tool("book", "Book a room.");
+    book["asks"] = json!({ "message": "Which room?\nAll are free.", "requestedSchema": form });
+    let story = story_with_servers(&[("one", json!({ "tools": [book] }), json!({}))]);
+    let story = story.script([calls("mcp_one_book", json!({})), says("It is booked.")]);
+    let mut screen = story.screen(40, 80).args(["repl"]);
+    screen.until("/help lists the commands").until_prompt("> ");
+    screen.type_("book").press(Key::Enter);
+    screen.until("the server `one` asks you:").until("│ Which room?").until("│ All are free.");
+    screen.until_prompt("  answer: ").type_("room 31").press(Key::Enter);
+    screen.until("`room 31` is not one of these").until_prompt("  answer: ");
+    screen.type_("Room 30").press(Key::Enter);
+    screen.until("seats (a whole number; optional)").until_prompt("  answer: ").press(Key::Enter);
+    screen.until_prompt("  send this? [y/N] ").type_("y");
+    screen.until("It is booked.").until_prompt("> ");
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0, "{}", screen.text_with_scrollback());
+    let result = story.requests()[1].messages().last().unwrap()["content"].to_string();
+    let answer = r#"{"action": "accept", "content": {"room": "room 30"}}"#;
+    assert!(result.replace('\\', "").contains(answer), "{result}");
+}
+
+#[test]
 fn a_job_has_at_most_the_permissions_of_its_creator() {
     let plan = json!({ "tools": [read_only_tool("look", ""), plain_tool("set")] });
     let story = story_with_servers(&[("one", plan, json!({}))]);

@@ -4,7 +4,8 @@
 
 PLAN has "tools", "resources" and "prompts" as in `tools/list` and the other methods; a tool's "gives" is the result of a
 call, and a tool without one returns its arguments; "then" is the tool list after that call; a tool with "waits" never
-answers; "runs" is a shell command whose output is the result. LOG gets a line for each start and each call. "warns" is a text for stderr; with "dies" the server exits at once
+answers; "runs" is a shell command whose output is the result; "asks" are the parameters of a question to the user
+(elicitation), whose answer is the result. LOG gets a line for each start and each call. "warns" is a text for stderr; with "dies" the server exits at once
 with this text there.
 """
 
@@ -46,7 +47,7 @@ def main():
     tools = {tool["name"]: tool for tool in plan.get("tools", [])}
 
     def offered(tool):
-        return {key: value for key, value in tool.items() if key not in ("gives", "runs", "then", "waits")}
+        return {key: value for key, value in tool.items() if key not in ("asks", "gives", "runs", "then", "waits")}
 
     def send(message):
         sys.stdout.write(json.dumps(message) + "\n")
@@ -72,6 +73,9 @@ def main():
             if "runs" in tool:
                 ran = subprocess.run(["sh", "-c", tool["runs"]], capture_output=True, text=True)
                 text = ran.stdout + ran.stderr
+            if "asks" in tool:
+                send({"jsonrpc": "2.0", "id": "ask", "method": "elicitation/create", "params": tool["asks"]})
+                text = json.dumps(json.loads(sys.stdin.readline())["result"], sort_keys=True)
             if "then" in tool:
                 plan["tools"] = tool["then"]
                 tools.update((tool["name"], tool) for tool in plan["tools"])
