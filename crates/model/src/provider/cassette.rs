@@ -189,25 +189,14 @@ fn reply_from_json(value: &Value) -> Option<Reply> {
 mod tests {
     use super::{first_difference, format_line, parse_line};
     use crate::provider::path_names::PathNames;
-    use crate::provider::{FailureKind, ProviderError, Request, Sampling, ToolChoice};
+    use crate::provider::response::test_support::REQUEST;
+    use crate::provider::{FailureKind, ProviderError};
     use nanobot_base::error::{Exit, exit_for, fail};
     use nanobot_base::message::{FinishReason, Reply, ToolCall, Usage};
     use serde_json::{Value, json};
 
     #[test]
     fn exchanges_round_trip() {
-        let sampling =
-            Sampling { max_tokens: 1, temperature: None, reasoning_effort: None, verbosity: None };
-        let request = Request {
-            system: "s",
-            messages: &[],
-            tools: &[],
-            tool_choice: ToolChoice::Auto,
-            model: "m",
-            sampling: &sampling,
-            reply_id: "r",
-            schema: None,
-        };
         let reply = Reply {
             id: String::new(),
             text: "a\nb".into(),
@@ -225,7 +214,7 @@ mod tests {
         };
         let path_names = PathNames::default();
         let round_trip = |reply: Result<Reply, ProviderError>| {
-            let line = format_line("s", &request, &reply, &path_names);
+            let line = format_line("s", &REQUEST, &reply, &path_names);
             parse_line(&line, &path_names).unwrap().reply
         };
         assert_eq!(round_trip(Ok(reply.clone())).unwrap(), reply);

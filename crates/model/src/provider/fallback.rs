@@ -138,7 +138,8 @@ fn can_fall_back(error: &ProviderError, current: &FallbackModel, next: &Fallback
 #[cfg(test)]
 mod tests {
     use super::{FallbackModel, can_fall_back};
-    use crate::provider::{FailureKind, ProviderError, Sampling, demo::DemoProvider};
+    use crate::provider::response::test_support::REQUEST;
+    use crate::provider::{FailureKind, ProviderError, demo::DemoProvider};
     use nanobot_base::error::{Exit, Stop, fail};
     use std::sync::Arc;
 
@@ -146,12 +147,7 @@ mod tests {
     fn only_errors_that_another_model_may_avoid_fall_back() {
         let model = |context| FallbackModel {
             model: String::new(),
-            sampling: Sampling {
-                max_tokens: 1,
-                temperature: None,
-                reasoning_effort: None,
-                verbosity: None,
-            },
+            sampling: REQUEST.sampling.clone(),
             context_tokens: context,
             provider: Arc::new(DemoProvider),
         };

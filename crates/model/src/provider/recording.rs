@@ -38,24 +38,13 @@ impl<P: Provider> Provider for RecordingProvider<P> {
 #[cfg(test)]
 mod tests {
     use super::{PathNames, Provider, RecordingProvider};
+    use crate::provider::Delta;
     use crate::provider::demo::DemoProvider;
-    use crate::provider::{Delta, Request, Sampling, ToolChoice};
+    use crate::provider::response::test_support::REQUEST;
     use std::path::PathBuf;
 
     #[test]
     fn a_reply_that_cannot_be_recorded_is_not_lost() {
-        let sampling =
-            Sampling { max_tokens: 1, temperature: None, reasoning_effort: None, verbosity: None };
-        let request = Request {
-            system: "",
-            messages: &[],
-            tools: &[],
-            tool_choice: ToolChoice::Auto,
-            model: "m",
-            sampling: &sampling,
-            reply_id: "r",
-            schema: None,
-        };
         let provider = RecordingProvider {
             inner: DemoProvider,
             // A directory.
@@ -64,7 +53,7 @@ mod tests {
             path_names: PathNames::default(),
         };
         let mut notices = Vec::new();
-        let reply = provider.reply(&request, &mut |delta| {
+        let reply = provider.reply(&REQUEST, &mut |delta| {
             if let Delta::Notice(notice) = delta {
                 notices.push(notice.to_owned());
             }

@@ -93,9 +93,8 @@ fn backoff(attempt: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::RetryProvider;
-    use crate::provider::{
-        Delta, DeltaSink, FailureKind, Provider, ProviderError, Request, Sampling, ToolChoice,
-    };
+    use crate::provider::response::test_support::REQUEST;
+    use crate::provider::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
     use nanobot_base::message::Reply;
     use nanobot_os::clock::Clock;
     use parking_lot::Mutex;
@@ -144,20 +143,8 @@ mod tests {
         let clock = Clock::Fixed("2026-01-02T03:04:05Z".parse().unwrap());
         let retry =
             RetryProvider { inner: ScriptedProvider(Mutex::new(steps)), clock, shows_pieces };
-        let sampling =
-            Sampling { max_tokens: 1, temperature: None, reasoning_effort: None, verbosity: None };
-        let request = Request {
-            system: "",
-            messages: &[],
-            tools: &[],
-            tool_choice: ToolChoice::Auto,
-            model: "",
-            sampling: &sampling,
-            reply_id: "",
-            schema: None,
-        };
         let mut waits = 0;
-        let result = retry.reply(&request, &mut |delta| {
+        let result = retry.reply(&REQUEST, &mut |delta| {
             waits += usize::from(matches!(delta, Delta::Retry { .. }));
             Ok(())
         });

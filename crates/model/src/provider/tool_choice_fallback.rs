@@ -49,9 +49,8 @@ impl<P: Provider> Provider for ToolChoiceFallback<P> {
 #[cfg(test)]
 mod tests {
     use super::ToolChoiceFallback;
-    use crate::provider::{
-        DeltaSink, FailureKind, Provider, ProviderError, Request, Sampling, ToolChoice,
-    };
+    use crate::provider::response::test_support::REQUEST;
+    use crate::provider::{DeltaSink, FailureKind, Provider, ProviderError, Request, ToolChoice};
     use nanobot_base::message::Reply;
     use parking_lot::Mutex;
     use std::sync::atomic::AtomicBool;
@@ -81,18 +80,7 @@ mod tests {
             inner: RefusingProvider(Mutex::new(0)),
             ignores_tool_choice: AtomicBool::new(false),
         };
-        let sampling =
-            Sampling { max_tokens: 1, temperature: None, reasoning_effort: None, verbosity: None };
-        let request = Request {
-            system: "",
-            messages: &[],
-            tools: &[],
-            tool_choice: ToolChoice::Required("t"),
-            model: "",
-            sampling: &sampling,
-            reply_id: "",
-            schema: None,
-        };
+        let request = Request { tool_choice: ToolChoice::Required("t"), ..REQUEST };
         for count in [2, 3, 4] {
             assert!(provider.reply(&request, &mut |_| Ok(())).is_ok());
             assert_eq!(*provider.inner.0.lock(), count);
