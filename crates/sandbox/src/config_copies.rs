@@ -116,8 +116,10 @@ impl ConfigCopies {
         roots: &WritableRoots,
         permits_change: &PermitsChange<'_>,
     ) -> Vec<UndoneChange> {
+        // All of them together: a command may have filled each copy.
+        let mut bytes_left = SNAPSHOT_LIMIT_BYTES;
         let copies = self.copies.iter();
-        copies.filter_map(|copy| copy.apply(roots, permits_change)).collect()
+        copies.filter_map(|copy| copy.apply(roots, permits_change, &mut bytes_left)).collect()
     }
 }
 
@@ -141,9 +143,9 @@ impl ConfigCopy {
         &self,
         roots: &WritableRoots,
         permits_change: &PermitsChange<'_>,
+        bytes_left: &mut u64,
     ) -> Option<UndoneChange> {
         let mut state = self.state.lock();
-        let bytes_left = &mut SNAPSHOT_LIMIT_BYTES.clone();
         let copy_state = read_state(self.directory.as_fd(), COPY.as_ref(), bytes_left);
         let (_, copy) = file_content(copy_state)?;
         if copy == state.copy {
@@ -217,7 +219,7 @@ impl SandboxSpec {
             if masked.has_secrets() {
                 let copy = directory.join(format!("git-config-{}", directory_name(path)));
                 std::fs::write(&copy, &masked.text)?;
-                self.masked_configs.push((path.clone(), copy));
+                self.masked_configs.insert(path.clone(), copy);
             }
         }
         Ok(())

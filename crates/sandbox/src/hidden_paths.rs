@@ -17,8 +17,10 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HiddenPaths {
     /// Files and directories that are covered.
+    #[serde(with = "nanobot_os::wire_paths::list")]
     pub covered: Vec<PathBuf>,
     /// Paths within the covered ones that the program can still see.
+    #[serde(with = "nanobot_os::wire_paths::list")]
     pub visible: Vec<PathBuf>,
 }
 
@@ -32,7 +34,7 @@ impl HiddenPaths {
         // Changes of the system's mounts arrive here. Mounts made here do not show outside.
         let propagation = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
         mount_change("/", propagation)?;
-        let mounts = parse_mounts(&std::fs::read_to_string("/proc/self/mountinfo")?)?;
+        let mounts = parse_mounts(&std::fs::read("/proc/self/mountinfo")?)?;
         // Parents come first. Visible paths are copied before a cover hides them.
         let mut steps: BTreeMap<PathBuf, HidingStep> = BTreeMap::new();
         for path in &self.covered {
@@ -101,13 +103,13 @@ struct Mount {
 }
 
 impl Mount {
-    fn parse(line: &str) -> Option<Self> {
-        let mut fields = line.split(' ');
-        let id = fields.next()?.parse().ok()?;
-        let device = fields.nth(1)?.to_owned();
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+        let device = std::str::from_utf8(fields.nth(1)?).ok()?.to_owned();
         let root = unescape(fields.next()?)?;
         let point = unescape(fields.next()?)?;
-        let kind = fields.skip_while(|field| *field != "-").nth(1)?;
+        let kind = std::str::from_utf8(fields.skip_while(|field| *field != b"-").nth(1)?).ok()?;
         Some(Self { id, device, root, point, is_of_kernel: KERNEL_FILE_SYSTEMS.contains(&kind) })
     }
 }
@@ -116,12 +118,15 @@ impl Mount {
 ///
 /// # Errors
 /// A line has another form. Without it, files in that mount could stay visible.
-fn parse_mounts(text: &str) -> io::Result<Vec<Mount>> {
-    let parse = |line| {
-        let mount = Mount::parse(line);
-        mount.ok_or_else(|| io::Error::other(format!("the mount `{line}` is not understood")))
+fn parse_mounts(text: &[u8]) -> io::Result<Vec<Mount>> {
+    let parse = |line: &[u8]| {
+        Mount::parse(line).ok_or_else(|| {
+            let line = String::from_utf8_lossy(line);
+            io::Error::other(format!("the mount `{line}` is not understood"))
+        })
     };
-    text.lines().map(parse).collect()
+    let lines = text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n');
+    lines.map(parse).collect()
 }
 
 /// The id of the mount that `path` leads to.
@@ -165,8 +170,8 @@ fn is_denied(error: &io::Error) -> bool {
 /// True if the directory that keeps this user from `path` belongs to the user, who can then change its mode.
 fn can_be_opened(path: &Path) -> bool {
     let mut parents = path.ancestors().skip(1);
-    let closed = parents.find_map(|parent| parent.symlink_metadata().ok());
-    closed.is_some_and(|closed| closed.uid() == rustix::process::geteuid().as_raw())
+    let metadata = parents.find_map(|parent| parent.symlink_metadata().ok());
+    metadata.is_some_and(|metadata| metadata.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// The other paths by which mounts show `path`, and the mounts within it. `mount_id` returns the id of the mount that a path leads to,
@@ -249,7 +254,7 @@ mod tests {
             "13 1 0:3 / /under rw - tmpfs none rw",
             "14 1 0:3 / /over rw - tmpfs none rw",
         ];
-        let mounts = parse_mounts(&mounts.join("\n")).unwrap();
+        let mounts = parse_mounts(mounts.join("\n").as_bytes()).unwrap();
         let id = |path: &Path| -> io::Result<u64> {
             let visible_mounts = mounts.iter().filter(|mount| mount.id != 12);
             let outer_mounts = visible_mounts.filter(|mount| path.starts_with(&mount.point));
@@ -257,12 +262,12 @@ mod tests {
             own.map(|own| own.id).ok_or_else(|| io::ErrorKind::NotFound.into())
         };
         let check = |place: &str, expect: &[(&str, &str)]| {
-            let found = other_paths(Path::new(place), &mounts, &id).unwrap();
-            let found: Vec<_> = found
+            let actual = other_paths(Path::new(place), &mounts, &id).unwrap();
+            let actual: Vec<_> = actual
                 .iter()
                 .map(|it| (it.path.to_str().unwrap(), it.part.to_str().unwrap()))
                 .collect();
-            assert_eq!(found, expect, "{place}");
+            assert_eq!(actual, expect, "{place}");
         };
         check(
             "/home/ann/src",
@@ -291,9 +296,9 @@ mod tests {
             Some("/other/part") => Err(io::ErrorKind::PermissionDenied.into()),
             _ => id(path),
         };
-        let found = other_paths(Path::new("/other"), &mounts, &id_below_closed_directory).unwrap();
+        let actual = other_paths(Path::new("/other"), &mounts, &id_below_closed_directory).unwrap();
         let is_in_disk = |other: &OtherPath| other.path == Path::new("/media/disk/in");
-        assert!(found.iter().any(is_in_disk), "{found:?}");
+        assert!(actual.iter().any(is_in_disk), "{actual:?}");
         let fails = |id: &dyn Fn(&Path) -> io::Result<u64>| {
             assert!(other_paths(Path::new("/etc"), &mounts, id).is_err());
         };
@@ -316,7 +321,7 @@ mod tests {
 
     #[test]
     fn the_mount_of_a_path_is_that_of_the_kernel() {
-        let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let text = std::fs::read("/proc/self/mountinfo").unwrap();
         let mounts = parse_mounts(&text).unwrap();
         let id = mount_id(Path::new("/proc/version")).unwrap();
         let mount = mounts.iter().find(|mount| mount.id == id).unwrap();
@@ -326,9 +331,9 @@ mod tests {
     #[test]
     fn a_line_of_another_form_is_an_error() {
         let line = "1 0 8:1 / / rw - ext4 /dev/a rw";
-        assert!(parse_mounts(line).is_ok());
+        assert!(parse_mounts(line.as_bytes()).is_ok());
         for other in ["", "x 0 8:1 / / rw - ext4 /dev/a rw", "1 0 8:1 / /\\0 rw - ext4 /dev/a rw"] {
-            assert!(parse_mounts(&format!("{line}\n{other}\n")).is_err(), "{other}");
+            assert!(parse_mounts(format!("{line}\n{other}\n").as_bytes()).is_err(), "{other}");
         }
     }
 }

@@ -76,7 +76,9 @@ use landlock::{
 };
 use landlock_rules::AccessRight;
 use seccomp::{CallAccess, InternetSockets};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -186,7 +188,7 @@ impl SandboxSpec {
         root.fill(&mut self, directory)?;
         drop_capabilities()?;
         // A cached ruleset refers to the mounts before this change.
-        self.cache = Arc::default();
+        self.ruleset_cache = Arc::default();
         self.in_namespaces = true;
         self.long_lived = is_long_lived;
         if !is_long_lived {
@@ -201,20 +203,12 @@ impl SandboxSpec {
     /// mode does not tell whose it is. Sockets in the private directory, where only commands of the run bind them, stay open to
     /// it, and so do those that are bound later.
     pub(crate) fn for_own_root(mut self) -> Self {
-        let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-        let mut sockets = Vec::new();
-        for line in table.lines() {
-            // The last field is a path, which may contain blanks.
-            let Some(start) = line.find('/') else {
-                continue;
-            };
-            let Ok(path) = real_path::real_path(Path::new(&line[start..])) else {
-                continue;
-            };
-            if !self.private().is_some_and(|private| path.starts_with(private)) {
-                sockets.push(path);
-            }
-        }
+        // A kernel without local sockets has no such table.
+        let table = std::fs::read("/proc/net/unix").unwrap_or_default();
+        let is_private =
+            |path: &PathBuf| self.private().is_some_and(|private| path.starts_with(private));
+        let mut sockets = socket_paths(&table);
+        sockets.retain(|path| !is_private(path));
         let is_granted = |path: &PathBuf| {
             let mut granted = self.readable.iter().chain(&self.writable);
             granted.any(|root| path.starts_with(root))
@@ -228,7 +222,7 @@ impl SandboxSpec {
     /// The restrictions of a long-running child without namespaces: write access to protected paths is not granted.
     pub(crate) fn without_root(mut self) -> Self {
         self.split_parents = true;
-        self.cache = Arc::default();
+        self.ruleset_cache = Arc::default();
         self
     }
 
@@ -249,7 +243,7 @@ impl SandboxSpec {
         self.config_copies = None;
         self.protected = Vec::new();
         self.project_files = ProjectFiles::default();
-        self.cache = Arc::default();
+        self.ruleset_cache = Arc::default();
         self
     }
 
@@ -257,7 +251,7 @@ impl SandboxSpec {
     pub fn cover(&mut self, paths: Vec<PathBuf>) {
         if !paths.is_empty() {
             self.covered.extend(paths);
-            self.cache = Arc::default();
+            self.ruleset_cache = Arc::default();
         }
     }
 
@@ -290,7 +284,7 @@ impl SandboxSpec {
 
     /// The Landlock ruleset, built once.
     fn ruleset(&self) -> io::Result<RulesetCreated> {
-        if let Some(ruleset) = self.cache.ruleset.get() {
+        if let Some(ruleset) = self.ruleset_cache.get() {
             return ruleset.try_clone();
         }
         let mut ruleset = empty_ruleset(self.is_closed_to_tcp())?;
@@ -304,7 +298,7 @@ impl SandboxSpec {
         }
         let clone = ruleset.try_clone()?;
         // If another thread was faster, its rules are the same.
-        drop(self.cache.ruleset.set(ruleset));
+        drop(self.ruleset_cache.set(ruleset));
         Ok(clone)
     }
 }
@@ -327,6 +321,16 @@ fn empty_ruleset(is_closed_to_tcp: bool) -> io::Result<RulesetCreated> {
         })
         .and_then(|ruleset| ruleset.create());
     ruleset.map_err(io::Error::other)
+}
+
+/// The paths of sockets in the text of `/proc/net/unix`. Programs choose them, and the names in other lines: none need be UTF-8.
+fn socket_paths(table: &[u8]) -> Vec<PathBuf> {
+    let paths = table.split(|byte| *byte == b'\n').filter_map(|line| {
+        // The last field is a path, which may contain blanks.
+        let start = line.iter().position(|byte| *byte == b'/')?;
+        real_path::real_path(Path::new(OsStr::from_bytes(&line[start..]))).ok()
+    });
+    paths.collect()
 }
 
 /// True if Landlock can keep a command from abstract sockets of other programs, which share the network namespace of a
@@ -378,4 +382,25 @@ fn run_on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
         let thread = std::thread::Builder::new().spawn_scoped(scope, work)?;
         thread.join().map_err(|_| io::Error::other("the thread of the command panicked"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SandboxSpec;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+
+    #[test]
+    fn sockets_are_closed_whatever_others_are_called() {
+        let temp = tempfile::tempdir().unwrap();
+        let directory = std::fs::canonicalize(temp.path()).unwrap();
+        let path = directory.join("agent socket");
+        let _socket = UnixListener::bind(&path).unwrap();
+        // Its name is in the same table, and is not UTF-8.
+        let name = [b"nanobot-\xff-", std::process::id().to_string().as_bytes()].concat();
+        let _other =
+            UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
+        let sandbox = SandboxSpec { readable: vec![directory], ..SandboxSpec::default() };
+        assert_eq!(sandbox.for_own_root().covered, [path]);
+    }
 }

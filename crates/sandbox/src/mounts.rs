@@ -16,9 +16,11 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// The directory of named shared memory. A command gets an empty one of its own, since the system's is shared with
@@ -204,9 +206,9 @@ fn list_root_contents(sandbox: &SandboxSpec) -> io::Result<RootContents> {
 
 /// The system's mount points whose mounts are not read-only.
 fn writable_mount_points() -> io::Result<BTreeSet<PathBuf>> {
-    let mut text = String::with_capacity(MOUNTS_BYTES);
-    File::open("/proc/self/mountinfo")?.read_to_string(&mut text)?;
-    let points = text.lines().filter_map(writable_mount_point);
+    let mut text = Vec::with_capacity(MOUNTS_BYTES);
+    File::open("/proc/self/mountinfo")?.read_to_end(&mut text)?;
+    let points = text.split(|byte| *byte == b'\n').filter_map(writable_mount_point);
     let system_points = points.filter_map(|point| {
         let relative = point.strip_prefix(OLD_ROOT).ok()?;
         Some(Path::new("/").join(relative))
@@ -341,8 +343,8 @@ fn mount_devices() -> io::Result<()> {
 /// Covers the denied paths.
 fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
     let granted = [&sandbox.readable, &sandbox.writable];
-    let closed = sandbox.denied.iter().chain(&sandbox.covered);
-    let denied = closed.filter(|path| is_within_any(path, &granted)).cloned().collect();
+    let denied = sandbox.denied.iter().chain(&sandbox.covered);
+    let denied = denied.filter(|path| is_within_any(path, &granted)).cloned().collect();
     // An empty file system covers the first directory, and copies of its mount the others.
     let mut cover: Option<OwnedFd> = None;
     for path in outermost(&denied) {
@@ -478,26 +480,26 @@ fn mount_copy(sandbox: &SandboxSpec, path: &Path) -> bool {
 }
 
 /// The mount point in a line of proc_pid_mountinfo(5), unless the mount is read-only.
-fn writable_mount_point(line: &str) -> Option<PathBuf> {
-    let mut fields = line.split(' ').skip(4);
+fn writable_mount_point(line: &[u8]) -> Option<PathBuf> {
+    let mut fields = line.split(|byte| *byte == b' ').skip(4);
     let field = fields.next()?;
-    if fields.next()?.split(',').any(|option| option == "ro") {
+    if fields.next()?.split(|byte| *byte == b',').any(|option| option == b"ro") {
         return None;
     }
     unescape(field)
 }
 
-/// Decodes the path in a field of proc_pid_mountinfo(5). Blanks and backslashes are written as octal numbers.
-pub(super) fn unescape(field: &str) -> Option<PathBuf> {
-    let (mut text, mut rest) = (String::new(), field);
-    while let Some((before, after)) = rest.split_once('\\') {
-        let (code, after) = after.split_at_checked(3)?;
-        text.push_str(before);
-        text.push(char::from(u8::from_str_radix(code, 8).ok()?));
+/// Decodes the path in a field of proc_pid_mountinfo(5), which need not be UTF-8. Blanks and backslashes are written as octal numbers.
+pub(super) fn unescape(field: &[u8]) -> Option<PathBuf> {
+    let (mut path, mut rest) = (Vec::new(), field);
+    while let Some(backslash) = rest.iter().position(|byte| *byte == b'\\') {
+        let (code, after) = rest[backslash + 1..].split_at_checked(3)?;
+        path.extend_from_slice(&rest[..backslash]);
+        path.push(u8::from_str_radix(std::str::from_utf8(code).ok()?, 8).ok()?);
         rest = after;
     }
-    text.push_str(rest);
-    Some(text.into())
+    path.extend_from_slice(rest);
+    Some(OsString::from_vec(path).into())
 }
 
 /// The existing `paths` beneath one of `roots`.
@@ -614,31 +616,37 @@ pub(super) fn remount_read_only(fd: &OwnedFd) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{outermost, parents_between, writable_mount_point};
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
     use std::path::PathBuf;
 
     #[test]
     fn only_outermost_denied_paths_are_covered() {
-        let places = ["/h/w", "/h/w/sessions", "/h/ws", "/h/w/a/b", "/x/y"].map(PathBuf::from);
-        let places = places.into_iter().collect();
-        let found: Vec<_> = outermost(&places).collect();
-        assert_eq!(found, ["/h/w", "/h/ws", "/x/y"].map(PathBuf::from).iter().collect::<Vec<_>>());
+        let denied = ["/h/w", "/h/w/sessions", "/h/ws", "/h/w/a/b", "/x/y"].map(PathBuf::from);
+        let denied = denied.into_iter().collect();
+        let actual: Vec<_> = outermost(&denied).collect();
+        assert_eq!(actual, ["/h/w", "/h/ws", "/x/y"].map(PathBuf::from).iter().collect::<Vec<_>>());
     }
 
     #[test]
     fn mount_points_are_read_from_lines() {
-        let line = "36 35 98:0 / /mnt/a\\040b\\134c rw,noatime - ext4 /dev/root rw";
-        assert_eq!(writable_mount_point(line), Some(PathBuf::from("/mnt/a b\\c")));
-        let line = "36 35 98:0 / /mnt ro,noatime shared:1 - ext4 /dev/root rw";
-        assert_eq!(writable_mount_point(line), None);
+        let check = |line: &[u8], expect: Option<&[u8]>| {
+            let expect = expect.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+            assert_eq!(writable_mount_point(line), expect);
+        };
+        let line = b"36 35 98:0 / /mnt/a\\040b\\134c rw,noatime - ext4 /dev/root rw";
+        check(line, Some(b"/mnt/a b\\c"));
+        check(b"36 35 98:0 / /mnt/caf\xe9 rw - vfat /dev/sdb1 rw", Some(b"/mnt/caf\xe9"));
+        check(b"36 35 98:0 / /mnt ro,noatime shared:1 - ext4 /dev/root rw", None);
     }
 
     #[test]
     fn mount_points_between_roots_and_protected_paths() {
-        let check = |protected: &[&str], writes: &[&str], expect: &[&str]| {
-            let writes: Vec<PathBuf> = writes.iter().map(PathBuf::from).collect();
-            let found = parents_between(&protected.iter().map(PathBuf::from).collect(), &writes);
+        let check = |protected: &[&str], writable: &[&str], expect: &[&str]| {
+            let writable: Vec<PathBuf> = writable.iter().map(PathBuf::from).collect();
+            let actual = parents_between(&protected.iter().map(PathBuf::from).collect(), &writable);
             let expect: Vec<PathBuf> = expect.iter().map(PathBuf::from).collect();
-            assert_eq!(found.into_iter().collect::<Vec<_>>(), expect, "{protected:?}");
+            assert_eq!(actual.into_iter().collect::<Vec<_>>(), expect, "{protected:?}");
         };
         check(&["/w/.git/hooks", "/w/.git/config"], &["/w"], &["/w/.git"]);
         check(&["/w/.git", "/w/.bashrc"], &["/w"], &["/w/.git"]);

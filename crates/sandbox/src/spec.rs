@@ -47,7 +47,8 @@ pub struct SandboxSpec {
     #[serde(skip)]
     pub lock_directory: Option<PathBuf>,
     /// The git configs that have credentials, each with the copy without credentials that covers it.
-    pub(super) masked_configs: Vec<(PathBuf, PathBuf)>,
+    #[serde(with = "nanobot_os::wire_paths::map")]
+    pub(super) masked_configs: BTreeMap<PathBuf, PathBuf>,
     /// The files at any depth of `writable` whose changes are checked after the command.
     #[serde(skip)]
     pub project_files: ProjectFiles,
@@ -68,8 +69,9 @@ pub struct SandboxSpec {
     pub network: NetworkAccess,
     /// The limit of its memory, if there is one.
     pub memory: Option<MemoryLimit>,
+    /// The Landlock ruleset, built once for all commands of a run.
     #[serde(skip)]
-    pub(super) cache: Arc<SandboxCache>,
+    pub(super) ruleset_cache: Arc<OnceLock<RulesetCreated>>,
 }
 
 /// A limit of memory.
@@ -78,13 +80,6 @@ pub struct MemoryLimit {
     pub bytes: u64,
     /// The cgroup whose processes together have this limit. Without a cgroup, the limit applies to the address space of each process.
     pub cgroup: Option<PathBuf>,
-}
-
-/// Values computed once and shared by all commands of a run.
-#[derive(Debug, Default)]
-pub(super) struct SandboxCache {
-    /// The Landlock ruleset.
-    pub(super) ruleset: OnceLock<RulesetCreated>,
 }
 
 impl SandboxSpec {
@@ -151,9 +146,25 @@ impl SandboxSpec {
 
 #[cfg(test)]
 mod tests {
-    use crate::SandboxSpec;
+    use crate::{HiddenPaths, SandboxSpec};
+    use std::collections::BTreeMap;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
+
+    #[test]
+    fn paths_in_messages_need_not_be_utf8() {
+        let path = PathBuf::from(OsStr::from_bytes(b"/caf\xe9"));
+        let masked_configs = BTreeMap::from([(path.clone(), path.clone())]);
+        let spec = SandboxSpec { masked_configs: masked_configs.clone(), ..SandboxSpec::default() };
+        let text = serde_json::to_string(&spec).unwrap();
+        let received: SandboxSpec = serde_json::from_str(&text).unwrap();
+        assert_eq!(received.masked_configs, masked_configs);
+        let hidden_paths = HiddenPaths { covered: vec![path.clone()], visible: vec![path] };
+        let text = serde_json::to_string(&hidden_paths).unwrap();
+        assert_eq!(serde_json::from_str::<HiddenPaths>(&text).unwrap(), hidden_paths);
+    }
 
     #[test]
     fn links_outside_of_granted_directories_are_found() {
@@ -170,9 +181,9 @@ mod tests {
             let mut sandbox = SandboxSpec { readable: reads, ..SandboxSpec::default() };
             sandbox.add_links(&dir.join(path));
             let expect: Vec<PathBuf> = expect.iter().map(|name| dir.join(name)).collect();
-            let found = sandbox.links.into_keys();
-            let found: Vec<PathBuf> = found.filter(|link| link.starts_with(&dir)).collect();
-            assert_eq!(found, expect, "{path}");
+            let actual = sandbox.links.into_keys();
+            let actual: Vec<PathBuf> = actual.filter(|link| link.starts_with(&dir)).collect();
+            assert_eq!(actual, expect, "{path}");
         };
         check("granted/in", &[]);
         check("granted/inner", &[]);
