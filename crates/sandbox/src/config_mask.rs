@@ -1,5 +1,9 @@
 //! Hides credentials in a git config that commands see: the user part of addresses, and headers and keys whose values are
-//! secret. A masked line that a command did not change gets its secret back.
+//! secret. A masked line that a command did not change gets its secret back. A downloaded repository may have any number of such lines, so
+//! the time is linear in their number.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// The word in place of a secret.
 const MASK: &str = "***";
@@ -11,25 +15,19 @@ const SECRET_KEYS: [&str; 8] =
 #[derive(Debug, Default)]
 pub(super) struct MaskedConfig {
     pub(super) text: Vec<u8>,
-    /// The lines that changed.
-    lines: Vec<MaskedLine>,
-}
-
-/// A line with a secret.
-#[derive(Debug)]
-struct MaskedLine {
-    /// The line without the secret, and without blanks at both ends.
-    masked: String,
-    original: String,
+    /// The original of each masked line, by the line without the secret and without blanks at both ends.
+    originals: HashMap<String, String>,
 }
 
 impl MaskedConfig {
     /// Masks the credentials in `config`.
     pub(super) fn new(config: &[u8]) -> Self {
-        let mut masked = Self { text: config.to_vec(), lines: Vec::new() };
+        let mut masked = Self { text: config.to_vec(), originals: HashMap::new() };
         let text = to_text(config);
-        let lines: Vec<String> = logical_lines(&text).map(|line| masked.mask_line(line)).collect();
-        if !masked.lines.is_empty() {
+        let mut counts = HashMap::new();
+        let lines: Vec<String> =
+            logical_lines(&text).map(|line| masked.mask_line(line, &mut counts)).collect();
+        if masked.has_secrets() {
             masked.text = to_bytes(&lines.join("\n"));
         }
         masked
@@ -37,40 +35,37 @@ impl MaskedConfig {
 
     /// True if a credential was masked.
     pub(super) fn has_secrets(&self) -> bool {
-        !self.lines.is_empty()
+        !self.originals.is_empty()
     }
 
     /// Puts the secrets back into the lines of `text` that a command did not change.
     pub(super) fn restore(&self, text: &[u8]) -> Vec<u8> {
         let text = to_text(text);
-        let lines = text.split('\n').map(|line| {
-            let masked_line = self.lines.iter().find(|other| other.masked == line.trim());
-            masked_line.map_or(line, |masked_line| &masked_line.original)
-        });
+        let lines = text
+            .split('\n')
+            .map(|line| self.originals.get(line.trim()).map_or(line, String::as_str));
         to_bytes(&lines.collect::<Vec<_>>().join("\n"))
     }
 
-    fn mask_line(&mut self, line: &str) -> String {
+    /// Masks the credentials in `line`. `counts` has the number of earlier lines that looked like it.
+    fn mask_line(&mut self, line: &str, counts: &mut HashMap<String, usize>) -> String {
         let plain = line.replace("\\\n", "");
         let masked =
             mask_secret_key(&plain).unwrap_or_else(|| mask_assignments(&mask_addresses(&plain)));
         if masked == plain {
             return line.to_owned();
         }
-        // Lines with different secrets must differ, so that each gets its own back.
-        let is_taken = |masked: &str| {
-            let mut others = self.lines.iter();
-            others.any(|other| other.masked == masked.trim() && other.original != line)
-        };
-        let mut unique = masked.clone();
-        let mut number = 2;
-        while is_taken(&unique) {
-            unique = masked.replace(MASK, &format!("{MASK}{number}"));
-            number += 1;
+        // Lines must differ, so that each gets its own secret back.
+        let count = counts.entry(masked.trim().to_owned()).or_default();
+        loop {
+            *count += 1;
+            let number = if *count > 1 { count.to_string() } else { String::new() };
+            let unique = masked.replace(MASK, &format!("{MASK}{number}"));
+            if let Entry::Vacant(entry) = self.originals.entry(unique.trim().to_owned()) {
+                entry.insert(line.to_owned());
+                return unique;
+            }
         }
-        let original = line.to_owned();
-        self.lines.push(MaskedLine { masked: unique.trim().to_owned(), original });
-        unique
     }
 }
 
@@ -84,13 +79,16 @@ fn to_bytes(text: &str) -> Vec<u8> {
     text.chars().map(|letter| u8::try_from(letter).unwrap_or(b'?')).collect()
 }
 
-/// The lines of a config, each with those that continue it.
+/// The lines of a config, each with those that continue it: a backslash at its end that no other one escapes.
 fn logical_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let line = rest?;
         let mut ends = line.match_indices('\n').map(|(at, _)| at);
-        let end = ends.find(|at| !line[..*at].ends_with('\\'));
+        let end = ends.find(|at| {
+            let backslashes = line[..*at].bytes().rev().take_while(|byte| *byte == b'\\');
+            backslashes.count().is_multiple_of(2)
+        });
         rest = end.map(|at| &line[at + 1..]);
         Some(end.map_or(line, |at| &line[..at]))
     })
@@ -180,6 +178,15 @@ mod tests {
         let changed = shown.replace("name = a", "name = b");
         let expect = config.replace("name = a", "name = b");
         assert_eq!(String::from_utf8_lossy(&masked.restore(changed.as_bytes())), expect);
+        // Each line gets its own secret back, however many there are.
+        let lines = (0..20_000).map(|number| format!("\turl = https://u{number}@h.org/\n"));
+        let many = format!("[remote \"r\"]\n{}", lines.collect::<String>());
+        let masked_many = MaskedConfig::new(many.as_bytes());
+        assert!(!String::from_utf8_lossy(&masked_many.text).contains("u1"));
+        assert_eq!(String::from_utf8_lossy(&masked_many.restore(&masked_many.text)), many);
+        // A backslash that is escaped does not continue its line.
+        let escaped = MaskedConfig::new(b"[a]\n\tb = c\\\\\n\turl = https://t6@h.org/\n");
+        assert_eq!(escaped.text, b"[a]\n\tb = c\\\\\n\turl = https://***@h.org/\n");
         // A secret does not move to another host.
         let moved = shown.replace("***@h.org/x", "***@evil.org/x");
         assert!(!String::from_utf8_lossy(&masked.restore(moved.as_bytes())).contains("u:p"));

@@ -9,7 +9,7 @@ use std::str::Chars;
 pub(super) const MAX_CONFIG_BYTES: u64 = 64 << 20;
 
 /// An entry of a config. Section and key are in lower case.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ConfigEntry {
     pub(super) section: String,
     pub(super) subsection: Option<String>,
@@ -251,12 +251,12 @@ mod tests {
             let lines = |entries: &[ConfigEntry]| -> Vec<String> {
                 entries.iter().map(ToString::to_string).collect()
             };
-            let found = parse(text);
-            let found_lines = found.as_deref().map(lines);
+            let actual = parse(text);
+            let actual_lines = actual.as_deref().map(lines);
             let expect = expect.map(|lines| lines.iter().map(ToString::to_string).collect());
-            assert_eq!(found_lines, expect, "{text:?}");
-            assert_eq!(found_lines, ask_git(text), "{text:?}");
-            if let Some(entries) = found {
+            assert_eq!(actual_lines, expect, "{text:?}");
+            assert_eq!(actual_lines, ask_git(text), "{text:?}");
+            if let Some(entries) = actual {
                 assert_eq!(parse(&format(&entries)), Some(entries), "{text:?}");
             }
         };

@@ -5,6 +5,7 @@
 
 use super::git_config::{ConfigEntry, format, parse_plain, without_dots};
 use super::new_repository::enclosing_git_dir;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// The permitted form of a config value.
@@ -270,21 +271,24 @@ pub(super) fn may_change(before: &[u8], after: &[u8], policy: Option<&ConfigPoli
             || policy.is_some_and(|policy| policy.permits_entry(entry))
     };
     // A remote without an address would be the path of a repository.
-    let has_remote = |name: &str| {
-        let mut urls = before.iter().filter(|entry| entry.is("remote", "url"));
-        urls.any(|url| url.subsection.as_deref() == Some(name))
-    };
+    let urls = before.iter().filter(|entry| entry.is("remote", "url"));
+    let remotes: HashSet<&str> = urls.filter_map(|url| url.subsection.as_deref()).collect();
     let may_add = |entry: &ConfigEntry| match policy {
         Some(policy) => policy.permits_entry(entry),
         None => KeyRule::find(entry).is_some_and(|rule| match rule.kind {
-            ValueKind::RemoteName => entry.value == "." || has_remote(&entry.value),
+            ValueKind::RemoteName => entry.value == "." || remotes.contains(&*entry.value),
             _ => true,
         }),
     };
+    // A downloaded repository may have any number of entries.
+    let entries_before: HashSet<&ConfigEntry> = before.iter().collect();
     // The order of the others matters: git may take the last one of several values.
     let others_before = before.iter().filter(|entry| !may_remove(entry));
     others_before.eq(after.iter().filter(|entry| !may_remove(entry)))
-        && after.iter().filter(may_remove).all(|entry| before.contains(entry) || may_add(entry))
+        && after
+            .iter()
+            .filter(may_remove)
+            .all(|entry| entries_before.contains(entry) || may_add(entry))
 }
 
 /// True if `name` can only be the name of a remote: no URL, path or option has this form. A dot is the repository itself.
@@ -335,10 +339,10 @@ mod tests {
         };
         let filter = |text: &[u8]| filter_in("/w/new/.git", text);
         let check = |text: &str, expect: bool| {
-            let found = filter(text.as_bytes());
-            assert_eq!(found.removed.is_empty(), expect, "{text}: {found:?}");
+            let actual = filter(text.as_bytes());
+            assert_eq!(actual.removed.is_empty(), expect, "{text}: {actual:?}");
             // The remaining keys are harmless.
-            assert!(filter(found.text.as_bytes()).removed.is_empty(), "{text}");
+            assert!(filter(actual.text.as_bytes()).removed.is_empty(), "{text}");
         };
         check("", true);
         check("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n", true);
@@ -421,10 +425,10 @@ mod tests {
         ] {
             check(line, false);
         }
-        let found =
+        let actual =
             filter(b"# mine\n[core]\n\tbare = false\n\tfsmonitor = ./x\n[alias]\n\tst = !y\n");
-        assert_eq!(found.text, "[core]\n\tbare = \"false\"\n");
-        assert_eq!(found.removed, ["core.fsmonitor = ./x", "alias.st = !y"]);
+        assert_eq!(actual.text, "[core]\n\tbare = \"false\"\n");
+        assert_eq!(actual.removed, ["core.fsmonitor = ./x", "alias.st = !y"]);
     }
 
     const BEFORE: &str = "[core]\n\tbare = false\n\tfsmonitor = ./watch\n[remote \"origin\"]\n\turl = https://x.org/y\n\
@@ -434,8 +438,8 @@ mod tests {
     #[test]
     fn only_branches_and_the_users_name_change() {
         let check = |after: String, expect: bool| {
-            let found = may_change(BEFORE.as_bytes(), after.as_bytes(), None);
-            assert_eq!(found, expect, "{after}");
+            let actual = may_change(BEFORE.as_bytes(), after.as_bytes(), None);
+            assert_eq!(actual, expect, "{after}");
         };
         let with = |text: &str| format!("{BEFORE}{text}");
         let changed = |from: &str, to: &str| BEFORE.replace(from, to);
@@ -483,8 +487,8 @@ mod tests {
                 git_dir: Path::new("/w/.git"),
                 permits_remote: &|path| path == Path::new("/a/b.git"),
             };
-            let found = may_change(BEFORE.as_bytes(), after.as_bytes(), Some(&policy));
-            assert_eq!(found, expect, "{after}");
+            let actual = may_change(BEFORE.as_bytes(), after.as_bytes(), Some(&policy));
+            assert_eq!(actual, expect, "{after}");
         };
         let with = |text: &str| format!("{BEFORE}{text}");
         check(

@@ -18,14 +18,20 @@ const INDEX_MAGIC: &[u8] = b"\xfftOc\0\0\0\x02";
 const FANOUT_BYTES: usize = 256 * 4;
 /// The bytes of the index for each object: its name, its checksum and its position.
 const ENTRY_BYTES: usize = 20 + 4 + 4;
-/// The size of the largest index that is read.
-const MAX_INDEX_BYTES: u64 = 64 << 20;
+/// Maximum size of all indexes of a directory together. Their names stay in memory, and an index that a command has made can list any
+/// number of objects without taking space on disk.
+const MAX_INDEX_BYTES: u64 = 256 << 20;
 
 /// The SHA-1 name of an object.
 pub(super) type ObjectName = [u8; 20];
 
-/// The inode number and the time of a file.
-type FileVersion = (u64, FileTime);
+/// The inode number, the time and the size of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FileVersion {
+    inode: u64,
+    time: FileTime,
+    bytes: u64,
+}
 
 /// The objects in a directory at one time.
 #[derive(Debug, Default)]
@@ -60,7 +66,8 @@ impl ObjectList {
             };
             for rest in names_in(&folder)? {
                 if let Some(name) = parse_name(&format!("{first}{rest}"))
-                    && version_of(folder.as_fd(), &rest)?.is_some_and(|(_, time)| counts(time))
+                    && version_of(folder.as_fd(), &rest)?
+                        .is_some_and(|version| counts(version.time))
                 {
                     list.loose.insert(name);
                 }
@@ -70,23 +77,30 @@ impl ObjectList {
         else {
             return Ok(list);
         };
+        let mut indexes = Vec::new();
         for index in names_in(&packs)? {
             let Some(stem) = index.strip_suffix(".idx") else {
                 continue;
             };
             let pack = version_of(packs.as_fd(), &format!("{stem}.pack"))?;
             let version = version_of(packs.as_fd(), &index)?;
-            let (Some(version), Some((_, time))) = (version, pack) else {
+            let (Some(version), Some(pack)) = (version, pack) else {
                 continue;
             };
-            if counts(version.1) && counts(time) {
-                let earlier_names = earlier.and_then(|list| list.packs.get(&version));
-                let names = match earlier_names {
-                    Some(names) => Arc::clone(names),
-                    None => read_index(packs.as_fd(), &index)?.into(),
-                };
-                list.packs.insert(version, names);
+            if counts(version.time) && counts(pack.time) {
+                indexes.push((index, version));
             }
+        }
+        let sizes = indexes.iter().map(|(_, version)| version.bytes);
+        if sizes.fold(0, u64::saturating_add) > MAX_INDEX_BYTES {
+            return Err(io::Error::other("the indexes of the packs are too large together"));
+        }
+        for (index, version) in indexes {
+            let names = match earlier.and_then(|list| list.packs.get(&version)) {
+                Some(names) => Arc::clone(names),
+                None => read_index(packs.as_fd(), &index, version.bytes)?.into(),
+            };
+            list.packs.insert(version, names);
         }
         Ok(list)
     }
@@ -160,20 +174,24 @@ fn names_in(directory: &OwnedFd) -> io::Result<Vec<String>> {
 /// The version of the regular file `name`. `None` if there is none.
 fn version_of(directory: BorrowedFd<'_>, name: &str) -> io::Result<Option<FileVersion>> {
     let stat = existing(rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW))?;
-    Ok(stat
-        .filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
-        .map(|stat| (stat.st_ino, file_time(&stat))))
+    Ok(stat.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).map(
+        |stat| FileVersion {
+            inode: stat.st_ino,
+            time: file_time(&stat),
+            bytes: u64::try_from(stat.st_size).unwrap_or(u64::MAX),
+        },
+    ))
 }
 
-/// The names that the index of a pack lists, sorted.
-fn read_index(directory: BorrowedFd<'_>, name: &str) -> io::Result<Vec<ObjectName>> {
+/// The names that the index of a pack, which has `size` bytes, lists, sorted.
+fn read_index(directory: BorrowedFd<'_>, name: &str, size: u64) -> io::Result<Vec<ObjectName>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty())?);
     let mut bytes = Vec::new();
-    file.take(MAX_INDEX_BYTES + 1).read_to_end(&mut bytes)?;
-    let is_complete = bytes.len() as u64 <= MAX_INDEX_BYTES;
-    let names = if is_complete { parse_index(&bytes) } else { None };
-    names.ok_or_else(|| io::Error::other(format!("`{name}` is not a valid pack index")))
+    // An index is never changed, so one that has grown is cut, and is not valid then.
+    file.take(size).read_to_end(&mut bytes)?;
+    parse_index(&bytes)
+        .ok_or_else(|| io::Error::other(format!("`{name}` is not a valid pack index")))
 }
 
 /// Parses the index of a pack. Returns `None` unless git could have written it: the names are sorted, and the table has their
@@ -198,12 +216,32 @@ fn parse_index(bytes: &[u8]) -> Option<Vec<ObjectName>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{blob_name, format_name, parse_name};
+    use super::{MAX_INDEX_BYTES, ObjectList, blob_name, format_name, parse_name};
+    use std::fs::File;
 
     #[test]
     fn names_of_blobs() {
         assert_eq!(format_name(&blob_name(b"")), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
         assert_eq!(format_name(&blob_name(b"hello\n")), "ce013625030ba8dba906f756967f9e9ca394464a");
+    }
+
+    #[test]
+    fn indexes_have_a_limit_together() {
+        let temp = tempfile::tempdir().unwrap();
+        let packs = temp.path().join("pack");
+        std::fs::create_dir(&packs).unwrap();
+        let error = || ObjectList::read(temp.path(), None, &|_| true).unwrap_err().to_string();
+        for name in ["a", "b"] {
+            File::create(packs.join(format!("{name}.pack"))).unwrap();
+            let index = File::create(packs.join(format!("{name}.idx"))).unwrap();
+            index.set_len(1000).unwrap();
+        }
+        assert!(error().contains("is not a valid pack index"), "{}", error());
+        for name in ["a", "b"] {
+            let index = File::create(packs.join(format!("{name}.idx"))).unwrap();
+            index.set_len(MAX_INDEX_BYTES / 2 + 1).unwrap();
+        }
+        assert!(error().contains("too large together"), "{}", error());
     }
 
     #[test]

@@ -91,12 +91,12 @@ impl OutputFileWriter {
         self.add(&clean);
     }
 
-    /// Ends the output. `None` if it is short, or the file cannot be written.
+    /// Ends the output. `None` if it is short, the file cannot be written, or the limit of the run leaves no space for it.
     pub fn finish(mut self) -> Option<OutputFile> {
         let rest = self.redactor.finish();
         self.add(&rest);
         match self.state {
-            WriterState::Long(_, output_file) => Some(output_file),
+            WriterState::Long(_, output_file) => Some(output_file).filter(|file| file.bytes > 0),
             WriterState::Short | WriterState::Failed => None,
         }
     }
@@ -143,4 +143,21 @@ fn create(parents: &[PathBuf]) -> Result<(File, PathBuf)> {
     let number = FILE_COUNT.fetch_add(1, Ordering::Relaxed) + 1;
     let path = private_tmp::output_directory(parents)?.join(format!("output-{number}.txt"));
     Ok((durable_file::open_append(&path)?, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OutputFile, OutputFileWriter, WriterState};
+
+    #[test]
+    fn a_file_without_content_is_not_named() {
+        let check = |bytes: u64, expect: bool| {
+            let mut writer = OutputFileWriter::new(&[], 0);
+            let file = OutputFile { path: "/x".into(), bytes, is_whole: false };
+            writer.state = WriterState::Long(tempfile::tempfile().unwrap(), file);
+            assert_eq!(writer.finish().is_some(), expect, "{bytes}");
+        };
+        check(1, true);
+        check(0, false);
+    }
 }

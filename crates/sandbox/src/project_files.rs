@@ -111,9 +111,12 @@ impl ProjectFileSnapshot {
         let mut undone = Vec::new();
         let mut permitted = BTreeSet::new();
         let object_cache = ObjectCache::default();
+        // For all files together: their contents stay in memory until the user has decided, and a command can make any number of files that
+        // take no space on disk. A file beyond the limit is undone, and cannot be allowed.
+        let mut bytes_left = SNAPSHOT_LIMIT_BYTES;
         for tree_path in tree_paths {
             let before = self.before.get(&tree_path).unwrap_or(&SnapshotState::Missing);
-            let after = read_tree_path(roots, &tree_path, &mut SNAPSHOT_LIMIT_BYTES.clone());
+            let after = read_tree_path(roots, &tree_path, &mut bytes_left);
             let is_permitted = match &after {
                 Ok(after) if after == before => continue,
                 Err(_) if *before == SnapshotState::Other => continue,
@@ -154,8 +157,9 @@ impl ProjectFileSnapshot {
     }
 
     fn record_permitted(&self, roots: &WritableRoots, tree_paths: &BTreeSet<TreePath>) {
+        let mut bytes_left = SNAPSHOT_LIMIT_BYTES;
         for tree_path in tree_paths {
-            let state = read_tree_path(roots, tree_path, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok();
+            let state = read_tree_path(roots, tree_path, &mut bytes_left).ok();
             let path = roots.path(tree_path);
             self.project_files.add_changed(&path, state.as_ref().and_then(content));
         }
@@ -163,11 +167,10 @@ impl ProjectFileSnapshot {
 
     /// Records that the user allowed the contents of these files.
     fn grant(&self, roots: &WritableRoots, tree_paths: &BTreeSet<TreePath>) {
+        let mut bytes_left = SNAPSHOT_LIMIT_BYTES;
         let states: Vec<SnapshotState> = tree_paths
             .iter()
-            .filter_map(|tree_path| {
-                read_tree_path(roots, tree_path, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok()
-            })
+            .filter_map(|tree_path| read_tree_path(roots, tree_path, &mut bytes_left).ok())
             .collect();
         if let Err(error) = self.project_files.git.grant(states.iter().filter_map(content)) {
             log::warn!(target: "sandbox", "record what the user allowed: {error}");

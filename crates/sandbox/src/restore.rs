@@ -129,16 +129,14 @@ impl PathSnapshot {
 
     /// Remembers the git directories that did not exist before: what is harmless in their config may change later too.
     fn remember_created(&self, repository_paths: &[PathBuf]) {
-        let was_missing = |path: &PathBuf| {
-            let mut entries = self.entries.iter().filter(|entry| entry.path == *path);
-            entries.any(|entry| entry.before == SnapshotState::Missing)
-        };
+        let missing = self.entries.iter().filter(|entry| entry.before == SnapshotState::Missing);
+        let missing: BTreeSet<&PathBuf> = missing.map(|entry| &entry.path).collect();
         let configs = repository_paths.iter().filter(|path| path.ends_with("config"));
         for git_dir in configs.filter_map(|path| path.parent()) {
             let from_git_dir =
                 self.protected.range::<Path, _>((Bound::Included(git_dir), Bound::Unbounded));
             let mut in_git_dir = from_git_dir.take_while(|path| path.starts_with(git_dir));
-            if git_dir.is_dir() && in_git_dir.all(was_missing) {
+            if git_dir.is_dir() && in_git_dir.all(|path| missing.contains(path)) {
                 self.project_file_snapshot.project_files().add_created(git_dir);
             }
         }
@@ -410,6 +408,7 @@ fn set_link_aside(roots: &WritableRoots, entry: &SnapshotEntry) -> Option<Undone
 #[cfg(test)]
 mod tests {
     use super::{PathSnapshot, ProjectFiles};
+    use crate::ProjectFileAccess;
     use std::collections::BTreeMap;
     use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
@@ -477,9 +476,9 @@ mod tests {
             )
             .unwrap();
             sh(&dir, command);
-            let found = remembered.restore();
-            assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
-            assert!(found.iter().all(|change| change.remedy.is_ok()), "{command}: {found:?}");
+            let undone = remembered.restore();
+            assert_eq!(!undone.is_empty(), changed, "{command}: {undone:?}");
+            assert!(undone.iter().all(|change| change.remedy.is_ok()), "{command}: {undone:?}");
             assert_eq!(states(&dir), before, "{command}");
             assert_eq!(std::fs::read_to_string(dir.join("outside")).unwrap(), "safe");
         };
@@ -506,6 +505,25 @@ mod tests {
     }
 
     #[test]
+    fn all_contents_that_wait_for_consent_have_a_limit_together() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        let project_files = ProjectFiles {
+            names: vec!["AGENTS.md"],
+            access: ProjectFileAccess::FromGit,
+            ..ProjectFiles::default()
+        };
+        let roots = std::slice::from_ref(&dir);
+        let snapshot = PathSnapshot::take(roots, &[], None, &project_files).unwrap();
+        // They take no space on disk.
+        sh(&dir, "for i in 1 2 3 4; do mkdir $i; truncate -s 20M $i/AGENTS.md; done");
+        let undone = snapshot.restore();
+        assert_eq!(undone.iter().filter(|change| change.remedy.is_ok()).count(), 4, "{undone:?}");
+        assert_eq!(undone.iter().filter(|change| change.is_withheld()).count(), 1);
+        assert!(!dir.join("4/AGENTS.md").exists());
+    }
+
+    #[test]
     fn default_files_of_a_new_repository_are_accepted() {
         let plain = "[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n";
         let check = |command: &str, stays: &[&str]| {
@@ -521,13 +539,13 @@ mod tests {
             )
             .unwrap();
             sh(&dir, command);
-            let found = remembered.restore();
-            assert!(found.iter().all(|change| change.remedy.is_ok()));
-            let found: Vec<&str> = names
+            let undone = remembered.restore();
+            assert!(undone.iter().all(|change| change.remedy.is_ok()));
+            let kept: Vec<&str> = names
                 .into_iter()
                 .filter(|name| *name != ".git" && dir.join(name).exists())
                 .collect();
-            assert_eq!(found, stays, "{command}");
+            assert_eq!(kept, stays, "{command}");
         };
         let make = format!("mkdir -p .git/hooks; printf '{plain}' > .git/config;");
         check(&make, &[".git/hooks", ".git/config"]);

@@ -48,7 +48,7 @@ impl OutputPipe {
     }
 }
 
-/// The beginning and the end of an output.
+/// The beginning and the end of an output. A character of UTF-8 that is pushed whole is not cut between them.
 #[derive(Default)]
 pub(super) struct HeadAndTail {
     limit_bytes: usize,
@@ -58,6 +58,9 @@ pub(super) struct HeadAndTail {
     pub(super) omitted_bytes: u64,
 }
 
+/// Maximum bytes of a character of UTF-8 after its first one.
+const MAX_CONTINUATION_BYTES: usize = 3;
+
 impl HeadAndTail {
     /// Keeps `limit` bytes of the beginning, and as many of the end.
     pub(super) fn new(limit: usize) -> Self {
@@ -65,7 +68,10 @@ impl HeadAndTail {
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        let head_bytes = self.limit_bytes.saturating_sub(self.head.len()).min(bytes.len());
+        let head_bytes = match self.limit_bytes.saturating_sub(self.head.len()) {
+            0 => 0,
+            space => character_boundary(bytes, space),
+        };
         self.head.extend_from_slice(&bytes[..head_bytes]);
         self.tail.extend_from_slice(&bytes[head_bytes..]);
         // Cut only occasionally, so that each byte is moved only a few times.
@@ -74,11 +80,27 @@ impl HeadAndTail {
         }
     }
 
+    /// Ends the output: cuts its end to the limit.
+    pub(super) fn finish(mut self) -> Self {
+        self.trim_tail();
+        self
+    }
+
     fn trim_tail(&mut self) {
-        let excess = self.tail.len().saturating_sub(self.limit_bytes);
+        let excess = match self.tail.len().saturating_sub(self.limit_bytes) {
+            0 => 0,
+            excess => character_boundary(&self.tail, excess),
+        };
         self.tail.drain(..excess);
         self.omitted_bytes += excess as u64;
     }
+}
+
+/// The first position from `at` on that is not within a character of UTF-8; the end if `bytes` are shorter.
+fn character_boundary(bytes: &[u8], at: usize) -> usize {
+    let rest = bytes.get(at..).unwrap_or_default().iter().take(MAX_CONTINUATION_BYTES);
+    let continuation = rest.take_while(|byte| (0x80..=0xbf).contains(*byte));
+    at.min(bytes.len()) + continuation.count()
 }
 
 /// The output of a command as text for the model: as a terminal shows it at the end, in limited memory.
@@ -148,7 +170,7 @@ impl TextOutput {
         self.keep(&rest);
         let next_captured = HeadAndTail::new(self.limit_bytes);
         let HeadAndTail { head, tail, omitted_bytes, .. } =
-            std::mem::replace(&mut self.captured, next_captured);
+            std::mem::replace(&mut self.captured, next_captured).finish();
         let next_writer = OutputFileWriter::new(&self.parents, self.limit_bytes * 2);
         let file = std::mem::replace(&mut self.file_writer, next_writer).finish();
         CapturedText { head, tail, omitted_bytes, file }
@@ -162,5 +184,27 @@ impl TextOutput {
     fn keep(&mut self, text: &str) {
         self.captured.push(text.as_bytes());
         self.file_writer.feed(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HeadAndTail;
+
+    #[test]
+    fn the_beginning_and_the_end_have_whole_characters() {
+        let check = |parts: &[&str], limit: usize, expect: (&str, &str, u64)| {
+            let mut captured = HeadAndTail::new(limit);
+            parts.iter().for_each(|part| captured.push(part.as_bytes()));
+            let HeadAndTail { head, tail, omitted_bytes, .. } = captured.finish();
+            let text = [head, tail].map(|bytes| String::from_utf8(bytes).unwrap());
+            assert_eq!((text[0].as_str(), text[1].as_str(), omitted_bytes), expect, "{parts:?}");
+        };
+        check(&["ab"], 3, ("ab", "", 0));
+        check(&["aé", "éz"], 2, ("aé", "z", 2));
+        check(&["ab", "€uro"], 3, ("ab€", "uro", 0));
+        check(&["ab€€€yz"], 3, ("ab€", "yz", 6));
+        check(&["abc", "d".repeat(40).as_str(), "efg"], 3, ("abc", "efg", 40));
+        check(&["ab"], 0, ("", "", 2));
     }
 }

@@ -180,14 +180,14 @@ fn run_split(
 ) -> io::Result<(CommandResult, Vec<u8>)> {
     let (mut pipe, stderr) = io::pipe()?;
     let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
+    std::thread::Builder::new().spawn(move || {
         let mut output = Vec::new();
         // If reading fails, what was read so far is returned. The rest is discarded, so that the command does not block. The
         // receiver may be gone.
         drop(pipe.by_ref().take(MAX_STDERR_BYTES).read_to_end(&mut output));
         drop(io::copy(&mut pipe, &mut io::sink()));
         drop(sender.send(output));
-    });
+    })?;
     let options = SpawnOptions { stderr: Some(stderr), hidden_paths };
     let result = run_with(spec, options, &mut |_| ())?;
     // Its leftovers have been ended; processes that could not be ended are not waited for.
@@ -269,7 +269,8 @@ fn run_to_end(
         output.read(on_output)?;
     }
     let sought_network = child.supervised.as_ref().is_some_and(|command| command.sought_network);
-    Ok(FinishedCommand { status, stop, had_leftovers, sought_network, output: output.captured })
+    let output = output.captured.finish();
+    Ok(FinishedCommand { status, stop, had_leftovers, sought_network, output })
 }
 
 /// Reads the output of `child` until it ends, `timeout` is over, or the run is cancelled.

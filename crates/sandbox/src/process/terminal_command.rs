@@ -263,7 +263,7 @@ impl Recording {
     fn finish(mut self) -> CapturedText {
         let text = self.screen.feed(&self.decoder.finish()) + &self.screen.flush();
         self.captured.push(text.as_bytes());
-        let HeadAndTail { head, tail, omitted_bytes, .. } = self.captured;
+        let HeadAndTail { head, tail, omitted_bytes, .. } = self.captured.finish();
         CapturedText { head, tail, omitted_bytes, file: None }
     }
 }
