@@ -16,8 +16,14 @@ pub(super) struct CachedDirectory {
     pub(super) contents: DirectoryContents,
 }
 
-/// Device, inode number and the time of the last change: a directory for which they are unchanged has the same entries.
-pub(super) type DirectoryVersion = (u64, u64, FileTime);
+/// A directory for which these are unchanged has the same entries.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct DirectoryVersion {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    /// The time of the last change.
+    pub(super) changed: FileTime,
+}
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirectoryContents {

@@ -1,9 +1,9 @@
 //! Secrets that are kept outside of the config: in a file, or printed by a command such as a password manager. Each is read
 //! once per process, when it is first needed.
 
-use crate::process::{first_line, run_secret_command};
+use crate::process::{self, CommandSpec};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::secret::{self, Secret};
 use nanobot_os::{input, terminal};
 use parking_lot::Mutex;
@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Maximum length of a secret in bytes. A longer one indicates the wrong file.
 const MAX_SECRET_BYTES: usize = 16 << 10;
+/// Maximum time of a command: a person may have to touch a hardware token.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time after which the user is notified that a command still runs.
 const SLOW_COMMAND_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -40,9 +42,7 @@ pub fn read(source: &SecretSource, env: &[(String, String)], label: &str) -> Res
     }
     let secret = match source {
         SecretSource::File(path) => read_file(path)?,
-        SecretSource::Command(command) => {
-            announce_if_slow(label, || run_secret_command(command, env))?
-        }
+        SecretSource::Command(command) => announce_if_slow(label, || run_command(command, env))?,
     };
     secret::register(&secret);
     secrets.insert(source.clone(), secret.clone());
@@ -60,15 +60,83 @@ fn announce_if_slow<T>(label: &str, work: impl FnOnce() -> T) -> T {
     // The end of the channel ends the wait of the thread.
     let (sender, receiver) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        let announce = move || {
             if receiver.recv_timeout(SLOW_COMMAND_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
                 terminal::eprint_notice(&format!(
                     "nanobot: waiting for the command of {label}, up to a minute"
                 ));
             }
-        });
+        };
+        // Without another thread the command runs all the same.
+        drop(std::thread::Builder::new().spawn_scoped(scope, announce));
         let output = work();
         drop(sender);
         output
     })
+}
+
+/// Runs a command of the shell, and returns the first line that it prints. It is not kept: it may be a token that expires.
+///
+/// # Errors
+/// Status 78 if the command fails, exceeds its timeout or prints nothing.
+pub fn run_command(command: &str, env: &[(String, String)]) -> Result<Secret> {
+    run_command_within(command, env, COMMAND_TIMEOUT)
+}
+
+fn run_command_within(
+    command: &str,
+    env: &[(String, String)],
+    timeout: Duration,
+) -> Result<Secret> {
+    let spec = CommandSpec {
+        program: "/bin/sh".into(),
+        // Standard error is discarded, because it must not be mistaken for the key.
+        arguments: vec!["-c".into(), format!("{{ {command}\n}} 2>/dev/null")],
+        directory: "/".into(),
+        env: env.to_vec(),
+        timeout,
+        capture_bytes: MAX_SECRET_BYTES,
+        sandbox: None,
+        input: None,
+    };
+    let result = process::run(&spec, &mut |_| ())?;
+    if let Some(stop) = result.stop {
+        return Err(stop.into());
+    }
+    let hint = "run the command by hand to see its output";
+    match result.status {
+        None => {
+            let cause = format!("the command timed out after {} s", timeout.as_secs());
+            Err(fail_with_hint(Exit::Config, cause, hint))
+        }
+        Some(status) if !status.success() => {
+            Err(fail_with_hint(Exit::Config, format!("the command failed: {status}"), hint))
+        }
+        Some(_) => first_line(&result.head)
+            .ok_or_else(|| fail_with_hint(Exit::Config, "the command printed nothing", hint)),
+    }
+}
+
+/// The first line of a text that is a key, without blanks at both ends; `None` if it is blank.
+fn first_line(bytes: &[u8]) -> Option<Secret> {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.trim_start_matches('\u{feff}').trim().lines().next()?;
+    Some(Secret::new(line.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run_command_within;
+    use nanobot_base::error::{Exit, exit_for};
+    use std::time::Duration;
+
+    #[test]
+    fn a_command_that_hangs_is_ended() {
+        let _alone = nanobot_os::children::serialize_tests();
+        let env = [("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
+        let error =
+            run_command_within("echo key; sleep 600", &env, Duration::from_secs(1)).unwrap_err();
+        assert_eq!(exit_for(&error), Exit::Config);
+        assert!(format!("{error:#}").contains("timed out after 1 s"), "{error:#}");
+    }
 }

@@ -1,7 +1,9 @@
 //! The search of a writable directory for project files and git repositories. A directory that has not changed since an
 //! earlier search of the run is not read again.
 
-use super::directory_cache::{CachedDirectory, DirectoryCache, DirectoryContents};
+use super::directory_cache::{
+    CachedDirectory, DirectoryCache, DirectoryContents, DirectoryVersion,
+};
 use super::files_beneath;
 use super::git_repository::{self, REPOSITORY_NAMES, RepositoryNames, RepositoryPath};
 use super::project_file_rules::ProjectFiles;
@@ -222,11 +224,14 @@ impl<'a> TreeSearch<'a> {
     ) -> DirectoryContents {
         let path = self.root.join(&directory.path);
         let now = current_file_time();
-        let version =
-            rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino, file_time(&stat)));
+        let version = rustix::fs::fstat(fd).map(|stat| DirectoryVersion {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            changed: file_time(&stat),
+        });
         match (self.cache.get(&path), version) {
             (Some(cached), Ok(version)) if cached.version == version => cached.contents.clone(),
-            (_, Ok(version)) if version.2 < now => {
+            (_, Ok(version)) if version.changed < now => {
                 let contents = self.read(fd, directory);
                 if contents.entries <= self.entries_left {
                     let cached = CachedDirectory { version, contents: contents.clone() };
@@ -332,7 +337,7 @@ mod tests {
         let opened = File::open(root).unwrap().into();
         let found = TreeSearch::new(&rules, root, &[root.to_owned()], started, cache).run(&opened);
         let files = found.files.iter().map(|path| path.display().to_string());
-        let repositories = found.repositories.iter().map(|found| match found {
+        let repositories = found.repositories.iter().map(|repository| match repository {
             RepositoryPath::Worktree(path) => format!("{}: worktree", path.display()),
             RepositoryPath::GitDir(path) => format!("{}: git directory", path.display()),
         });

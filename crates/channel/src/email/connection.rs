@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use nanobot_net::http::{Http, HttpTimeouts, LineStream, shown_message};
 use nanobot_os::clock::Clock;
 use nanobot_os::secret::{self, Secret};
-use nanobot_sandbox::process;
+use nanobot_sandbox::stored_secret;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ impl MailConnector {
         if let Some(login) = &mut server.login
             && let LoginProof::TokenCommand(command) = &login.proof
         {
-            let token = process::run_secret_command(command, &self.env)
+            let token = stored_secret::run_command(command, &self.env)
                 .map_err(|error| error.context("`channels.email.tokenCommand`"))?;
             secret::register(&token);
             login.proof = LoginProof::Token(token);

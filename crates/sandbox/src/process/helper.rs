@@ -44,19 +44,10 @@ impl Helper {
             detached_pids.push(Pid::from_child(&process));
             process
         };
-        let mut helper = Self { connection, process };
+        let helper = Self { connection, process };
         // The builder holds the other end of the socket.
         drop(builder);
-        let length = (message.len() as u64).to_le_bytes();
-        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let parts = [IoSlice::new(&length)];
-        rustix::net::sendmsg(&helper.connection, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
-        helper.connection.write_all(message)?;
+        send_message(&helper.connection, message, descriptors)?;
         Ok(helper)
     }
 }
@@ -88,18 +79,53 @@ pub fn receive_task(name: &str) -> Option<io::Result<HelperTask>> {
     if std::env::args_os().next()? != name {
         return None;
     }
+    let receive = || {
+        let connection = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        let ReceivedMessage { message, descriptors } = receive_message(&connection)?;
+        Ok(HelperTask { connection, message, descriptors })
+    };
     Some(receive())
 }
 
-fn receive() -> io::Result<HelperTask> {
-    let mut connection = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
-    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+/// Sends `message` behind its length, to whose eight bytes (little-endian) the `descriptors` are attached.
+///
+/// # Errors
+/// The other side is gone, or there are more than [`MAX_DESCRIPTORS`].
+pub(super) fn send_message(
+    mut connection: &UnixStream,
+    message: &[u8],
+    descriptors: &[OwnedFd],
+) -> io::Result<()> {
+    let length = (message.len() as u64).to_le_bytes();
+    let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let parts = [IoSlice::new(&length)];
+    rustix::net::sendmsg(connection, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
+    connection.write_all(message)
+}
+
+/// A message of [`send_message`].
+pub(super) struct ReceivedMessage {
+    pub(super) message: Vec<u8>,
+    pub(super) descriptors: Vec<OwnedFd>,
+}
+
+/// Receives a message of [`send_message`].
+///
+/// # Errors
+/// The other side is gone.
+pub(super) fn receive_message(mut connection: &UnixStream) -> io::Result<ReceivedMessage> {
     let mut length = [0; 8];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut length)];
     let received =
-        rustix::net::recvmsg(&connection, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        rustix::net::recvmsg(connection, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
     let descriptors = ancillary.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
         _ => Vec::new(),
@@ -111,5 +137,5 @@ fn receive() -> io::Result<HelperTask> {
     let length = usize::try_from(u64::from_le_bytes(length)).map_err(io::Error::other)?;
     let mut message = vec![0; length];
     connection.read_exact(&mut message)?;
-    Ok(HelperTask { connection, message, descriptors })
+    Ok(ReceivedMessage { message, descriptors })
 }

@@ -14,7 +14,6 @@ mod output;
 mod own_program;
 mod resource_limits;
 mod run;
-mod secret_command;
 pub mod server;
 pub mod server_environment;
 mod shell;
@@ -35,7 +34,6 @@ pub use resource_limits::describe_start_error;
 pub use run::{
     CommandResult, CommandSpec, check_hiding, run, run_split_stderr, run_split_stderr_hiding,
 };
-pub use secret_command::{first_line, run_secret_command};
 pub use shell::{CommandShell, become_shell, run_editor, run_pager};
 pub use signing_client::SigningProgram;
 pub use signing_listener::SigningListener;

@@ -8,6 +8,7 @@
 //! processes end with it, however many they are. Elsewhere, processes that the child leaves behind in other groups and
 //! sessions become children of the supervisor, and are ended one by one.
 
+use super::helper::{ReceivedMessage, receive_message};
 use super::resource_limits::{describe_start_error, set_own_limits, test_limits};
 use crate::network::count_refused_attempts;
 use crate::self_test::{SelfTest, SelfTestResult};
@@ -16,13 +17,11 @@ use nanobot_os::children::{KILL_TIMEOUT, SETTLE_TIMEOUT, TERM_GRACE, children, i
 use nanobot_os::process_group::process_group;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use std::fs::File;
-use std::io::{self, IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -36,14 +35,10 @@ pub(super) const SUPERVISOR_ARG0: &str = "nanobot-supervisor";
 /// The argument that tells a supervisor that it is the first process of new namespaces.
 pub(super) const IN_NAMESPACES: &str = "namespaces";
 
-/// The bytes of the length that precedes a launch description.
-const LENGTH_BYTES: usize = 8;
-
 /// The time that a child may take to end after its input has ended, and again after `SIGTERM`.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
-/// The launch description of a child, sent as JSON. Its length precedes it, in eight bytes (little-endian); the three
-/// streams are attached to these.
+/// The launch description of a child, sent as JSON, together with its three streams.
 #[derive(Serialize, Deserialize)]
 pub(super) struct LaunchSpec {
     #[serde(with = "nanobot_os::wire_paths::path")]
@@ -146,7 +141,7 @@ pub(super) fn supervise(in_namespaces: bool) -> io::Result<bool> {
     }
     // Done before the launch description arrives, which a supervisor in standby waits for.
     let root = in_namespaces.then(EmptyRoot::enter);
-    let (launch, streams) = receive_launch(&mut control)?;
+    let (launch, streams) = receive_launch(&control)?;
     let kind = launch.kind;
     let network = launch.sandbox.as_ref().map(|sandbox| &sandbox.network);
     let has_loopback = in_namespaces && network.is_some_and(|network| network.shared().is_some());
@@ -182,30 +177,11 @@ pub(super) fn send_report(control: &mut UnixStream, report: &SupervisorReport) {
     drop(control.write_all(&line));
 }
 
-fn receive_launch(control: &mut UnixStream) -> io::Result<(LaunchSpec, [OwnedFd; 3])> {
-    let mut length = [0; LENGTH_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut length)];
-    let received =
-        rustix::net::recvmsg(&*control, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let streams: Vec<OwnedFd> = ancillary
-        .drain()
-        .filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(streams) => Some(streams),
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    let streams = <[OwnedFd; 3]>::try_from(streams);
-    let (LENGTH_BYTES, Ok(streams)) = (received.bytes, streams) else {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    };
-    let length = usize::try_from(u64::from_le_bytes(length)).map_err(io::Error::other)?;
-    let mut bytes = vec![0; length];
-    control.read_exact(&mut bytes)?;
-    let launch = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
-    Ok((launch, streams))
+fn receive_launch(control: &UnixStream) -> io::Result<(LaunchSpec, [OwnedFd; 3])> {
+    let ReceivedMessage { message, descriptors } = receive_message(control)?;
+    let streams = <[OwnedFd; 3]>::try_from(descriptors);
+    let streams = streams.map_err(|_| io::ErrorKind::UnexpectedEof)?;
+    Ok((serde_json::from_slice(&message).map_err(io::Error::other)?, streams))
 }
 
 /// Starts the child. It then holds the only copies of its ends of the streams, so what it closes is closed.

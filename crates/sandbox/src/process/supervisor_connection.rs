@@ -1,19 +1,16 @@
 //! The parent's end of the connection to a supervisor: starts the supervisor, sends the launch description, and reads its reports.
 
-use super::helper::MAX_DESCRIPTORS;
+use super::helper::{MAX_DESCRIPTORS, send_message};
 use super::supervisor::{LaunchSpec, SupervisorReport};
 use crate::NetworkNamespace;
 use nanobot_os::signal::{self, Deadline};
 use parking_lot::MutexGuard;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::process::Pid;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -103,16 +100,9 @@ impl SupervisorConnection {
     }
 
     /// Sends the launch description and the streams.
-    fn send(&mut self, launch: &LaunchSpec, streams: &[OwnedFd; 3]) -> io::Result<()> {
-        let bytes = serde_json::to_vec(launch).map_err(io::Error::other)?;
-        let length = (bytes.len() as u64).to_le_bytes();
-        let streams = streams.each_ref().map(AsFd::as_fd);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&streams));
-        let parts = [IoSlice::new(&length)];
-        rustix::net::sendmsg(&self.control, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
-        self.control.write_all(&bytes)
+    fn send(&self, launch: &LaunchSpec, streams: &[OwnedFd; 3]) -> io::Result<()> {
+        let message = serde_json::to_vec(launch).map_err(io::Error::other)?;
+        send_message(&self.control, &message, streams)
     }
 
     /// Waits for the report that the child has started or failed.
