@@ -25,6 +25,9 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 const MAX_COPIED_BYTES: u64 = 64 << 20;
 /// The largest new file whose content is compared before it is removed again, in bytes.
 const MAX_NEW_FILE_BYTES: u64 = 64 << 20;
+/// Maximum size of all changed files that are read after a command, in bytes: a command can make large files that take no
+/// space on disk.
+const MAX_READ_BYTES: u64 = 1 << 30;
 
 /// A change that a command made.
 #[derive(Debug)]
@@ -136,10 +139,11 @@ impl DirectorySnapshot {
     pub(super) fn take_changes(&mut self) -> Vec<(PathBuf, CommandChange)> {
         let mut entries = self.scan();
         let mut changes = Vec::new();
+        let mut bytes_left = MAX_READ_BYTES;
         for (path, entry) in &mut entries {
             match self.entries.get(path) {
                 Some(old_entry) if old_entry.is_unchanged(entry) => entry.copy = old_entry.copy,
-                old_entry => match self.change(path, old_entry, entry) {
+                old_entry => match self.change(path, old_entry, entry, &mut bytes_left) {
                     Ok(Some(change)) => {
                         entry.copy = ContentCopy::Recorded;
                         changes.push((path.clone(), change));
@@ -167,6 +171,7 @@ impl DirectorySnapshot {
     }
 
     /// The change of `path` from `old_entry` to `entry`; `None` if only its times differ, or the content of a directory that is not covered.
+    /// `bytes_left` is the number of bytes that may still be read.
     ///
     /// # Errors
     /// The change cannot be undone, for this reason.
@@ -175,6 +180,7 @@ impl DirectorySnapshot {
         path: &Path,
         old_entry: Option<&ScannedEntry>,
         entry: &ScannedEntry,
+        bytes_left: &mut u64,
     ) -> Result<Option<CommandChange>, String> {
         if let (Some(EntryKind::Generated(old_names)), EntryKind::Generated(names)) =
             (old_entry.map(|old_entry| &old_entry.kind), &entry.kind)
@@ -206,6 +212,8 @@ impl DirectorySnapshot {
                 return Err("it is too large".into());
             }
             (EntryKind::File { size, .. }, _) => {
+                *bytes_left =
+                    bytes_left.checked_sub(*size).ok_or("too much was changed at once")?;
                 self.read(path, *size).map_err(|error| error.to_string())?
             }
         };
@@ -387,4 +395,22 @@ impl ScannedEntry {
 
 fn add_gap(gaps: &mut BTreeSet<JournalGap>, path: &Path, reason: &str) {
     gaps.insert(JournalGap { path: path.to_owned(), reason: reason.to_owned() });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DirectorySnapshot, ScannedEntry};
+
+    #[test]
+    fn the_changed_files_that_are_read_have_a_limit_together() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("new");
+        std::fs::write(&path, "12345").unwrap();
+        let snapshot = DirectorySnapshot::new(temp.path(), Vec::new()).unwrap();
+        let entry = ScannedEntry::new(&path, &path.symlink_metadata().unwrap()).unwrap();
+        let mut bytes_left = 9;
+        assert!(snapshot.change(&path, None, &entry, &mut bytes_left).unwrap().is_some());
+        let reason = snapshot.change(&path, None, &entry, &mut bytes_left).unwrap_err();
+        assert_eq!((reason.as_str(), bytes_left), ("too much was changed at once", 4));
+    }
 }

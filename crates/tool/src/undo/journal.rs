@@ -194,6 +194,8 @@ pub struct UndoTurn {
     pub(crate) temp_files: Vec<PathBuf>,
     /// The time at which the turn was undone, if it was.
     pub undone_at: Option<String>,
+    /// The size of the journal that was read.
+    pub(super) journal_bytes: u64,
 }
 
 impl UndoTurn {
@@ -223,6 +225,7 @@ impl UndoTurn {
                         is_running_commands: false,
                         temp_files: Vec::new(),
                         undone_at: None,
+                        journal_bytes: bytes.len() as u64,
                     });
                 }
                 (line, Some(turn)) => turn.apply_line(line),
@@ -345,7 +348,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        let about = serde_json::to_string(&TurnInfo::default()).unwrap();
-        assert_eq!(serde_json::from_str::<TurnInfo>(&about).unwrap(), TurnInfo::default());
+        let turn_info = serde_json::to_string(&TurnInfo::default()).unwrap();
+        assert_eq!(serde_json::from_str::<TurnInfo>(&turn_info).unwrap(), TurnInfo::default());
     }
 }

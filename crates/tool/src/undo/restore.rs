@@ -76,7 +76,8 @@ impl<'a> RestorePlan<'a> {
     /// Checks the current state of everything that `turn` changed.
     ///
     /// # Errors
-    /// Status 75 while the turn is running. A file cannot be read.
+    /// Status 75 while the turn is running, or if another process has changed the journal since `turn` was read. A file cannot be
+    /// read.
     pub fn new(turn: &'a UndoTurn, direction: RestoreDirection) -> Result<Self> {
         let path = turn.dir.join(journal::JOURNAL_FILE);
         let journal = durable_file::open_append(&path)?;
@@ -86,6 +87,11 @@ impl<'a> RestorePlan<'a> {
                 format!("turn {} is still running", turn.id),
                 "again when it has ended",
             ));
+        }
+        // The turn may have ended just now, or another process may have undone it.
+        if durable_file::size(&journal, &path)? != turn.journal_bytes {
+            let cause = format!("turn {} was changed by another process", turn.id);
+            return Err(fail(Exit::TryAgain, cause));
         }
         let mut plan = Self {
             turn,
@@ -422,4 +428,35 @@ fn read_file(root: &RootDir, path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     root.open_for_reading(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RestoreDirection, RestorePlan};
+    use crate::undo::journal::PreviousState;
+    use crate::undo::{ChangeRecorder, UndoStore};
+    use nanobot_base::error::{Exit, exit_for};
+    use nanobot_os::age::Age;
+    use nanobot_os::sync::Deferred;
+
+    #[test]
+    fn a_turn_that_another_process_has_undone_is_read_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = UndoStore::new(temp.path().join("undo"), Age::Never);
+        let file = temp.path().join("file");
+        let mut recorder =
+            ChangeRecorder::new(store.clone(), Deferred::default(), Deferred::default());
+        let nothing = PreviousState::Nothing;
+        assert!(recorder.record_change(&file, &nothing, Some(b"new"), None, "temp").unwrap());
+        std::fs::write(&file, "new").unwrap();
+        drop(recorder);
+        let read = || store.turns(&mut |_, error| panic!("{error:#}")).unwrap().remove(0);
+        let [first, second] = [read(), read()];
+        RestorePlan::new(&first, RestoreDirection::Undo).unwrap().execute("now").unwrap();
+        assert!(!file.exists());
+        let error = RestorePlan::new(&second, RestoreDirection::Undo).unwrap_err();
+        assert_eq!(exit_for(&error), Exit::TryAgain);
+        RestorePlan::new(&read(), RestoreDirection::Redo).unwrap().execute("now").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"new");
+    }
 }
