@@ -875,6 +875,13 @@ fn after_content_from_outside_only_the_own_chat_is_written_to() {
     agent.args(["--allow", "message"]);
     assert!(agent.status().unwrap().success());
     assert_eq!(telegram.sent()[2..], ["leak", "here"]);
+    // Another channel has other chats.
+    story.server().script([calls("message", json!({ "content": "where?", "channel": "ntfy" }))]);
+    story.server().script([says("No.")]);
+    let output = story.command(["agent", "-s", "telegram:7", "-m", "again"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let result = story.server().requests().last().unwrap().last_content();
+    assert!(result.contains("`chat_id` is required: this conversation is in no chat of `ntfy`"));
 }
 
 #[test]

@@ -247,6 +247,24 @@ fn after_content_from_outside_commands_change_no_startup_file_at_any_depth() {
 }
 
 #[test]
+fn a_command_that_times_out_tells_which_changes_were_undone() {
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+    let command = json!({ "command": "echo evil > CLAUDE.md; sleep 60", "timeout": 2 });
+    story.server().script([
+        calls("web_fetch", json!({ "url": page.url("/") })),
+        calls("exec", command),
+        says("done"),
+    ]);
+    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    assert!(ran.error_text().contains("--allow startup"), "{}", ran.error_text());
+    let result = story.server().requests().last().unwrap().last_content();
+    assert!(result.contains("Timed out after 2 seconds"), "{result}");
+    assert!(result.contains("CLAUDE.md"), "{result}");
+    assert!(!story.dir().join("CLAUDE.md").exists());
+}
+
+#[test]
 fn a_stash_of_instructions_is_undone_even_if_it_is_dropped() {
     if !require("git") {
         return;

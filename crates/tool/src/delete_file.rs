@@ -25,8 +25,31 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
 
 fn delete(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     let path = arguments["path"].as_str().unwrap_or_default();
-    let old = files.load(path).ok();
+    // A link is deleted, not the file that it leads to.
+    let is_link = files.file_scope.absolute(path).is_symlink();
+    let old = if is_link { None } else { files.load(path).ok() };
     let absolute_path = files.remove(path)?;
     let diff = old.and_then(|(bytes, _)| make_diff(&String::from_utf8_lossy(&bytes), ""));
     Ok(ToolOutput { diff, ..format!("deleted {}", absolute_path.display()).into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tool;
+    use crate::files::tests::files;
+    use crate::run_alone;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_diff_of_a_link_does_not_show_its_target() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        std::fs::write(dir.join("file"), "one\n").unwrap();
+        std::os::unix::fs::symlink("file", dir.join("link")).unwrap();
+        let delete_file = tool(Arc::new(files(&dir, true)));
+        let diff = |path: &str| run_alone(&delete_file, &json!({ "path": path })).unwrap().diff;
+        assert_eq!(diff("link"), None);
+        assert!(diff("file").unwrap().contains("-one"));
+    }
 }

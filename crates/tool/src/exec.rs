@@ -39,8 +39,8 @@ use nanobot_sandbox::process::{
 };
 use nanobot_sandbox::project_file_rules::{Callback, ProjectFileAccess};
 use nanobot_sandbox::{
-    self as sandbox, NetworkAccess, SandboxError, SandboxSpec, namespaces, private_tmp,
-    system_paths,
+    self as sandbox, NetworkAccess, SandboxError, SandboxSpec, UndoneChange, namespaces,
+    private_tmp, system_paths,
 };
 use output::format_output;
 use serde_json::Value;
@@ -501,46 +501,56 @@ impl ExecTool {
         captured_text: &CapturedText,
         timeout: Duration,
     ) -> Result<ToolOutput, ToolError> {
-        let mut text = format_output(captured_text, self.capture_bytes);
-        let signed = self.report_signed().into_iter();
-        let signed: String = signed.map(|object| format!("\n({object})")).collect();
-        match (result.status.and_then(|status| status.code()), result.signal()) {
-            (Some(0), _) => {}
-            (Some(code), _) => text.push_str(&format!("\nExit code: {code}")),
-            (None, Some(signal)) => text.push_str(&format!("\nKilled by signal {signal}")),
+        let mut text = format_output(captured_text);
+        let code = result.status.and_then(|status| status.code());
+        let end = match (code, result.signal()) {
+            (Some(0), _) => CommandEnd::Success,
+            (Some(code), _) => {
+                text.push_str(&format!("\nExit code: {code}"));
+                if code == NOT_EXECUTABLE_STATUS {
+                    CommandEnd::NotExecutable
+                } else {
+                    CommandEnd::Failure
+                }
+            }
+            (None, Some(signal)) => {
+                text.push_str(&format!("\nKilled by signal {signal}"));
+                CommandEnd::Failure
+            }
             (None, None) if result.stop.is_some() => {
                 text.push_str(
                     "\nInterrupted because the run was ended; all its processes were killed",
                 );
-                text.push_str(&signed);
-                return Err(text.trim_start().into());
+                CommandEnd::Interrupted
             }
             (None, None) => {
                 text.push_str(&format!(
                     "\nTimed out after {} seconds; all its processes were killed",
                     timeout.as_secs()
                 ));
-                text.push_str(&signed);
-                let ended = EndedCommand::new(command, &text, CommandEnd::Timeout);
-                let explanation =
-                    self.explain_refused_hosts().or_else(|| self.explain_failure(&ended));
-                if let Some(Explanation { message, .. }) = explanation {
-                    text.push_str(&format!("\n{message}"));
-                }
-                return Err(text.trim_start().into());
+                CommandEnd::Timeout
             }
+        };
+        for object in self.report_signed() {
+            text.push_str(&format!("\n({object})"));
         }
-        text.push_str(&signed);
-        if result.had_leftovers {
+        let is_unfinished = matches!(end, CommandEnd::Timeout | CommandEnd::Interrupted);
+        if result.had_leftovers && !is_unfinished {
             text.push_str("\n(its background processes were killed)");
         }
-        let end = match result.status.and_then(|status| status.code()) {
-            Some(0) => CommandEnd::Success,
-            Some(NOT_EXECUTABLE_STATUS) => CommandEnd::NotExecutable,
-            _ => CommandEnd::Failure,
+        let scope = &self.files.file_scope;
+        let add_undone = |text: &mut String, undone: &[UndoneChange]| {
+            for reason in explain_undone(scope, undone).message.lines() {
+                text.push_str(&format!("\n({reason})"));
+            }
         };
+        if end == CommandEnd::Interrupted {
+            // The user cannot be asked about its changes any more.
+            add_undone(&mut text, &result.undone);
+            return Err(text.trim_start().into());
+        }
         let command_failed = end != CommandEnd::Success;
-        let is_not_found = result.status.and_then(|status| status.code()) == Some(NOT_FOUND_STATUS);
+        let is_not_found = code == Some(NOT_FOUND_STATUS);
         let missing_program = is_not_found.then(|| self.missing_program(command, &text)).flatten();
         let mut missing_grant = None;
         let ended = EndedCommand {
@@ -559,16 +569,16 @@ impl ExecTool {
         }
         if !result.undone_in_background.is_empty() {
             text.push_str("\n(a background command changed protected files:)");
-            let refusal = explain_undone(&self.files.file_scope, &result.undone_in_background);
-            for reason in refusal.message.lines() {
-                text.push_str(&format!("\n({reason})"));
-            }
+            add_undone(&mut text, &result.undone_in_background);
         }
         let undone = result.undone;
         if !undone.is_empty() {
             let files = Arc::clone(&self.files);
             let undone_result = UndoneResult { files, text, command_failed, undone };
             return Err(undone_result.into_error());
+        }
+        if is_unfinished {
+            return Err(text.trim_start().into());
         }
         Ok(ToolOutput {
             command_failed,
@@ -634,6 +644,8 @@ enum CommandEnd {
     /// The shell found no program that it may run.
     NotExecutable,
     Timeout,
+    /// The run was ended.
+    Interrupted,
 }
 
 /// A command that has ended, for the explanation of its failure.
@@ -759,12 +771,12 @@ mod tests {
         .into_iter()
         .collect();
         let shell = CommandShell::find();
-        let mut found = command_environment(&limits(), &env, shell);
-        found.sort();
-        let found: Vec<String> =
-            found.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut environment = command_environment(&limits(), &env, shell);
+        environment.sort();
+        let actual: Vec<String> =
+            environment.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
-            found,
+            actual,
             [
                 "EXTRA=e",
                 "HOME=/h",
@@ -785,9 +797,9 @@ mod tests {
             ExecTool::new(Arc::new(files(&dir, false)), &limits(), &Env::default(), containment);
         let _alone = nanobot_os::children::serialize_tests();
         let check = |command: &str, expect: Result<&str, &str>| {
-            let found = run_alone(&exec, &json!({ "command": command, "timeout": 1 }));
-            let found = found.map(|output| plain_text(&output.parts));
-            assert_eq!(found.as_deref().map_err(ToolError::message), expect, "{command}");
+            let result = run_alone(&exec, &json!({ "command": command, "timeout": 1 }));
+            let result = result.map(|output| plain_text(&output.parts));
+            assert_eq!(result.as_deref().map_err(ToolError::message), expect, "{command}");
         };
         check("echo out; echo err >&2", Ok("out\nerr"));
         check("true", Ok("(no output)"));
@@ -829,7 +841,7 @@ mod tests {
             std::fs::create_dir_all(home.join(name)).unwrap();
         }
         let _alone = nanobot_os::children::serialize_tests();
-        let reach = |directory: &str, roots: &[(&str, bool)]| FileScope {
+        let scope = |directory: &str, roots: &[(&str, bool)]| FileScope {
             directory: home.join(directory),
             workspace: home.join("w"),
             home: home.clone(),
@@ -839,27 +851,28 @@ mod tests {
                 .collect(),
             ..FileScope::default()
         };
-        let ours = reach("w", &[("d", true), ("w", true), ("", false)]);
-        let theirs = reach("d", &[("d/.config", true), ("w", true), (".aws", false)]);
-        let fence = |reach: FileScope| {
+        let ours = scope("w", &[("d", true), ("w", true), ("", false)]);
+        let theirs = scope("d", &[("d/.config", true), ("w", true), (".aws", false)]);
+        let prepare = |scope: FileScope| {
             let containment = ExecContainment { is_sandboxed: true, has_network: false };
-            let files = Arc::new(Files::new(reach).unwrap());
+            let files = Arc::new(Files::new(scope).unwrap());
             let exec = ExecTool::new(files, &limits(), &Env::default(), containment);
             exec.prepare_sandbox().unwrap()
         };
-        let of = |fence: &SandboxSpec, name: &str| {
+        let access = |sandbox: &SandboxSpec, name: &str| {
             let path = &home.join(name);
-            let is_in = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
-            let changes = is_in(&fence.writable) && !is_in(&fence.protected);
-            (is_in(&fence.readable) && !is_in(&fence.denied), changes)
+            let is_in = |roots: &[PathBuf]| roots.iter().any(|root| path.starts_with(root));
+            let is_writable = is_in(&sandbox.writable) && !is_in(&sandbox.protected);
+            (is_in(&sandbox.readable) && !is_in(&sandbox.denied), is_writable)
         };
-        let places = ["d/x", "d/.config/x", "d/.config/nvim/x", "w/x", ".aws/x"];
-        let both = fence(ours.intersection(&theirs));
-        for name in places {
-            let (one, other) = (of(&fence(ours.clone()), name), of(&fence(theirs.clone()), name));
-            assert_eq!(of(&both, name), (one.0 && other.0, one.1 && other.1), "{name}");
+        let names = ["d/x", "d/.config/x", "d/.config/nvim/x", "w/x", ".aws/x"];
+        let both = prepare(ours.intersection(&theirs));
+        for name in names {
+            let (one, other) =
+                (access(&prepare(ours.clone()), name), access(&prepare(theirs.clone()), name));
+            assert_eq!(access(&both, name), (one.0 && other.0, one.1 && other.1), "{name}");
         }
-        assert_eq!(of(&both, "d/.config/x"), (true, true));
+        assert_eq!(access(&both, "d/.config/x"), (true, true));
         nanobot_sandbox::private_tmp::remove_all();
     }
 
@@ -873,8 +886,8 @@ mod tests {
         };
         let mut expect = Value::clone(&new().spec().parameters);
         let tool = new().with_background(Arc::default());
-        let found = &tool.spec().parameters;
-        expect["properties"]["background"] = found["properties"]["background"].clone();
-        assert_eq!(**found, expect);
+        let actual = &tool.spec().parameters;
+        expect["properties"]["background"] = actual["properties"]["background"].clone();
+        assert_eq!(**actual, expect);
     }
 }

@@ -102,7 +102,7 @@ fn search(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
         };
         let directory = &files.file_scope.directory;
         let name = path.strip_prefix(directory).unwrap_or(path).display().to_string();
-        let remaining_chars = MAX_OUTPUT_CHARS.saturating_sub(results.text.len());
+        let remaining_chars = MAX_OUTPUT_CHARS.saturating_sub(results.text_chars);
         let mut file_matches = FileMatches::new(
             &matcher,
             results.remaining_window(&window),
@@ -277,6 +277,8 @@ impl Read for InterruptibleFile {
 #[derive(Default)]
 struct SearchResults {
     text: String,
+    /// The number of characters of `text`.
+    text_chars: usize,
     /// Matching lines, shown or not.
     matches: usize,
     /// Matching lines that are shown.
@@ -304,9 +306,9 @@ impl SearchResults {
         self.matches = file_matches.next_number;
         self.shown_matches += file_matches.shown_matches;
         if !file_matches.text.is_empty() {
-            self.text.push_str(name);
-            self.text.push('\n');
-            self.text.push_str(&file_matches.text);
+            let text = format!("{name}\n{}", file_matches.text);
+            self.text_chars += text.chars().count();
+            self.text.push_str(&text);
         }
     }
 
@@ -346,6 +348,8 @@ struct FileMatches<'m> {
     /// Characters that may still be added.
     remaining_chars: usize,
     text: String,
+    /// The number of characters of `text`.
+    text_chars: usize,
     shown_matches: usize,
     /// Context that is shown only if the match after it is.
     pending_context: String,
@@ -369,6 +373,7 @@ impl<'m> FileMatches<'m> {
             next_number,
             remaining_chars,
             text: String::new(),
+            text_chars: 0,
             shown_matches: 0,
             pending_context: String::new(),
             is_showing: false,
@@ -377,20 +382,27 @@ impl<'m> FileMatches<'m> {
         }
     }
 
+    fn push_text(&mut self, text: &str) {
+        self.text_chars += text.chars().count();
+        self.text.push_str(text);
+    }
+
     /// Formats a line; of a long one, only the part around the match.
     fn format_line(&self, number: Option<u64>, separator: char, bytes: &[u8]) -> String {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         let number = number.unwrap_or_default();
-        if bytes.len() <= MAX_LINE_CHARS {
-            return format!("{number}{separator} {}\n", String::from_utf8_lossy(bytes));
+        let line = String::from_utf8_lossy(bytes);
+        if line.chars().nth(MAX_LINE_CHARS).is_none() {
+            return format!("{number}{separator} {line}\n");
         }
-        let line_match = self.matcher.find(bytes).ok().flatten();
-        let start = line_match
-            .map_or(0, |line_match| line_match.start().saturating_sub(MAX_CHARS_BEFORE_MATCH));
-        let excerpt =
-            String::from_utf8_lossy(&bytes[start..bytes.len().min(start + MAX_LINE_CHARS * 4)]);
-        let visible_text: String = excerpt.chars().take(MAX_LINE_CHARS).collect();
+        let line_match = self.matcher.find(line.as_bytes()).ok().flatten();
+        // A match may begin within a character.
+        let before = line_match
+            .map_or("", |line_match| &line[..line.floor_char_boundary(line_match.start())]);
+        let start = before.char_indices().nth_back(MAX_CHARS_BEFORE_MATCH - 1);
+        let start = start.map_or(0, |(start, _)| start);
+        let visible_text: String = line[start..].chars().take(MAX_LINE_CHARS).collect();
         let ellipsis = if start > 0 { "…" } else { "" };
         format!("{number}{separator} {ellipsis}{visible_text}… ({} bytes)\n", bytes.len())
     }
@@ -401,13 +413,13 @@ impl Sink for FileMatches<'_> {
 
     fn matched(&mut self, _: &Searcher, line_match: &SinkMatch<'_>) -> Result<bool, io::Error> {
         self.is_showing =
-            self.window.contains(&self.next_number) && self.text.len() < self.remaining_chars;
+            self.window.contains(&self.next_number) && self.text_chars < self.remaining_chars;
         self.next_number += 1;
         let context = std::mem::take(&mut self.pending_context);
         if self.is_showing {
             let gap = if self.is_gap && !self.text.is_empty() { "--\n" } else { "" };
             let line = self.format_line(line_match.line_number(), ':', line_match.bytes());
-            self.text.push_str(&format!("{gap}{context}{line}"));
+            self.push_text(&format!("{gap}{context}{line}"));
             self.shown_matches += 1;
             self.is_gap = false;
         } else if self.next_number > self.window.start {
@@ -420,7 +432,7 @@ impl Sink for FileMatches<'_> {
         let line = self.format_line(context.line_number(), '-', context.bytes());
         match context.kind() {
             SinkContextKind::Before => self.pending_context.push_str(&line),
-            _ if self.is_showing => self.text.push_str(&line),
+            _ if self.is_showing => self.push_text(&line),
             _ => {}
         }
         Ok(true)
@@ -518,6 +530,12 @@ mod tests {
         );
         let long = run(json!({ "pattern": "needle" })).unwrap();
         assert!(long.contains("xneedley") && long.len() < 600, "{long}");
+        let wide = "語".repeat(399);
+        write("wide.md", format!("{wide}ß\n{wide}é{wide}\n").as_bytes());
+        check(json!({ "pattern": "ß" }), &format!("wide.md\n1: {wide}ß"));
+        let long = run(json!({ "pattern": "é" })).unwrap();
+        let part = |count: usize| "語".repeat(count);
+        assert_eq!(long, format!("wide.md\n2: …{}é{}… (2396 bytes)", part(100), part(299)));
         let fails = |arguments: Value, words: &str| {
             let error = run(arguments).unwrap_err();
             assert!(error.contains(words), "{error}");

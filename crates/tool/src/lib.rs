@@ -60,7 +60,6 @@ pub mod sandbox_spec;
 pub mod sessions;
 pub mod spawn;
 pub mod todo;
-mod untrusted_text;
 mod walk;
 pub mod web;
 pub mod web_fetch;
@@ -361,12 +360,15 @@ impl Toolbox {
                 .enumerate()
                 .map(|(index, call)| {
                     let sender = sender.clone();
-                    // The receiver outlives the threads, so sending cannot fail.
-                    let mut send = move |text: &str| drop(sender.send((index, text.to_owned())));
                     let token = cancel::current();
-                    scope.spawn(move || {
+                    let run_call = move || {
+                        // The receiver outlives the threads, so sending cannot fail.
+                        let mut send = |text: &str| drop(sender.send((index, text.to_owned())));
                         cancel::scope(token, || self.run_one(call, is_truncated, &mut send))
-                    })
+                    };
+                    // At the user's limit of processes, the call runs on this thread.
+                    let thread = std::thread::Builder::new().spawn_scoped(scope, run_call.clone());
+                    thread.map_err(|_| Box::new(run_call()))
                 })
                 .collect();
             drop(sender);
@@ -374,8 +376,10 @@ impl Toolbox {
             for (index, text) in &receiver {
                 output_result = output_result.and_then(|()| on_output(&batch[index], &text));
             }
-            let completed_calls =
-                threads.into_iter().map(|thread| thread.join().expect("a panic ends the process"));
+            let completed_calls = threads.into_iter().map(|thread| match thread {
+                Ok(thread) => thread.join().expect("a panic ends the process"),
+                Err(completed_call) => *completed_call,
+            });
             (completed_calls.collect(), output_result)
         })
     }
@@ -685,7 +689,7 @@ impl Toolbox {
         is_truncated: bool,
     ) -> Result<(&dyn Tool, Value), String> {
         let Some(tool) = self.find(&call.name) else {
-            let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
+            let names = self.names();
             return Err(if names.is_empty() {
                 format!(
                     "there is no tool `{}`; this run has no tools, so answer without them",

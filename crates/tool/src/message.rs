@@ -133,6 +133,10 @@ impl MessageTool {
             (Some(channel), Some(recipient)) => {
                 Ok(ChatTarget { channel: channel.to_owned(), recipient: recipient.to_owned() })
             }
+            (Some(channel), None) if own_channel.is_some() => Err(format!(
+                "`chat_id` is required: this conversation is in no chat of `{channel}`"
+            )
+            .into()),
             _ => {
                 Err("`channel` and `chat_id` are required: this conversation is in no chat".into())
             }

@@ -81,6 +81,10 @@ fn read(
     let file = TextFile::new(&bytes)
         .filter(|file| !file.text.contains('\0'))
         .ok_or_else(|| format!("`{path}` is a binary file ({} bytes)", bytes.len()))?;
+    // It can have a byte order mark and nothing else.
+    if file.text.is_empty() {
+        return Ok(format!("({path} is empty)").into());
+    }
     let page = format_page(&file.text, offset, limit, file.describe_encoding().as_deref())?;
     Ok(files.add_instructions(page, &absolute_path).into())
 }
@@ -97,6 +101,7 @@ fn format_page(
         return Err(format!("line {offset} is beyond the end: there are {total} lines"));
     }
     let mut out = String::new();
+    let mut out_chars = 0;
     let mut last = offset - 1;
     for (index, line) in text.lines().enumerate().skip(offset - 1).take(limit) {
         let end = line.char_indices().nth(MAX_LINE_CHARS).map_or(line.len(), |(end, _)| end);
@@ -105,7 +110,8 @@ fn format_page(
             numbered_line.push_str(&format!("… ({} more bytes)", line.len() - end));
         }
         numbered_line.push('\n');
-        if !out.is_empty() && out.len() + numbered_line.len() > MAX_OUTPUT_CHARS {
+        out_chars += numbered_line.chars().count();
+        if !out.is_empty() && out_chars > MAX_OUTPUT_CHARS {
             break;
         }
         out.push_str(&numbered_line);
@@ -148,5 +154,7 @@ mod tests {
         assert!(long.ends_with("é… (20 more bytes)"));
         let many = format_page(&"0123456789\n".repeat(5_000), 1, 2_000, None).unwrap();
         assert!(many.len() < 15_100 && many.contains("of 5000; continue at offset "));
+        let wide = format_page(&"日本語の文章\n".repeat(1_000), 1, 2_000, None).unwrap();
+        assert!(wide.starts_with("1| 日") && wide.ends_with("\n1000| 日本語の文章"));
     }
 }

@@ -2,7 +2,7 @@
 //! PDF, or an image.
 
 use super::arguments::usize_argument;
-use super::untrusted_text::{UNTRUSTED_NOTICE, max_text_chars};
+use super::call_result::{UNTRUSTED_NOTICE, max_text_chars};
 use super::web::WebAccess;
 use super::web::article::{self, Article};
 use super::web::page_cache::FetchedContent;

@@ -2,8 +2,8 @@
 //! descriptions.
 
 use super::arguments::usize_argument;
+use super::call_result::UNTRUSTED_NOTICE;
 use super::function_tool::FunctionTool;
-use super::untrusted_text::UNTRUSTED_NOTICE;
 use super::web::WebAccess;
 use super::web::engine::{
     EngineRequest, SearchEngine, SearchQuery, SearchResult, engine_names, find_engine,
@@ -178,13 +178,13 @@ mod tests {
 
     #[test]
     fn lists() {
-        let found = |about: &str| SearchResult {
+        let result = |about: &str| SearchResult {
             title: "A".into(),
             url: Url::parse("https://a.example").unwrap(),
             snippet: about.into(),
         };
         assert_eq!(
-            format_results(&[found("some words"), found("https://evil.example/")]),
+            format_results(&[result("some words"), result("https://evil.example/")]),
             "1. A\n   https://a.example/\n   some words\n2. A\n   https://a.example/\n"
         );
     }

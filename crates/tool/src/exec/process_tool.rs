@@ -123,7 +123,7 @@ impl Tool for ProcessTool {
         let exit = process.exit();
         let output = process.take_output();
         let undone = process.restore_protected();
-        let mut text = format_output(&output, self.exec.capture_bytes);
+        let mut text = format_output(&output);
         if !(output.head.is_empty() && output.tail.is_empty()) {
             on_output(&text);
         }

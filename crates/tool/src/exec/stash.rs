@@ -34,7 +34,9 @@ impl ExecTool {
                 input: None,
             };
             let (result, _) = process::run_split_stderr(&spec).ok()?;
-            (result.omitted_bytes == 0).then(|| [result.head, result.tail].concat())
+            let is_whole =
+                result.status.is_some_and(|status| status.success()) && result.omitted_bytes == 0;
+            is_whole.then(|| [result.head, result.tail].concat())
         }))
     }
 }

@@ -5,8 +5,8 @@ use super::call::{McpToolContext, to_output};
 use super::result::{
     MAX_DESCRIPTION_CHARS, MAX_MEDIA_TYPE_CHARS, MAX_NAME_CHARS, MAX_TITLE_CHARS, MAX_URI_CHARS,
 };
+use crate::call_result::max_text_chars;
 use crate::function_tool::FunctionTool;
-use crate::untrusted_text::max_text_chars;
 use crate::{CallEffect, ToolError, ToolOutput};
 use nanobot_base::message::ToolSpec;
 use nanobot_config::policy::Refusal;

@@ -1,9 +1,9 @@
 //! Converts a server's answer for the model: text between tags that the text itself cannot close, truncated to a limit, and
 //! images that providers accept. Other content is described by its type and size.
 
-use super::super::ToolOutput;
-use super::super::untrusted_text::{UNTRUSTED_NOTICE, max_text_chars};
+use crate::ToolOutput;
 use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits};
+use crate::call_result::{UNTRUSTED_NOTICE, max_text_chars};
 use nanobot_base::json_text;
 use nanobot_base::message::tagged_block;
 use nanobot_base::message::{MessagePart, plain_text};
