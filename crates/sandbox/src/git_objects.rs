@@ -41,14 +41,14 @@ pub(super) fn has_blob(
     let Some(git_dir) = path.ancestors().skip(1).find_map(git_directory) else {
         return false;
     };
-    let mut queue = vec![git_dir.join("objects")];
-    queue.extend(local_origin(&git_dir));
+    let mut pending = vec![git_dir.join("objects")];
+    pending.extend(local_origin(&git_dir));
     if let Some(history) = history {
-        let real = queue.iter().filter_map(|path| path.canonicalize().ok());
+        let real = pending.iter().filter_map(|path| path.canonicalize().ok());
         return history.had(&real.collect::<Vec<_>>(), &name);
     }
     let mut searched = Vec::new();
-    while let Some(objects) = queue.pop() {
+    while let Some(objects) = pending.pop() {
         let Ok(objects) = objects.canonicalize() else {
             continue;
         };
@@ -64,7 +64,7 @@ pub(super) fn has_blob(
             return true;
         }
         let alternates = read_small(&objects.join("info/alternates")).unwrap_or_default();
-        queue.extend(alternates.lines().map(|line| objects.join(line)));
+        pending.extend(alternates.lines().map(|line| objects.join(line)));
         searched.push(objects);
     }
     false

@@ -172,8 +172,8 @@ pub fn git_dir_paths(git_dir: &Path) -> Vec<PathBuf> {
 fn submodules(modules: &Path) -> Vec<PathBuf> {
     let mut git_dirs = Vec::new();
     let mut entries_read = 0;
-    let mut queue = vec![(modules.to_owned(), 0)];
-    while let Some((path, depth)) = queue.pop() {
+    let mut pending = vec![(modules.to_owned(), 0)];
+    while let Some((path, depth)) = pending.pop() {
         make_accessible(&path);
         let is_git_dir = path.join("HEAD").exists();
         for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
@@ -185,7 +185,7 @@ fn submodules(modules: &Path) -> Vec<PathBuf> {
             let is_content = is_git_dir && GIT_DIR_CONTENTS.iter().any(|other| name == *other);
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_directory && !is_content && depth < MAX_MODULE_DEPTH {
-                queue.push((entry.path(), depth + 1));
+                pending.push((entry.path(), depth + 1));
             }
         }
         if is_git_dir {
@@ -275,14 +275,14 @@ mod tests {
             let mut all = protected_paths(temp.path(), &[".bashrc"]);
             all.extend(nested_protected_paths(temp.path()));
             let is_config = |path: &&Path| path.ends_with("config");
-            let mut found: Vec<&str> = all
+            let mut actual: Vec<&str> = all
                 .iter()
                 .map(|path| path.strip_prefix(temp.path()).unwrap())
                 .filter(is_config)
                 .map(|path| path.to_str().unwrap())
                 .collect();
-            found.sort_unstable();
-            assert_eq!(found, expect, "{made:?}");
+            actual.sort_unstable();
+            assert_eq!(actual, expect, "{made:?}");
         };
         check(&[], &[".git/config"]);
         check(&["a/b/c/d/.git/HEAD"], &[".git/config", "a/b/c/d/.git/config"]);

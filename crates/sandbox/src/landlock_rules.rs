@@ -158,34 +158,34 @@ mod tests {
             std::fs::create_dir_all(dir.join(name)).unwrap();
         }
         std::fs::write(dir.join("w/.git/HEAD"), "").unwrap();
-        let places =
+        let paths =
             |names: &[&str]| -> Vec<PathBuf> { names.iter().map(|name| dir.join(name)).collect() };
         let protected = ["w/.git", "w/.git/hooks", "w/.vscode", "w/.envrc"];
         let mut sandbox = SandboxSpec::new(
             Vec::new(),
-            places(&["w", "w/.vscode/mine"]),
-            places(&["w/secret"]),
-            places(&protected),
+            paths(&["w", "w/.vscode/mine"]),
+            paths(&["w/secret"]),
+            paths(&protected),
             NetworkAccess::Machine,
         );
         let of_right = |sandbox: &SandboxSpec, right: AccessRight| {
             let rules = build_rules(sandbox).unwrap().into_iter();
-            let those = rules.filter(|rule| rule.right == right && rule.path.starts_with(&dir));
-            let mut found: Vec<PathBuf> = those.map(|rule| rule.path).collect();
-            found.sort();
-            found
+            let rules = rules.filter(|rule| rule.right == right && rule.path.starts_with(&dir));
+            let mut actual: Vec<PathBuf> = rules.map(|rule| rule.path).collect();
+            actual.sort();
+            actual
         };
-        let all = places(&["w/.git", "w/.vscode", "w/.vscode/mine", "w/src"]);
+        let all = paths(&["w/.git", "w/.vscode", "w/.vscode/mine", "w/src"]);
         assert_eq!(of_right(&sandbox, AccessRight::Write), all);
         assert_eq!(of_right(&sandbox, AccessRight::List), [""; 0].map(PathBuf::from));
         sandbox.long_lived = true;
-        assert_eq!(of_right(&sandbox, AccessRight::List), places(&["w"]));
+        assert_eq!(of_right(&sandbox, AccessRight::List), paths(&["w"]));
         sandbox.split_parents = true;
         assert_eq!(
             of_right(&sandbox, AccessRight::Write),
-            places(&["w/.git/HEAD", "w/.vscode/mine", "w/src"])
+            paths(&["w/.git/HEAD", "w/.vscode/mine", "w/src"])
         );
-        let read = places(&["w/.git", "w/.vscode", "w/src"]);
+        let read = paths(&["w/.git", "w/.vscode", "w/src"]);
         assert_eq!(of_right(&sandbox, AccessRight::Read), read);
     }
 
@@ -201,12 +201,12 @@ mod tests {
             let closed: Vec<_> = closed.iter().map(|name| dir.join(name)).collect();
             let mut rules = Vec::new();
             grant(&dir.join(path), AccessRight::Read, &closed, &mut rules).unwrap();
-            let mut found: Vec<String> = rules
+            let mut actual: Vec<String> = rules
                 .into_iter()
                 .map(|rule| rule.path.strip_prefix(&dir).unwrap().display().to_string())
                 .collect();
-            found.sort();
-            assert_eq!(found, expect, "{path} without {closed:?}");
+            actual.sort();
+            assert_eq!(actual, expect, "{path} without {closed:?}");
         };
         check("", &[], &[""]);
         check("", &["b"], &["a"]);

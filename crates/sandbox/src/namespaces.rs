@@ -131,11 +131,11 @@ mod tests {
     fn the_setting_that_restricts_namespaces_is_named_with_the_line_that_changes_it() {
         let check = |set: &[(&str, &str)], expect: &str| {
             let read = |name: &str| {
-                let found = set.iter().find(|(known, _)| name.ends_with(known));
-                found.map(|(_, value)| format!("{value}\n"))
+                let entry = set.iter().find(|(known, _)| name.ends_with(known));
+                entry.map(|(_, value)| format!("{value}\n"))
             };
-            let found = explain(false, &read);
-            assert!(found.contains(expect), "{set:?}: {found}");
+            let actual = explain(false, &read);
+            assert!(actual.contains(expect), "{set:?}: {actual}");
         };
         check(
             &[("apparmor_restrict_unprivileged_userns", "1")],

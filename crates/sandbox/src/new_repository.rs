@@ -129,9 +129,9 @@ mod tests {
 
     #[test]
     fn steps_that_run_commands() {
-        let found = exec_steps(b"pick 1 x\n exec touch y\nx make\n# exec z\nfixup 2 exec\nexec\n");
+        let actual = exec_steps(b"pick 1 x\n exec touch y\nx make\n# exec z\nfixup 2 exec\nexec\n");
         let expect = ["exec", "exec touch y", "x make"].map(str::to_owned);
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), expect);
+        assert_eq!(actual.into_iter().collect::<Vec<_>>(), expect);
     }
 
     #[test]

@@ -58,8 +58,8 @@ mod tests {
         ] {
             let path = dir.join(name);
             let expect = std::fs::canonicalize(&path).map_err(|error| error.kind());
-            let found = real_path(&path).map_err(|error| error.kind());
-            assert_eq!(found, expect, "{name}");
+            let actual = real_path(&path).map_err(|error| error.kind());
+            assert_eq!(actual, expect, "{name}");
         }
         assert_eq!(real_path(".".as_ref()).unwrap(), std::fs::canonicalize(".").unwrap());
     }

@@ -501,26 +501,26 @@ mod tests {
         let thread = rustix::thread::gettid();
         let group = rustix::process::getpgrp();
         let processors = rustix::thread::sched_getaffinity(None).unwrap();
-        let reach = |pid: Pid| {
+        let try_calls = |pid: Pid| {
             [
                 rustix::process::test_kill_process(pid),
                 rustix::process::pidfd_open(pid, PidfdFlags::empty()).map(drop),
                 rustix::thread::sched_setaffinity(Some(pid), &processors),
             ]
         };
-        assert_eq!(reach(us), [Ok(()); 3]);
+        assert_eq!(try_calls(us), [Ok(()); 3]);
         let protected = ProtectedPids::current();
         let child = std::process::Command::new("/bin/sleep").arg("60").spawn();
         let mut child = child.unwrap();
-        let fenced = || {
+        let check_restricted = || {
             rustix::thread::set_no_new_privs(true).unwrap();
             apply(CallAccess::default(), Some(&protected)).unwrap();
-            assert_eq!(reach(us), [Err(Errno::PERM); 3]);
+            assert_eq!(try_calls(us), [Err(Errno::PERM); 3]);
             assert_eq!(rustix::process::test_kill_process(thread), Err(Errno::PERM));
             assert_eq!(rustix::process::test_kill_process_group(group), Err(Errno::PERM));
-            assert_eq!(reach(Pid::from_child(&child)), [Ok(()); 3]);
+            assert_eq!(try_calls(Pid::from_child(&child)), [Ok(()); 3]);
         };
-        std::thread::scope(|scope| scope.spawn(fenced).join().unwrap());
+        std::thread::scope(|scope| scope.spawn(check_restricted).join().unwrap());
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -284,8 +284,8 @@ mod tests {
             _ => None,
         });
         assert_eq!(denied, ["credentials", "credentials.toml"].map(|name| cargo.join(name)));
-        let (found, _) = readable_paths(&path, &moved, &home);
-        let has = |path: &Path| found.iter().any(|known| known == path);
+        let (readable, _) = readable_paths(&path, &moved, &home);
+        let has = |path: &Path| readable.iter().any(|known| known == path);
         assert!(has(Path::new("/usr")) && has(Path::new("/proc")));
         assert!(has(&home.join(".cargo/bin")) && has(&own));
         assert!(has(&rustup) && has(&cargo.join("registry")) && !has(&cargo));
@@ -304,8 +304,8 @@ mod tests {
         let (own, parent) = (dir.join("own"), dir.join("link"));
         let check = |granted: &str, expect: &[&str]| {
             let granted = dir.join(granted);
-            let found = find_homes(&[&own], &[parent.to_str().unwrap()], &[&granted]).unwrap();
-            let names = found.iter().map(|home| home.strip_prefix(&dir).unwrap());
+            let homes = find_homes(&[&own], &[parent.to_str().unwrap()], &[&granted]).unwrap();
+            let names = homes.iter().map(|home| home.strip_prefix(&dir).unwrap());
             let names: Vec<&str> = names.map(|name| name.to_str().unwrap()).collect();
             assert_eq!(names, expect, "{}", granted.display());
         };

@@ -383,19 +383,19 @@ mod tests {
         }))
     }
 
-    fn tool(list: &Arc<MemoryScheduler>, key: &str) -> (CronTool, Arc<ProvenanceTracker>) {
-        tool_with(list, key, ChangeGrants::default())
+    fn tool(scheduler: &Arc<MemoryScheduler>, key: &str) -> (CronTool, Arc<ProvenanceTracker>) {
+        tool_with(scheduler, key, ChangeGrants::default())
     }
 
     fn tool_with(
-        list: &Arc<MemoryScheduler>,
+        scheduler: &Arc<MemoryScheduler>,
         key: &str,
         grants: ChangeGrants,
     ) -> (CronTool, Arc<ProvenanceTracker>) {
-        let seen = provenance_tracker();
-        let planner = Arc::clone(list) as Arc<dyn JobScheduler>;
+        let provenance = provenance_tracker();
+        let jobs = Arc::clone(scheduler) as Arc<dyn JobScheduler>;
         let policy = Arc::new(Policy::default());
-        (CronTool::new(planner, policy, Arc::clone(&seen), grants, key), seen)
+        (CronTool::new(jobs, policy, Arc::clone(&provenance), grants, key), provenance)
     }
 
     fn call(cron: &CronTool, sent: &Value) -> Result<String, ToolError> {
@@ -412,14 +412,14 @@ mod tests {
                 let message = failure.message();
                 assert!(message.contains(expect), "{sent}: {message}");
             }
-            (found, _) => panic!("{sent}: {found:?}"),
+            (actual, _) => panic!("{sent}: {actual:?}"),
         }
     }
 
     #[test]
     fn jobs_are_added_listed_and_removed() {
-        let list = Arc::new(MemoryScheduler::default());
-        let (cron, _) = tool(&list, "cli:direct");
+        let scheduler = Arc::new(MemoryScheduler::default());
+        let (cron, _) = tool(&scheduler, "cli:direct");
         let check = |sent: Value, expect| check(&cron, sent, expect);
         check(json!({"action": "list"}), Ok("No scheduled jobs."));
         let tea = "Remind the user:\nthe tea is ready, and the cake too";
@@ -439,7 +439,7 @@ mod tests {
             Ok("Created job 'm' (id: job2), first run: tomorrow"),
         );
         assert_eq!(
-            *list.requests.lock(),
+            *scheduler.requests.lock(),
             [
                 format!("{tea:?} At(\"2026-12-24T18:00\")"),
                 "\"m\" Every(300)".into(),
@@ -463,8 +463,8 @@ mod tests {
 
     #[test]
     fn mistakes_are_reported() {
-        let list = Arc::new(MemoryScheduler::default());
-        let (cron, _) = tool(&list, "cli:direct");
+        let scheduler = Arc::new(MemoryScheduler::default());
+        let (cron, _) = tool(&scheduler, "cli:direct");
         let wrong = |sent: Value, expect: &str| check(&cron, sent, Err(expect));
         wrong(json!({}), "missing");
         wrong(json!({"action": "edit"}), "must be one of");
@@ -487,10 +487,10 @@ mod tests {
                 "at least 60",
             );
         }
-        for when in [json!({"at": "x"}), json!({"every_seconds": 90})] {
+        for schedule in [json!({"at": "x"}), json!({"every_seconds": 90})] {
             let mut sent = json!({"action": "add", "message": "m", "tz": "Europe/Berlin"});
             let fields = sent.as_object_mut().unwrap();
-            fields.extend(when.as_object().unwrap().clone());
+            fields.extend(schedule.as_object().unwrap().clone());
             wrong(sent, "tz can only be used with cron_expr");
         }
         wrong(
@@ -503,24 +503,24 @@ mod tests {
         );
         wrong(json!({"action": "remove"}), "job_id is required for remove");
         wrong(json!({"action": "remove", "job_id": "x"}), "Job x not found");
-        assert!(list.requests.lock().is_empty());
+        assert!(scheduler.requests.lock().is_empty());
     }
 
     #[test]
     fn content_from_outside_changes_jobs_only_with_permission() {
-        let list = Arc::new(MemoryScheduler::default());
-        let (cron, seen) = tool(&list, "cli:direct");
+        let scheduler = Arc::new(MemoryScheduler::default());
+        let (cron, provenance) = tool(&scheduler, "cli:direct");
         let add = json!({"action": "add", "message": "m", "every_seconds": 90});
         let remove = json!({"action": "remove", "job_id": "job0"});
         assert!(call(&cron, &add).is_ok());
         assert!(cron.check_call(&add).is_ok());
-        seen.raise(Origin::Project, "piped input");
+        provenance.raise(Origin::Project, "piped input");
         assert!(cron.check_call(&add).is_ok());
-        seen.raise(Origin::External, "a web page");
+        provenance.raise(Origin::External, "a web page");
         for sent in [&add, &remove, &json!({"action": "add"})] {
-            for found in [call(&cron, sent).err(), cron.check_call(sent).err()] {
-                let Some(ToolError::Denied(refusal)) = found else {
-                    panic!("{sent}: {found:?}");
+            for actual in [call(&cron, sent).err(), cron.check_call(sent).err()] {
+                let Some(ToolError::Denied(refusal)) = actual else {
+                    panic!("{sent}: {actual:?}");
                 };
                 assert!(refusal.message.contains("a web page"), "{}", refusal.message);
                 assert_eq!(refusal.suggested_flag.as_deref(), Some("--allow cron"));
@@ -529,22 +529,22 @@ mod tests {
         let jobs = "Scheduled jobs:\n- m (id: job0, every 5m), next run: tomorrow";
         check(&cron, json!({"action": "list"}), Ok(jobs));
         assert!(cron.check_call(&json!({"action": "list"})).is_ok());
-        let (granted, seen) = tool_with(
-            &list,
+        let (granted, provenance) = tool_with(
+            &scheduler,
             "cli:direct",
             ChangeGrants { jobs: Grant::Allowed, ..ChangeGrants::default() },
         );
-        seen.raise(Origin::External, "a web page");
+        provenance.raise(Origin::External, "a web page");
         assert!(granted.check_call(&add).is_ok());
     }
 
     #[test]
     fn only_jobs_of_runs_in_this_chat_are_removed() {
-        let list = Arc::new(MemoryScheduler::default());
+        let scheduler = Arc::new(MemoryScheduler::default());
         let add = json!({"action": "add", "message": "m", "every_seconds": 90});
-        let (ours, _) = tool(&list, "telegram:1");
-        let (theirs, _) = tool(&list, "telegram:2");
-        let (here, _) = tool(&list, "cli:direct");
+        let (ours, _) = tool(&scheduler, "telegram:1");
+        let (theirs, _) = tool(&scheduler, "telegram:2");
+        let (here, _) = tool(&scheduler, "cli:direct");
         for cron in [&ours, &theirs, &here] {
             assert!(call(cron, &add).is_ok());
         }
@@ -556,7 +556,7 @@ mod tests {
             by_model: false,
             chat: None,
         };
-        list.jobs.lock().extend([foreign("hers", Some("back\nup")), foreign("its", None)]);
+        scheduler.jobs.lock().extend([foreign("hers", Some("back\nup")), foreign("its", None)]);
         let remove = |cron: &CronTool, id: &str, expect: Result<&str, &str>| {
             check(cron, json!({"action": "remove", "job_id": id}), expect);
         };
@@ -566,7 +566,7 @@ mod tests {
         remove(&here, "hers", Err("nanobot cron remove hers"));
         remove(&here, "its", Err("was created by the user, not by a run"));
         // Another session on this machine does not count as another chat.
-        let (there, _) = tool(&list, "work");
+        let (there, _) = tool(&scheduler, "work");
         remove(&there, "job2", Ok("Removed job job2"));
         remove(&ours, "job0", Ok("Removed job job0"));
         check(
@@ -581,15 +581,15 @@ mod tests {
 
     #[test]
     fn the_number_of_jobs_is_limited() {
-        let list = Arc::new(MemoryScheduler::default());
-        let (cron, _) = tool(&list, "cli:direct");
+        let scheduler = Arc::new(MemoryScheduler::default());
+        let (cron, _) = tool(&scheduler, "cli:direct");
         let add = json!({"action": "add", "message": "m", "every_seconds": 90});
         for _ in 0..MAX_MODEL_JOBS {
             assert!(call(&cron, &add).is_ok());
         }
         check(&cron, add.clone(), Err("which is the maximum"));
         // Jobs made by the user do not count.
-        list.jobs.lock()[0].by_model = false;
+        scheduler.jobs.lock()[0].by_model = false;
         assert!(call(&cron, &add).is_ok());
     }
 
@@ -597,8 +597,8 @@ mod tests {
     fn chats_of_sessions() {
         let check = |key: &str, expect: Option<(&str, &str)>| {
             let chat = ChatTarget::from_session_key(key);
-            let found = chat.as_ref().map(|it| (it.channel.as_str(), it.recipient.as_str()));
-            assert_eq!(found, expect, "{key}");
+            let actual = chat.as_ref().map(|it| (it.channel.as_str(), it.recipient.as_str()));
+            assert_eq!(actual, expect, "{key}");
         };
         check("telegram:123", Some(("telegram", "123")));
         check("slack:C1:173.4", Some(("slack", "C1:173.4")));

@@ -447,8 +447,8 @@ mod tests {
 
     #[test]
     fn the_dangerous_part_is_named() {
-        let found = dangerous_command("cd b && { ls; }; sudo rm -rf / ; ls");
-        assert_eq!(found, Some(("sudo rm -rf /", "removes everything")));
+        let actual = dangerous_command("cd b && { ls; }; sudo rm -rf / ; ls");
+        assert_eq!(actual, Some(("sudo rm -rf /", "removes everything")));
     }
 
     #[test]

@@ -339,8 +339,8 @@ mod tests {
         let check = |text: &str, old: &str, new: &str, expect: &str, note: &str| {
             let edited = edit(text, old, new, false).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(edited.text, expect, "{text:?} {old:?}");
-            let found = edited.note.unwrap_or_default();
-            assert!(found.contains(note) && found.is_empty() == note.is_empty(), "{found}");
+            let actual = edited.note.unwrap_or_default();
+            assert!(actual.contains(note) && actual.is_empty() == note.is_empty(), "{actual}");
         };
         check(
             "x\n10\u{a0}km \u{2014} \u{201c}far\u{201d}\n",

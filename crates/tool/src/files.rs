@@ -714,8 +714,8 @@ pub(super) mod tests {
         let hidden = files.hidden_files();
         for (name, expect) in [("a", false), ("b", false), ("c", true), ("fine", true)] {
             assert_eq!(files.read(name).is_ok(), expect, "{name}");
-            let found = files.open_entry(&dir.join("in").join(name), &hidden);
-            assert_eq!(found.is_some(), expect, "{name}");
+            let actual = files.open_entry(&dir.join("in").join(name), &hidden);
+            assert_eq!(actual.is_some(), expect, "{name}");
         }
     }
 

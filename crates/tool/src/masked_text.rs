@@ -214,8 +214,8 @@ mod tests {
         let (one, two) = (token('x'), token('y'));
         let fill = |text: &str| text.replace("{1}", &one).replace("{2}", &two);
         let check = |old: &str, new: &str, expect: Option<&str>| {
-            let found = restore_keys(&fill(old), new).ok().map(std::borrow::Cow::into_owned);
-            assert_eq!(found, expect.map(fill), "{old:?} {new:?}");
+            let actual = restore_keys(&fill(old), new).ok().map(std::borrow::Cow::into_owned);
+            assert_eq!(actual, expect.map(fill), "{old:?} {new:?}");
         };
         // The same line, whatever happens around it.
         check("a: 1\nkey: {1}\n", "a: 2\nkey: ghp_***\n", Some("a: 2\nkey: {1}\n"));

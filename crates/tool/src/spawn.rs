@@ -100,11 +100,11 @@ mod tests {
                 on_output: &mut |_| {},
                 charges: &mut Vec::new(),
             };
-            let got = spawn.run(&mut call).map(|output| plain_text(&output.parts));
-            match (&got, expect) {
-                (Ok(text), Ok(words)) => assert!(text.contains(words), "{text}"),
-                (Err(failure), Err(words)) => assert!(failure.message().contains(words)),
-                _ => panic!("{arguments}: {got:?}"),
+            let result = spawn.run(&mut call).map(|output| plain_text(&output.parts));
+            match (&result, expect) {
+                (Ok(text), Ok(expect)) => assert!(text.contains(expect), "{text}"),
+                (Err(failure), Err(expect)) => assert!(failure.message().contains(expect)),
+                _ => panic!("{arguments}: {result:?}"),
             }
         };
         check(json!({ "task": " look ", "label": "" }), Ok("`c look None None`"));
@@ -117,12 +117,12 @@ mod tests {
 
     #[test]
     fn user_profiles_are_described() {
-        let about = |profiles: &[(String, String)]| {
+        let describe = |profiles: &[(String, String)]| {
             let spec = Spawn::new(Echo, profiles).spec().clone();
             spec.parameters["properties"]["profile"]["description"].to_string()
         };
-        assert!(!about(&[]).contains("critic"));
-        let text = about(&[("critic".into(), "finds faults".into())]);
+        assert!(!describe(&[]).contains("critic"));
+        let text = describe(&[("critic".into(), "finds faults".into())]);
         assert!(text.contains("`critic`: finds faults; default"), "{text}");
     }
 }

@@ -146,17 +146,17 @@ mod tests {
     fn lists() {
         let todo = Todo::new();
         let check = |sent: Value, expect: Result<&str, &str>| {
-            let found = match cast_and_check(&todo.spec().parameters, &sent) {
+            let actual = match cast_and_check(&todo.spec().parameters, &sent) {
                 Err(message) => Err(message),
                 Ok(arguments) => match run_alone(&todo, &arguments) {
                     Ok(output) => Ok(plain_text(&output.parts)),
                     Err(failure) => Err(failure.message().to_owned()),
                 },
             };
-            match (&found, expect) {
+            match (&actual, expect) {
                 (Ok(text), Ok(expect)) => assert_eq!(text, expect, "{sent}"),
                 (Err(message), Err(expect)) => assert!(message.contains(expect), "{message}"),
-                _ => panic!("{sent}: {found:?}"),
+                _ => panic!("{sent}: {actual:?}"),
             }
         };
         let one = |status: &str| json!({ "content": "a", "status": status });

@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn content_is_converted_to_what_a_model_accepts() {
         let env = Env::default();
-        let made = |bytes: &[u8], images, pdf| {
+        let convert = |bytes: &[u8], images, pdf| {
             let options = AttachOptions {
                 accepts: AcceptedInputs { images, pdf },
                 image_limits: ImageLimits::default(),
@@ -121,13 +121,13 @@ mod tests {
         let pdf = b"%PDF-1.4";
         let document =
             Document { media_type: "application/pdf", bytes: pdf.to_vec(), name: "a".into() };
-        assert_eq!(made(pdf, false, true).unwrap(), MessagePart::Document(document));
+        assert_eq!(convert(pdf, false, true).unwrap(), MessagePart::Document(document));
         let gif = b"GIF89a\x01\0\x01\0\0\0\0";
-        assert!(matches!(made(gif, true, true), Ok(MessagePart::Image(_))));
-        let error = made(gif, false, true).unwrap_err();
+        assert!(matches!(convert(gif, true, true), Ok(MessagePart::Image(_))));
+        let error = convert(gif, false, true).unwrap_err();
         assert_eq!(exit_for(&error), Exit::BadInput);
         assert_eq!(error.to_string(), "`a` is an image, and the model does not accept images");
         let text = MessagePart::Text("<file name=\"a\">\nwords\n</file>".into());
-        assert_eq!(made(b"words", false, false).unwrap(), text);
+        assert_eq!(convert(b"words", false, false).unwrap(), text);
     }
 }

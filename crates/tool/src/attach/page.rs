@@ -1,6 +1,6 @@
 //! Fetches a page from the public internet. See [`Http::public_only`] for the addresses that are refused.
 
-use super::charset::declared_encoding;
+use super::charset::{declared_encoding, is_html};
 use super::content::{media_part, text_part};
 use super::html;
 use super::options::AttachOptions;
@@ -66,10 +66,7 @@ pub(super) fn fetch(
     if let Some(part) = media_part(&bytes, origin, options, on_notice)? {
         return Ok(part);
     }
-    let content_type = response.header("content-type").unwrap_or_default();
-    let content_type = content_type.to_ascii_lowercase();
-    let is_html =
-        content_type.starts_with("text/html") || content_type.starts_with("application/xhtml");
+    let content_type = response.header("content-type").unwrap_or_default().to_owned();
     // UTF-8 is the default, and invalid UTF-8 is then noticed.
     let text = match declared_encoding(&content_type, &bytes)
         .filter(|encoding| *encoding != encoding_rs::UTF_8)
@@ -81,7 +78,8 @@ pub(super) fn fetch(
             decoded.text
         }
     };
-    if is_html { text_part(&html::extract_text(&text), origin) } else { text_part(&text, origin) }
+    let text = if is_html(&content_type) { html::extract_text(&text) } else { text };
+    text_part(&text, origin)
 }
 
 /// Preferred content types, for servers that offer several forms of a page.

@@ -288,7 +288,7 @@ mod tests {
         match (file.encode(&new, old), expect) {
             (Ok(bytes), Ok(expect)) => assert_eq!(bytes, expect, "{old:?} {find:?}"),
             (Err(error), Err(words)) => assert!(error.contains(words), "{error}"),
-            (found, _) => panic!("{old:?} {find:?}: {found:?}"),
+            (actual, _) => panic!("{old:?} {find:?}: {actual:?}"),
         }
     }
 
@@ -352,8 +352,8 @@ mod tests {
             let encoding = encoding_rs::Encoding::for_label(label.as_bytes()).unwrap();
             let encoded = |text: &str| encoding.encode(text).0.into_owned();
             let old = encoded(text);
-            let found = TextFile::new(&old).unwrap();
-            assert_eq!((found.text.as_str(), found.encoding.name()), (text, label));
+            let actual = TextFile::new(&old).unwrap();
+            assert_eq!((actual.text.as_str(), actual.encoding.name()), (text, label));
             check(&old, find, put, Ok(&encoded(&text.replacen(find, put, 1))));
             check(
                 &old,
@@ -382,8 +382,8 @@ mod tests {
     #[test]
     fn a_whole_text_keeps_line_endings() {
         let check = |old: &str, content: &str, expect: &str, notes: &str| {
-            let (text, found) = TextFile::new(old.as_bytes()).unwrap().adapt_content(content);
-            assert_eq!((text.as_str(), found.join("; ").as_str()), (expect, notes), "{old:?}");
+            let (text, actual) = TextFile::new(old.as_bytes()).unwrap().adapt_content(content);
+            assert_eq!((text.as_str(), actual.join("; ").as_str()), (expect, notes), "{old:?}");
         };
         check("a\n", "b\n", "b\n", "");
         check("a", "b\r\n", "b\r\n", "");

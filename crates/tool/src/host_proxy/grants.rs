@@ -192,8 +192,8 @@ mod tests {
     fn named_loopback_addresses_are_forwarded() {
         let check = |named: &[&str], expect: &[&str], proxy: &str| {
             let hosts = hosts(named);
-            let found: Vec<String> = hosts.forwarded().iter().map(ToString::to_string).collect();
-            assert_eq!(found, expect, "{named:?}");
+            let actual: Vec<String> = hosts.forwarded().iter().map(ToString::to_string).collect();
+            assert_eq!(actual, expect, "{named:?}");
             assert_eq!(hosts.proxy_address().to_string(), proxy);
         };
         check(&["a.example", "10.0.0.1:5432", "localhost:*"], &[], "127.0.0.1:3128");

@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn tunnels_lead_to_one_host_and_port() {
         let check = |target: &str, expect: &str| {
-            let found = shown(&format!("CONNECT {target} HTTP/1.1\r\nhost: other\r\n\r\n"));
-            assert_eq!(found, expect, "{target}");
+            let actual = shown(&format!("CONNECT {target} HTTP/1.1\r\nhost: other\r\n\r\n"));
+            assert_eq!(actual, expect, "{target}");
         };
         check("a.example:443", "tunnel a.example:443");
         check("A.Example.:443", "tunnel a.example:443");
@@ -215,8 +215,8 @@ mod tests {
     #[test]
     fn plain_requests_are_written_anew() {
         let check = |lines: &[&str], expect: &str| {
-            let found = shown(&format!("{}\r\n\r\n", lines.join("\r\n")));
-            assert_eq!(found, expect, "{lines:?}");
+            let actual = shown(&format!("{}\r\n\r\n", lines.join("\r\n")));
+            assert_eq!(actual, expect, "{lines:?}");
         };
         check(
             &["GET http://a.example/x?y HTTP/1.1", "Host: a.example", "Accept: */*"],

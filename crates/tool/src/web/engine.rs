@@ -519,11 +519,11 @@ mod tests {
     #[test]
     fn answers() {
         let check = |name: &str, answer: &str, expect: Result<&str, &str>| {
-            let found = engine(name).parse_answer(answer).map(|found| {
-                let line = |found: &super::SearchResult| {
-                    format!("{}|{}|{}", found.title, found.url, found.snippet)
+            let found = engine(name).parse_answer(answer).map(|results| {
+                let line = |result: &super::SearchResult| {
+                    format!("{}|{}|{}", result.title, result.url, result.snippet)
                 };
-                found.iter().map(line).collect::<Vec<_>>().join("\n")
+                results.iter().map(line).collect::<Vec<_>>().join("\n")
             });
             match (&found, expect) {
                 (Ok(found), Ok(expect)) => assert_eq!(found, expect),
@@ -618,12 +618,12 @@ mod tests {
             b"<div class=result><a class=result__a href='//duckduckgo.com/l/?uddg=https%3A%2F%2Fa'>b</a></div>",
         ];
         nanobot_base::fuzz::check(seeds, |input, random| {
-            for found in ENGINES[random.below(ENGINES.len())]
+            for result in ENGINES[random.below(ENGINES.len())]
                 .parse_answer(&nanobot_base::fuzz::lossy_text(input))
                 .unwrap_or_default()
             {
-                assert!(["http", "https"].contains(&found.url.scheme()));
-                assert!(!found.title.contains('\n') && !found.snippet.contains('\n'));
+                assert!(["http", "https"].contains(&result.url.scheme()));
+                assert!(!result.title.contains('\n') && !result.snippet.contains('\n'));
             }
         });
     }

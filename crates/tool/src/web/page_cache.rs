@@ -75,7 +75,7 @@ mod tests {
         for number in [0, 1, 1, 2] {
             cache.insert(&url(number), page(number));
         }
-        let found = [0, 1, 2].map(|number| cache.find(&url(number)).is_some());
-        assert_eq!(found, [false, true, true]);
+        let actual = [0, 1, 2].map(|number| cache.find(&url(number)).is_some());
+        assert_eq!(actual, [false, true, true]);
     }
 }
