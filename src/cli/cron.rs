@@ -134,8 +134,15 @@ pub struct CronAddArgs {
     #[arg(short, long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub name: Option<String>,
     /// Message to the agent
-    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub message: String,
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        allow_hyphen_values = true,
+        required_unless_present = "command",
+        conflicts_with = "command"
+    )]
+    pub message: Option<String>,
     /// Change the job of this name, if there is one
     ///
     /// It becomes what a new job would be; its id and its records stay. If it is the same already, nothing is changed.

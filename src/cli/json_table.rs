@@ -505,14 +505,15 @@ pub const OBJECTS: &[JsonShape] = &[
     ] },
     JsonShape { name: "terms", form: OneObject, meaning: "What a job may do and how it runs.", base: None, fields: &[
         ("grants", Any, "its permissions, as flags"), ("by_model", Bool, "true if a model created it"), ("model", OrNull(&Text), ""),
-        ("when", OrNull(&Text), "the command of `--when`"), ("fallbacks", OrNull(&List(&Text)), ""), ("hour_cache", Bool, ""),
+        ("when", OrNull(&Text), "the command of `--when` or `--when-output`"),
+        ("when_output", Bool, "true if its output decides"), ("command", OrNull(&Text), "the command of a job without a model"), ("fallbacks", OrNull(&List(&Text)), ""), ("hour_cache", Bool, ""),
         ("skills", List(&Text), ""), ("until", OrNull(&Text), "the command of `--until`"), ("max_rounds", OrNull(&Count), ""),
         ("timeout_s", OrNull(&Count), "`null` for the default"), ("max_cost_usd", OrNull(&Number), ""), ("catch_up", Text, ""),
         ("after_crash", Text, ""), ("ping", OrNull(&Text), ""), ("on_failure", OrNull(&Text), ""), ("on_success", OrNull(&Text), ""),
         ("notify", Text, ""), ("retry", Count, "the most retries"), ("retry_on", List(&Count), "further exit statuses that are retried"),
         ("retry_delay_s", Count, ""), ("jitter_s", Count, ""), ("quiet", Bool, ""),
         ("sink", OrNull(&Object), "where the answer is written: `file`, `command`, or `chat`"),
-        ("config", OrNull(&Text), "its config file, if it has its own"), ("kind", OneOf("turn heartbeat"), ""),
+        ("config", OrNull(&Text), "its config file, if it has its own"), ("kind", OneOf("turn heartbeat command"), ""),
     ] },
     JsonShape { name: "tool", form: OneObject, meaning: "A tool, as a model gets it.", base: None, fields: &[
         ("name", Text, ""), ("description", Text, ""), ("parameters", Object, "the JSON schema of its arguments"),

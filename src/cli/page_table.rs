@@ -304,6 +304,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot cron add --in 2h -m 'remind me of the cake'", "Once, in two hours"),
         ("nanobot cron add -n mail --after digest -m 'make a letter of this' --channel command --to 'mail -s digest me'", "After each run of another job that gives an answer"),
         ("nanobot cron add --every 30m --when 'test -s /var/mail/me' -m 'is any of this mail urgent?' --channel file --to ~/urgent.txt", "Only if a command succeeds, with answers appended to a file"),
+        ("nanobot cron add -n disk --every 1h --command 'df -h | awk \"\\$5+0 > 90\"' --channel telegram --to 123456", "Without a model: what a command prints, if it prints anything"),
     ] },
     HelpPage { command: "cron apply", statuses: &[DONE, (1, "a job was saved, but the crontab could not be changed"), (65, "the file is not a list of jobs"), (66, "there is no such file"), FILE_BUSY, CONFIG], variables: &[], files: &["cron/jobs.json", "cron/ID/", "crontab.lock"], examples: &[
         ("nanobot cron apply -f jobs.yaml", "Create and change what the file lists"),

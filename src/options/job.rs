@@ -113,6 +113,18 @@ pub struct JobFlags {
     /// runs as you: outside the sandbox, in your home directory, with the full environment.
     #[arg(long, value_name = "CMD")]
     pub when: Option<String>,
+    /// Run only if this command prints something
+    ///
+    /// As `--when`, but its standard output decides, whatever its exit status. If it prints nothing on standard output, fails, and
+    /// writes to standard error, the run has failed.
+    #[arg(long, value_name = "CMD", conflicts_with = "when", hide_short_help = true)]
+    pub when_output: Option<String>,
+    /// Run this command in place of a model, and deliver what it prints
+    ///
+    /// It runs like that of `--when`. Its standard input is the output of `--when`, or the answer of the job of `--after`. Without
+    /// output there is nothing to report; a status other than 0 is a failure. It needs `--name`, and takes no option for models.
+    #[arg(long, value_name = "CMD", hide_short_help = true)]
+    pub command: Option<String>,
     /// Load a skill at the start of a run; may be repeated
     ///
     /// As `nanobot agent --skill`. For an existing job the skills take the place of the earlier ones; an empty text removes them.

@@ -53,6 +53,7 @@ mod cron;
 mod cron_after;
 mod cron_apply;
 mod cron_check;
+mod cron_command;
 mod cron_kills;
 mod cron_real;
 mod cron_retry;

@@ -112,6 +112,12 @@ pub struct JobOptions {
     pub config: Option<PathBuf>,
     /// A command that decides whether there is anything to do.
     pub when: Option<String>,
+    /// True if the output of that command decides, and not its exit status.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub when_output: bool,
+    /// The command of a job of the kind [`JobKind::Command`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// The fallback models, in place of those of the config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallbacks: Option<Vec<String>>,
@@ -192,6 +198,8 @@ pub enum JobKind {
     Turn,
     /// A check of HEARTBEAT.md.
     Heartbeat,
+    /// A command of the user's, whose output is the answer. No model is asked.
+    Command,
 }
 
 /// Default interval of HEARTBEAT.md checks: half an hour, as in the Python program.
@@ -256,6 +264,11 @@ impl Job {
                 && (options.message.as_ref() != Some(&self.message)
                     || options.session != self.session)
         })
+    }
+
+    /// Returns the kind of its runs.
+    pub fn kind(&self) -> JobKind {
+        self.options.as_ref().map_or(JobKind::Turn, |options| options.kind)
     }
 
     /// True if the job runs only once.

@@ -38,7 +38,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
     let listed = listed.iter().enumerate().map(|(index, (add, enabled))| JobListItem {
         draft: JobDraft {
             name: add.name.as_deref(),
-            message: &add.message,
+            message: add.message.as_deref(),
             settings: &add.flags.settings,
             enabled: *enabled,
         },
@@ -127,9 +127,9 @@ fn parse_item(item: &Value) -> Result<(CronAddArgs, Option<bool>), String> {
         command.try_get_matches_from(flags).map_err(|error| usage_error::cause(&error))?;
     let add =
         CronAddArgs::from_arg_matches(&matches).map_err(|error| usage_error::cause(&error))?;
-    match (&add.name, add.message.as_str()) {
+    match (&add.name, add.message.as_deref()) {
         (None, _) => Err("it has no `name`".into()),
-        (_, "-") => Err("its message cannot come from standard input".into()),
+        (_, Some("-")) => Err("its message cannot come from standard input".into()),
         _ if add.json || add.replace || add.flags.config.is_some() => {
             Err("`json`, `replace` and `config` are flags of the command, not of a job".into())
         }
@@ -179,7 +179,7 @@ mod tests {
     fn parse(lines: &str) -> Result<(String, bool, Option<bool>), String> {
         let item = parse_yaml(&format!("name: job\nevery: 1h\n{lines}")).unwrap();
         parse_item(&item)
-            .map(|(add, enabled)| (add.message, add.flags.settings.flags.deliver, enabled))
+            .map(|(add, enabled)| (add.message.unwrap(), add.flags.settings.flags.deliver, enabled))
     }
 
     #[test]

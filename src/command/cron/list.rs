@@ -264,7 +264,8 @@ pub(super) fn job_json(ctx: &Context, status: &JobStatus, local: &TimeZone) -> V
     });
     line["terms"] = match &job.options {
         Some(options) => json!({
-            "grants": options.grants, "by_model": options.by_model, "model": options.model, "when": options.when,
+            "grants": options.grants, "by_model": options.by_model, "model": options.model, "when": options.when, "when_output": options.when_output,
+            "command": options.command,
             "fallbacks": options.fallbacks, "hour_cache": options.hour_cache, "skills": options.skills, "until": options.until, "max_rounds": options.max_rounds,
             "timeout_s": options.timeout, "max_cost_usd": options.max_cost, "catch_up": job.catch_up(),
             "after_crash": options.after_crash, "ping": options.ping, "on_failure": options.on_failure, "on_success": options.on_success,

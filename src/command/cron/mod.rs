@@ -66,7 +66,8 @@ fn add(ctx: &Context, arguments: &CronAddArgs) -> Result<Exit> {
     let CronAddArgs { name, message, replace, dry_run, json, flags } = arguments;
     let ctx = &with_config(ctx, flags.config.as_deref());
     let settings = &flags.settings;
-    let draft = JobDraft { name: name.as_deref(), message, settings, enabled: None };
+    let (name, message) = (name.as_deref(), message.as_deref());
+    let draft = JobDraft { name, message, settings, enabled: None };
     if *dry_run {
         return print_preview(ctx, job_edit::preview(ctx, &draft, *replace)?);
     }

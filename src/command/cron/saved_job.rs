@@ -14,7 +14,7 @@ use anyhow::Result;
 use jiff::Zoned;
 use nanobot_base::error::Exit;
 use nanobot_config::settings::JobStarter;
-use nanobot_cron::job::Job;
+use nanobot_cron::job::{Job, JobKind};
 use serde_json::{Value, json};
 
 /// Number of upcoming runs printed for a job.
@@ -118,7 +118,9 @@ fn describe_saved(ctx: &Context, saved: &SavedJob, change: &str) -> Result<Strin
         (false, _) => "",
     };
     text.push_str(&format!("answer: {}{note}\n", to_one_line(&describe_delivery(ctx, job))));
-    if let Ok(resolved) = resolved_job::resolve(ctx, &job.options.clone().unwrap_or_default()) {
+    if job.kind() != JobKind::Command
+        && let Ok(resolved) = resolved_job::resolve(ctx, &job.options.clone().unwrap_or_default())
+    {
         let directory = &resolved.policy.file_scope.directory;
         let is_current = std::env::current_dir().is_ok_and(|current| current == *directory);
         let note = if is_current { "" } else { "; `-C DIR` sets another" };

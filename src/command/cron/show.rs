@@ -14,7 +14,7 @@ use anyhow::Result;
 use jiff::{SignedDuration, Timestamp, Zoned};
 use nanobot_base::error::Exit;
 use nanobot_base::format::format_dollars;
-use nanobot_cron::job::{AnswerDestination, Job, JobOptions, NotifyPolicy};
+use nanobot_cron::job::{AnswerDestination, Job, JobKind, JobOptions, NotifyPolicy};
 use nanobot_cron::run_record::RunRecord;
 use nanobot_cron::schedule::CatchUpPolicy;
 use nanobot_os::secret;
@@ -108,15 +108,17 @@ fn job_rows(ctx: &Context, status: &JobStatus, now: &Zoned) -> Vec<(&'static str
     if !job.message.is_empty() {
         rows.push(("message", job.message.clone()));
     }
-    let session = job.session_key();
-    rows.push((
-        "session",
-        if job.has_own_session() {
-            format!("{session}, its own; only the last run is sent")
-        } else {
-            session
-        },
-    ));
+    if job.kind() != JobKind::Command {
+        let session = job.session_key();
+        rows.push((
+            "session",
+            if job.has_own_session() {
+                format!("{session}, its own; only the last run is sent")
+            } else {
+                session
+            },
+        ));
+    }
     rows.push(("answer", describe_delivery(ctx, job)));
     let default_options = JobOptions::default();
     let options = job.options.as_ref().unwrap_or(&default_options);
@@ -125,7 +127,14 @@ fn job_rows(ctx: &Context, status: &JobStatus, now: &Zoned) -> Vec<(&'static str
     add("model", options.model.clone());
     add("fallbacks", options.fallbacks.as_ref().map(|names| names.join(", ")));
     let redact = |command: &String| secret::redact_all(command).into_owned();
-    add("only if", options.when.as_ref().map(redact));
+    add("command", options.command.as_ref().map(redact));
+    let condition = options.when.as_ref().map(redact);
+    add(
+        "only if",
+        condition.map(|command| {
+            if options.when_output { format!("`{command}` prints something") } else { command }
+        }),
+    );
     add("cache", options.hour_cache.then(|| "1 h".to_owned()));
     add("skills", (!options.skills.is_empty()).then(|| options.skills.join(", ")));
     add("until", options.until.as_ref().map(redact));
@@ -238,6 +247,9 @@ pub(super) fn describe_delivery(ctx: &Context, job: &Job) -> String {
 
 /// The rows about the job's permissions.
 pub(super) fn permission_rows(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
+    if job.kind() == JobKind::Command {
+        return Vec::new();
+    }
     let options = job.options.clone().unwrap_or_default();
     let resolved = match resolved_job::resolve(ctx, &options) {
         Ok(resolved) => resolved,

@@ -11,7 +11,7 @@ use crate::ops::jobs::time_zone;
 use anyhow::Result;
 use jiff::Timestamp;
 use nanobot_base::error::Exit;
-use nanobot_cron::job::{Job, JobState};
+use nanobot_cron::job::{Job, JobKind, JobState};
 use nanobot_cron::job_store::{INVALID_ID_HINT, is_valid_id};
 use nanobot_cron::run_record::{JobDir, RunOutcome};
 use nanobot_sandbox::process;
@@ -104,7 +104,7 @@ pub(crate) fn check_schedules(input: &CheckInput) -> Vec<CheckResult> {
 pub(crate) fn check_model_access(input: &CheckInput) -> Vec<CheckResult> {
     // The same result for several jobs is reported once.
     let mut problems: Vec<(CheckResult, Vec<&Job>)> = Vec::new();
-    for job in input.enabled_jobs() {
+    for job in input.enabled_jobs().filter(|job| job.kind() != JobKind::Command) {
         let Some(problem) = model_access_problem(input, job) else {
             continue;
         };

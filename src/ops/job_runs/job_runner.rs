@@ -1,4 +1,4 @@
-//! A job's run: its `--when` condition, its turn, the delivery of the answer, and the record. `notification`
+//! A job's run: its `--when` condition, its turn or its command, the delivery of the answer, and the record. `notification`
 //! has the reports to the user, and `job_update` the changes of the job file and the crontab.
 //!
 //! The order of writes makes crashes detectable. The run state says that a run has started before anything is paid for,
@@ -48,7 +48,7 @@ use nanobot_os::input;
 use nanobot_os::secret::{self, random_hex};
 use nanobot_os::semaphore::Permit;
 use nanobot_os::signal;
-use nanobot_sandbox::process::{self, CommandSpec};
+use nanobot_sandbox::process::{self, CommandResult, CommandSpec};
 use nanobot_store::session as sessions;
 use nanobot_tool::message::ChatTarget;
 use serde_json::json;
@@ -67,8 +67,8 @@ const MAX_SESSION_BYTES: u64 = 2 << 20;
 const MAX_ERROR_CHARS: usize = 500;
 /// Maximum length of a job's name in the prompt, in characters.
 const MAX_NAME_CHARS: usize = 80;
-/// Bytes of the output of `--when` that are kept, from its beginning and from its end.
-const CONDITION_OUTPUT_LIMIT_BYTES: usize = 256 << 10;
+/// Bytes of the output of `--when` or `--command` that are kept, from its beginning and from its end.
+const COMMAND_OUTPUT_LIMIT_BYTES: usize = 256 << 10;
 /// Maximum size of the answer of the job before, as of piped text.
 const MAX_ANSWER_BYTES: u64 = input::MAX_STDIN_BYTES as u64;
 /// The suffix of the stored output of `--when`, which is the input of the run.
@@ -420,7 +420,7 @@ impl JobRunner<'_> {
         let source = MessageSource {
             name: match options.kind {
                 JobKind::Heartbeat => "the heartbeat".to_owned(),
-                JobKind::Turn => format!("job `{}`", sanitized_name(&job.name)),
+                JobKind::Turn | JobKind::Command => format!("job `{}`", sanitized_name(&job.name)),
             },
             // If the run failed before its answer, it is unknown what it has read.
             origin: result.origin.unwrap_or(Origin::External),
@@ -480,7 +480,9 @@ impl JobRunner<'_> {
         ctx.quiet |= !ctx.terminal.stderr_is_tty;
         let condition = match (self.repeated_condition(job)?, &options.when) {
             (Some(repeated), _) => repeated,
-            (None, Some(command)) => self.check_condition(job, command, slot)?,
+            (None, Some(command)) => {
+                self.check_condition(job, command, options.when_output, slot)?
+            }
             (None, None) => ConditionResult::Met(Vec::new()),
         };
         let ConditionResult::Met(output) = condition else {
@@ -491,16 +493,23 @@ impl JobRunner<'_> {
             Some(extra_input.is_some()).filter(|is_some| *is_some || options.when.is_some());
         if let Some(input) = &extra_input {
             let stored = self.job_dir.store_output(start, INPUT_SUFFIX, input);
-            stored.context("the output of `--when` was not stored")?;
+            stored.context("the output of the condition was not stored")?;
         }
         // Before anything is paid for.
         if self.prints_answer || options.destination.is_some() {
             delivery::check_chat_service(&ctx, job).context("the answer could not be sent")?;
         }
-        let mut turn_options = self.turn_options(job, options)?;
-        if let Some(answer) = self.predecessor_answer(job, slot)? {
+        let predecessor_answer = self.predecessor_answer(job, slot)?;
+        if let Some(answer) = &predecessor_answer {
             let stored = self.job_dir.store_output(start, ANSWER_SUFFIX, answer.text.as_bytes());
             stored.context("the answer of the job before was not stored")?;
+        }
+        if let Some(command) = &options.command {
+            let answer = predecessor_answer.as_ref().map(|answer| answer.text.as_bytes());
+            return self.run_command(job, command, slot, extra_input.as_deref().or(answer));
+        }
+        let mut turn_options = self.turn_options(job, options)?;
+        if let Some(answer) = predecessor_answer {
             turn_options.input.message = turn_options.input.message.map(|message| {
                 let mut message = prompt::with_piped(Some(message), Some(&answer.text));
                 let content = OthersContent::new(answer.origin, "the answer of another job");
@@ -649,43 +658,70 @@ impl JobRunner<'_> {
         }
     }
 
-    /// Runs the command of the condition.
+    /// Runs the command of the condition. With `output_decides`, its standard output decides; else its exit status does, and the
+    /// input of the run is the output of both streams.
     fn check_condition(
         &self,
         job: &Job,
         command: &str,
+        output_decides: bool,
         slot: Option<Timestamp>,
     ) -> Result<ConditionResult> {
         let spec = CommandSpec {
-            capture_bytes: CONDITION_OUTPUT_LIMIT_BYTES,
+            capture_bytes: COMMAND_OUTPUT_LIMIT_BYTES,
             ..delivery::shell_spec(self.ctx, self.settings, job, slot, command, None)
         };
-        let finished = process::run(&spec, &mut |_| {}).context("run `--when`")?;
-        if let Some(stop) = finished.stop {
-            return Err(stop.into());
-        }
-        let failure = match finished.status.and_then(|status| status.code()) {
-            Some(0) => {
-                let mut output = finished.head;
-                if finished.omitted_bytes > 0 {
-                    let gap = format!("\n[… {} bytes left out …]\n", finished.omitted_bytes);
-                    output.extend(gap.as_bytes());
-                }
-                output.extend(finished.tail);
-                return Ok(ConditionResult::Met(output));
-            }
-            Some(code @ (NOT_EXECUTABLE_STATUS | NOT_FOUND_STATUS)) => {
-                format!("cannot be run (exit status {code})")
-            }
-            Some(_) => return Ok(ConditionResult::NotMet),
-            None => match finished.signal() {
-                Some(number) => format!("was killed by signal {number}"),
-                None => "timed out".into(),
-            },
+        let (flag, finished) = if output_decides {
+            ("--when-output", process::run_split_stderr(&spec))
+        } else {
+            let finished = process::run(&spec, &mut |_| {});
+            ("--when", finished.map(|finished| (finished, Vec::new())))
         };
-        let output = redact_and_shorten(String::from_utf8_lossy(&finished.head).trim());
-        let colon = if output.is_empty() { "" } else { ": " };
-        Err(fail(Exit::Failed, format!("`--when` {failure}{colon}{output}")))
+        let (result, stderr) = finished.with_context(|| format!("run `{flag}`"))?;
+        let has_output = !captured_output(&result).trim_ascii().is_empty();
+        let is_met = match result.status.and_then(|status| status.code()) {
+            Some(NOT_EXECUTABLE_STATUS | NOT_FOUND_STATUS) | None => None,
+            Some(code) if !output_decides => Some(code == 0),
+            Some(code) => {
+                (has_output || code == 0 || stderr.trim_ascii().is_empty()).then_some(has_output)
+            }
+        };
+        match is_met {
+            Some(true) => Ok(ConditionResult::Met(captured_output(&result))),
+            Some(false) => Ok(ConditionResult::NotMet),
+            None => Err(command_error(flag, &result, &stderr)),
+        }
+    }
+
+    /// Runs the command of a job without a model, with `input` as its standard input.
+    fn run_command(
+        &self,
+        job: &Job,
+        command: &str,
+        slot: Option<Timestamp>,
+        input: Option<&[u8]>,
+    ) -> Result<RunResult> {
+        let spec = CommandSpec {
+            capture_bytes: COMMAND_OUTPUT_LIMIT_BYTES,
+            // The run has a time limit of its own.
+            timeout: Duration::MAX,
+            input: input.map(|text| [text.trim_ascii_end(), b"\n"].concat()),
+            ..delivery::shell_spec(self.ctx, self.settings, job, slot, command, None)
+        };
+        let (result, stderr) = process::run_split_stderr(&spec).context("run `--command`")?;
+        if !result.status.is_some_and(|status| status.success()) {
+            return Err(command_error("--command", &result, &stderr));
+        }
+        let output = captured_output(&result);
+        let text = secret::redact_all(&String::from_utf8_lossy(&output)).into_owned();
+        let is_silent = text.trim().is_empty();
+        Ok(RunResult {
+            outcome: Some(if is_silent { RunOutcome::Nothing } else { RunOutcome::Ok }),
+            text,
+            kind: JobKind::Command,
+            origin: Some(Origin::Project),
+            ..RunResult::default()
+        })
     }
 
     /// Moves a large session of the job to the trash, which keeps it for a while: only the last run is sent again.
@@ -780,6 +816,36 @@ impl JobRunner<'_> {
             origin: None,
         }
     }
+}
+
+/// The output of a command, with a mark where bytes are left out.
+fn captured_output(result: &CommandResult) -> Vec<u8> {
+    let mut output = result.head.clone();
+    if result.omitted_bytes > 0 {
+        let mark = format!("\n[… {} bytes left out …]\n", result.omitted_bytes);
+        output.extend(mark.as_bytes());
+    }
+    output.extend(&result.tail);
+    output
+}
+
+/// The error of the command of `flag`, which has failed or was stopped: the reason, and what it has printed.
+fn command_error(flag: &str, result: &CommandResult, stderr: &[u8]) -> anyhow::Error {
+    if let Some(stop) = result.stop {
+        return stop.into();
+    }
+    let reason = match (result.status.and_then(|status| status.code()), result.signal()) {
+        (Some(code @ (NOT_EXECUTABLE_STATUS | NOT_FOUND_STATUS)), _) => {
+            format!("cannot be run (exit status {code})")
+        }
+        (Some(code), _) => format!("failed with exit status {code}"),
+        (None, Some(number)) => format!("was killed by signal {number}"),
+        (None, None) => "timed out".into(),
+    };
+    let output = if stderr.is_empty() { &result.head } else { stderr };
+    let output = redact_and_shorten(String::from_utf8_lossy(output).trim());
+    let colon = if output.is_empty() { "" } else { ": " };
+    fail(Exit::Failed, format!("`{flag}` {reason}{colon}{output}"))
 }
 
 /// True if the time of the run is over. Its end is reported all the same.

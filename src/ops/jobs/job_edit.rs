@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result};
 use jiff::{Timestamp, Zoned};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_config::settings::Settings;
-use nanobot_cron::job::{Delivery, Job, JobOptions, JobState, Predecessor};
+use nanobot_cron::job::{Delivery, Job, JobKind, JobOptions, JobState, Predecessor};
 use nanobot_cron::job_chain::check_chain;
 use nanobot_cron::job_store::{JobStore, JobUpdate};
 use nanobot_cron::schedule::{CatchUpPolicy, Schedule};
@@ -69,8 +69,8 @@ impl SavedJob {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobDraft<'a> {
     pub(crate) name: Option<&'a str>,
-    /// The message; `-` is standard input.
-    pub(crate) message: &'a str,
+    /// The message; `-` is standard input. A job that runs a command has none.
+    pub(crate) message: Option<&'a str>,
     pub(crate) settings: &'a JobSettings,
     /// True if it is enabled; `None` leaves an existing job unchanged.
     pub(crate) enabled: Option<bool>,
@@ -149,9 +149,14 @@ pub(super) fn plan(
     let new_schedule =
         schedule_flags::resolve(ctx, schedule, settings, jobs, None, now, &mut notices)?
             .ok_or_else(missing_schedule_error)?;
-    let message = read_message(draft.message)?;
+    let message = draft.message.map(read_message).transpose()?.unwrap_or_default();
     let name = draft.name.map(time_format::to_one_line).filter(|name| !name.is_empty());
     let is_named = name.is_some();
+    // The name is in the job file, which others can read, and a command may contain keys.
+    if !is_named && draft.message.is_none() {
+        let cause = "a job that runs a command needs a name";
+        return Err(fail_with_hint(Exit::Usage, cause, "`--name NAME`"));
+    }
     let name = name.unwrap_or_else(|| {
         time_format::to_one_line(&message).chars().take(MAX_DEFAULT_NAME_CHARS).collect()
     });
@@ -281,6 +286,10 @@ pub(crate) fn edit(
         job.name = name;
     }
     if let Some(message) = message {
+        if job.kind() == JobKind::Command {
+            let cause = "the job runs a command, and has no message";
+            return Err(fail_with_hint(Exit::Usage, cause, "`--command CMD`"));
+        }
         job.message = read_message(message)?;
     }
     let old_grants = job.options.as_ref().map(stored_grants).transpose()?;

@@ -12,7 +12,7 @@ use crate::ops::model;
 use crate::options::grants::Grants;
 use anyhow::Result;
 use nanobot_channel::table;
-use nanobot_cron::job::{AnswerDestination, Delivery, Job};
+use nanobot_cron::job::{AnswerDestination, Delivery, Job, JobKind};
 use nanobot_model::provider::registry::model_info::find_family_bound;
 use std::path::Path;
 
@@ -63,7 +63,9 @@ pub(crate) fn consequence_notices(
     notices.extend(unsupported_channel_notice(ctx, job));
     notices.extend(chat_error_notice(ctx, job));
     notices.extend(relative_program_notices(ctx, job));
-    notices.extend(cron_environment::missing_in_cron(ctx, job, resolved));
+    if job.kind() != JobKind::Command {
+        notices.extend(cron_environment::missing_in_cron(ctx, job, resolved));
+    }
     notices
 }
 
@@ -77,7 +79,8 @@ fn relative_program_notices(ctx: &Context, job: &Job) -> Vec<String> {
         _ => None,
     };
     let commands = [
-        ("--when", options.when.as_ref()),
+        (if options.when_output { "--when-output" } else { "--when" }, options.when.as_ref()),
+        ("--command", options.command.as_ref()),
         ("--to", to),
         ("--on-failure", options.on_failure.as_ref()),
         ("--on-success", options.on_success.as_ref()),

@@ -51,6 +51,8 @@ pub(crate) fn apply_flags(
         fallbacks,
         cache,
         when,
+        when_output,
+        command,
         skills,
         until,
         max_rounds,
@@ -93,7 +95,13 @@ pub(crate) fn apply_flags(
     if let Some(cache) = cache {
         options.hour_cache = *cache == CacheTime::Hour;
     }
-    set_text(&mut options.when, when);
+    if let Some(command) = when.as_ref().or(when_output.as_ref()) {
+        options.when = non_empty(command);
+        options.when_output = when_output.is_some() && options.when.is_some();
+    }
+    if let Some(command) = command {
+        set_command(job, &mut options, command)?;
+    }
     set_text(&mut options.until, until);
     options.max_rounds = match options.until {
         Some(_) => max_rounds.or(options.max_rounds),
@@ -135,6 +143,12 @@ pub(crate) fn apply_flags(
     if !skills.is_empty() {
         options.skills = skill_values(ctx, &options, skills)?;
     }
+    if options.kind == JobKind::Command
+        && let Some(flag) = model_flag(flags, grants)?
+    {
+        let cause = format!("{flag} is for jobs that ask a model, and this one runs a command");
+        return Err(fail_with_hint(Exit::Usage, cause, "the command without it"));
+    }
     job.options = Some(options);
     if job.follows().is_some() && !job.jitter().is_zero() {
         let cause = "a job that runs after another one starts at its end, without `--jitter`";
@@ -147,6 +161,38 @@ pub(crate) fn apply_flags(
         return Err(fail_with_hint(Exit::Usage, cause, "`--retry 3`"));
     }
     Ok(resolved)
+}
+
+/// Makes `job` run `command`. A job that asks a model stays one: it has a message, a session and permissions.
+///
+/// # Errors
+/// The command is empty, or the job asks a model.
+fn set_command(job: &Job, options: &mut JobOptions, command: &str) -> Result<()> {
+    if options.kind == JobKind::Heartbeat || !job.message.is_empty() {
+        let cause = "the job asks a model: `--command` is for jobs that were added with it";
+        return Err(fail_with_hint(Exit::Usage, cause, "`nanobot cron add` for a job of its own"));
+    }
+    let Some(command) = non_empty(command) else {
+        return Err(fail_with_hint(Exit::Usage, "the command is empty", "`--command CMD`"));
+    };
+    options.kind = JobKind::Command;
+    options.command = Some(command);
+    Ok(())
+}
+
+/// The first flag that a job without a model cannot have; `None` if there is none.
+fn model_flag(flags: &JobFlags, grants: &Grants) -> Result<Option<&'static str>> {
+    let given_flags = [
+        ("`--session`", flags.session.is_some()),
+        ("`--model`", flags.model.is_some()),
+        ("`--fallback`", flags.fallbacks.is_some()),
+        ("`--cache`", flags.cache.is_some()),
+        ("`--skill`", !flags.skills.is_empty()),
+        ("`--until`", flags.until.is_some()),
+        ("`--max-cost`", flags.max_cost.is_some()),
+        ("a permission flag", has_any_flag(grants)?),
+    ];
+    Ok(given_flags.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag)))
 }
 
 /// The skills of a job: `names` without empty texts, directories as absolute paths.

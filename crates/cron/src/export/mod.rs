@@ -107,6 +107,7 @@ impl<'a> ScheduledJob<'a> {
     fn has_user_commands(&self) -> bool {
         self.job.options.as_ref().is_some_and(|options| {
             options.when.is_some()
+                || options.command.is_some()
                 || options.on_failure.is_some()
                 || options.on_success.is_some()
                 || matches!(options.destination, Some(AnswerDestination::Command(_)))
