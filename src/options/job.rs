@@ -16,6 +16,12 @@ pub struct JobSettings {
     pub schedule: ScheduleFlags,
     #[command(flatten)]
     pub flags: JobFlags,
+    /// Run this command in place of a model, and deliver what it prints
+    ///
+    /// It runs like that of `--when`. Its standard input is the output of `--when`, or the answer of the job of `--after`. Without
+    /// output there is nothing to report; a status other than 0 is a failure. It needs `--name`, and takes no option for models.
+    #[arg(long, value_name = "CMD", hide_short_help = true, help_heading = "Run and delivery")]
+    pub command: Option<String>,
     #[command(flatten)]
     pub grants: Grants,
     /// The job comes from a file of jobs.
@@ -119,12 +125,6 @@ pub struct JobFlags {
     /// writes to standard error, the run has failed.
     #[arg(long, value_name = "CMD", conflicts_with = "when", hide_short_help = true)]
     pub when_output: Option<String>,
-    /// Run this command in place of a model, and deliver what it prints
-    ///
-    /// It runs like that of `--when`. Its standard input is the output of `--when`, or the answer of the job of `--after`. Without
-    /// output there is nothing to report; a status other than 0 is a failure. It needs `--name`, and takes no option for models.
-    #[arg(long, value_name = "CMD", hide_short_help = true)]
-    pub command: Option<String>,
     /// Load a skill at the start of a run; may be repeated
     ///
     /// As `nanobot agent --skill`. For an existing job the skills take the place of the earlier ones; an empty text removes them.

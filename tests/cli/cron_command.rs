@@ -33,11 +33,11 @@ fn a_command_takes_the_place_of_the_model() {
     let mode = job_dir(&story, &id).join("job.json").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0);
     run_cron(&story, &["show", "disk"])
-        .stdout_has(&format!("command      {command}"))
+        .stdout_has("command      cat $DIR/state 2>&1")
         .stdout_has("sent to telegram 7");
     let shown = run_cron(&story, &["show", "disk", "--json"]).json();
     assert_eq!(shown["terms"]["kind"], "command");
-    assert_eq!(shown["terms"]["command"], command);
+    assert_eq!(shown["terms"]["command"], "cat $DIR/state 2>&1");
 
     run_cron(&story, &["run", "disk"]).stdout("").stderr("");
     assert_eq!(telegram.sent().last().unwrap(), "disk: 91 %");
@@ -126,7 +126,9 @@ fn a_job_has_a_model_or_a_command() {
     refuse(&["edit", "date", "--command", ""], "the command is empty");
     add_job(&story, &["-n", "talk", "--every", "1h"]);
     refuse(&["edit", "talk", "--command", "date"], "the job asks a model");
-    refuse(&["heartbeat", "enable", "--command", "date"], "the job asks a model");
+    refuse(&["heartbeat", "enable", "--command", "date"], "unexpected argument");
+    run_cron(&story, &["heartbeat", "enable"]).stderr_has("HEARTBEAT.md").text();
+    refuse(&["edit", "heartbeat", "--command", "date"], "the job asks a model");
 }
 
 #[test]

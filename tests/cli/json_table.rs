@@ -265,7 +265,8 @@ fn jobs(output: &mut SeenJson) {
         add_job(&story, &[&["-n", "terms", "--every", "1d"], flags.as_flattened()].concat());
     add_job(&story, &["-n", "report", "--after", "news"]);
     add_job(&story, &["-n", "soon", "--in", "1h"]);
-    run_cron(&story, &["add", "-n", "date", "--command", "date", "--in", "1h"]);
+    let command = ["add", "-n", "date", "--command", "date", "--in", "1h"];
+    run_cron(&story, &command).stdout_has("Added job 'date'");
     let bad = add_job(&story, &["-n", "bad", "--cron", "0 * * * *"]);
     let add = ["cron", "add", "-n", "new", "--every", "2h", "-m", "x", "--json"];
     output.run(&story, "cron add NAME --json", &add);

@@ -29,7 +29,7 @@ pub(super) fn run(ctx: &Context, arguments: &HeartbeatArgs) -> Result<Exit> {
 fn enable(ctx: &Context, arguments: &HeartbeatEnableArgs) -> Result<Exit> {
     let HeartbeatEnableArgs { every, json, flags, grants } = arguments.clone();
     let schedule = ScheduleFlags { every, ..ScheduleFlags::default() };
-    let settings = JobSettings { schedule, flags, grants, applied: false };
+    let settings = JobSettings { schedule, flags, grants, ..JobSettings::default() };
     let saved = heartbeat_job::enable(ctx, &settings)?;
     print_saved(ctx, saved, "✓ Heartbeat enabled", json)
 }

@@ -247,7 +247,7 @@ pub(crate) fn edit(
     message: Option<&str>,
     job_settings: &JobSettings,
 ) -> Result<SavedJob> {
-    let JobSettings { schedule, flags, grants, applied: _ } = job_settings;
+    let JobSettings { schedule, flags, grants, .. } = job_settings;
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let mut job = workspace_jobs::find_usable(&store, name_or_id)?;

@@ -44,7 +44,7 @@ pub(crate) fn apply_flags(
     settings: &JobSettings,
     catch_up: Option<CatchUpPolicy>,
 ) -> Result<ResolvedJob> {
-    let JobSettings { schedule, flags, grants, applied } = settings;
+    let JobSettings { schedule, flags, command, grants, applied } = settings;
     let JobFlags {
         session,
         model,
@@ -52,7 +52,6 @@ pub(crate) fn apply_flags(
         cache,
         when,
         when_output,
-        command,
         skills,
         until,
         max_rounds,
