@@ -10,14 +10,15 @@ use ending::{
     Ending, Round, TurnStats, empty_reply_error, incomplete_answer_error, schema_mismatch,
     unknown_reason,
 };
-use guard::{GuardAction, TurnState};
+use guard::{GuardAction, RefusedCall, TurnState};
 use nanobot_base::error::exit_for;
-use nanobot_base::event::{Event, EventSink, StopReason};
+use nanobot_base::event::{Event, EventSink, StopReason, ToolOutcome};
 use nanobot_base::message::{
     FinishReason, Message, MessagePart, Reply, STEERING_SUFFIX, ToolCall, UserMessage,
 };
 use nanobot_os::signal;
 use nanobot_store::session::Session;
+use nanobot_tool::CompletedCall;
 
 pub mod agent;
 mod answer;
@@ -118,6 +119,7 @@ struct Turn<'a, 'b, 's> {
     rejection_count: u32,
     /// The rounds of `--until`.
     rounds: Vec<Round>,
+    refused_calls: Vec<RefusedCall>,
     /// True if no further compaction is possible in this turn.
     compaction_exhausted: bool,
     /// True if later runs leave the message of this turn out.
@@ -232,7 +234,7 @@ impl Turn<'_, '_, '_> {
             context_tokens: self.context_tokens(),
             message_tokens: self.message_tokens(),
             messages: self.session.messages(),
-            denials: &self.stats.denials,
+            refused_calls: &self.refused_calls,
             turn_messages: self.session.turn_messages(),
         };
         let guards = self.agent.guards.iter_mut();
@@ -255,9 +257,10 @@ impl Turn<'_, '_, '_> {
             let is_truncated = reply.finish_reason == FinishReason::Length;
             let (calls, sink_result) = toolbox.run(batch, is_truncated, &mut on_output);
             // Log all results before emitting events, because the sink may fail.
-            for call in &calls {
-                self.stats.count_call(call);
-                self.session.push(Message::Tool(call.result.clone()))?;
+            for (call, completed) in batch.iter().zip(&calls) {
+                self.stats.count_call(completed);
+                self.refused_calls.extend(refused_call(call, completed, self.stats.iterations));
+                self.session.push(Message::Tool(completed.result.clone()))?;
             }
             sink_result?;
             for call in &calls {
@@ -273,4 +276,10 @@ impl Turn<'_, '_, '_> {
         (self.sink)(Event::Assistant { reply, is_final })?;
         (self.sink)(Event::Usage { message_id: &reply.id, usage: reply.usage, cost: reply.cost })
     }
+}
+
+/// `call`, if it was denied.
+fn refused_call(call: &ToolCall, completed: &CompletedCall, iteration: u32) -> Option<RefusedCall> {
+    let denial = completed.denial.as_ref().filter(|_| completed.outcome == ToolOutcome::Denied)?;
+    Some(RefusedCall { iteration, call: call.clone(), message: denial.message.clone() })
 }

@@ -26,7 +26,7 @@ mod tests {
     fn requires_enough_message_tokens() {
         let check = |context, said, expect: bool| {
             let state = TurnState {
-                denials: &[],
+                refused_calls: &[],
                 iterations: 0,
                 context_tokens: context,
                 message_tokens: said,

@@ -57,7 +57,7 @@ mod tests {
             };
             let sent: Vec<Message> = ids.iter().map(message).collect();
             let state = TurnState {
-                denials: &[],
+                refused_calls: &[],
                 iterations: 0,
                 context_tokens: context,
                 message_tokens: context,

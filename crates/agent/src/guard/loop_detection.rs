@@ -1,9 +1,11 @@
 //! Ends a turn in which the model repeats itself, which costs money and leads nowhere: after a number of calls with the same
 //! result, after fewer calls that fail, and after even fewer calls that are denied.
 
-use crate::turn::guard::{Guard, GuardAction, TurnState};
-use nanobot_base::event::{Denial, StopReason};
-use nanobot_base::message::{Message, ToolCall};
+use crate::turn::guard::{Guard, GuardAction, RefusedCall, TurnState};
+use nanobot_base::event::StopReason;
+use nanobot_base::message::{Message, ToolCall, ToolResult};
+use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Number of consecutive identical failures that ends the turn. Two repeats can be a sensible retry, for example after
 /// a timeout; a fifth attempt never is.
@@ -22,7 +24,7 @@ pub struct LoopDetection;
 
 impl Guard for LoopDetection {
     fn check(&mut self, state: &TurnState<'_>) -> GuardAction {
-        if let Some(tool) = repeatedly_denied_tool(state.denials, state.turn_messages) {
+        if let Some(tool) = repeatedly_denied_tool(state.refused_calls) {
             return GuardAction::Finish {
                 stop_reason: StopReason::RepeatedDenial,
                 text: format!(
@@ -59,43 +61,22 @@ impl Guard for LoopDetection {
     }
 }
 
-/// The tool of the latest denial, if calls of at least [`MAX_REPEATED_DENIALS`] replies were denied for the same reason and are alike: they
-/// have the same file, whatever was to be done to it, or else the same arguments. Parallel calls in one reply count once. A command
-/// that ran, and was refused something, has a result and may be repeated.
-fn repeatedly_denied_tool<'a>(denials: &'a [Denial], turn: &[Message]) -> Option<&'a str> {
-    let has_result = |denial: &&Denial| {
-        turn.iter().any(|message| {
-            matches!(message, Message::Tool(result) if result.call_id == denial.call_id && !result.failed)
-        })
+/// The tool of the latest refused call, if calls of at least [`MAX_REPEATED_DENIALS`] replies were refused for the same reason and are
+/// alike: they have the same file, whatever was to be done to it, or else the same arguments. Parallel calls in one reply count once.
+fn repeatedly_denied_tool(refused_calls: &[RefusedCall]) -> Option<&str> {
+    fn subject(refused: &RefusedCall) -> &Value {
+        let arguments = &refused.call.arguments;
+        arguments.get("path").unwrap_or(arguments)
+    }
+    let last = refused_calls.last()?;
+    let is_same = |refused: &&RefusedCall| {
+        refused.call.name == last.call.name
+            && refused.message == last.message
+            && subject(refused) == subject(last)
     };
-    let last = denials.last().filter(|denial| !has_result(denial))?;
-    let subject = |denial: &Denial| {
-        let call = calls_of(turn).find(|call| call.id == denial.call_id)?;
-        Some(call.arguments.get("path").unwrap_or(&call.arguments))
-    };
-    let is_same = |denial: &&Denial| {
-        denial.tool_name == last.tool_name
-            && denial.message == last.message
-            && subject(denial) == subject(last)
-    };
-    let call_ids: Vec<&str> =
-        denials.iter().filter(is_same).map(|denial| denial.call_id.as_str()).collect();
-    let asks_again = |message: &&Message| match message {
-        Message::Assistant(reply) => {
-            reply.tool_calls.iter().any(|call| call_ids.contains(&call.id.as_str()))
-        }
-        _ => false,
-    };
-    (turn.iter().filter(asks_again).count() >= MAX_REPEATED_DENIALS).then_some(&last.tool_name)
-}
-
-/// The calls of a turn, in order.
-fn calls_of(turn: &[Message]) -> impl Iterator<Item = &ToolCall> {
-    let replies = turn.iter().filter_map(|message| match message {
-        Message::Assistant(reply) => Some(&reply.tool_calls),
-        _ => None,
-    });
-    replies.flatten()
+    let iterations: BTreeSet<u32> =
+        refused_calls.iter().filter(is_same).map(|refused| refused.iteration).collect();
+    (iterations.len() >= MAX_REPEATED_DENIALS).then_some(&last.call.name)
 }
 
 /// The latest call, and the number of times in a row that it was made with the same result. Errors are all the same.
@@ -105,56 +86,77 @@ struct Repetition<'a> {
     is_failing: bool,
 }
 
-/// The latest call of a turn, if it has a result.
+/// The latest call of a turn that has a result.
 fn latest_repetition(turn: &[Message]) -> Option<Repetition<'_>> {
-    let calls: Vec<&ToolCall> = calls_of(turn).collect();
-    let result_of = |call: &ToolCall| {
-        turn.iter().find_map(|message| match message {
-            Message::Tool(result) if result.call_id == call.id => Some(result),
-            _ => None,
-        })
-    };
-    let call = *calls.last()?;
-    let result = result_of(call)?;
-    let is_same = |other: &&&ToolCall| {
-        other.name == call.name
-            && other.arguments == call.arguments
-            && result_of(other).is_some_and(|other| {
-                other.failed == result.failed && (other.failed || other.parts == result.parts)
-            })
+    let calls = answered_calls(turn);
+    let last = calls.last()?;
+    let is_same = |other: &&AnsweredCall<'_>| {
+        other.call.name == last.call.name
+            && other.call.arguments == last.call.arguments
+            && other.result.failed == last.result.failed
+            && (other.result.failed || other.result.parts == last.result.parts)
     };
     let times = calls.iter().rev().take_while(is_same).count();
-    Some(Repetition { call, times, is_failing: result.failed })
+    Some(Repetition { call: last.call, times, is_failing: last.result.failed })
+}
+
+/// A call and its result.
+struct AnsweredCall<'a> {
+    call: &'a ToolCall,
+    result: &'a ToolResult,
+}
+
+/// The calls of a turn that have results, in order. A result belongs to a call of the reply before it: an id is unique only within a
+/// reply, because some servers number the calls of each reply anew.
+fn answered_calls(turn: &[Message]) -> Vec<AnsweredCall<'_>> {
+    let mut answered = Vec::new();
+    let mut open_calls: Vec<&ToolCall> = Vec::new();
+    for message in turn {
+        match message {
+            Message::Assistant(reply) => open_calls = reply.tool_calls.iter().collect(),
+            Message::Tool(result) => {
+                let index = open_calls.iter().position(|call| call.id == result.call_id);
+                let call = index.map(|index| open_calls.remove(index));
+                answered.extend(call.map(|call| AnsweredCall { call, result }));
+            }
+            Message::User(_) => {}
+        }
+    }
+    answered
 }
 
 #[cfg(test)]
 mod tests {
-    use super::latest_repetition;
+    use super::{RefusedCall, latest_repetition, repeatedly_denied_tool};
     use nanobot_base::message::{Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult};
     use serde_json::json;
 
-    /// Checks calls, each with its path and its result, against the number of repetitions of the last one.
+    fn read_call(id: String, path: &str) -> ToolCall {
+        ToolCall { id, name: "read_file".into(), arguments: json!({ "path": path }) }
+    }
+
+    /// Checks calls, each with its path and its result, against the number of repetitions of the last one. Servers give each call another
+    /// id, or number the calls of each reply anew.
     fn check(calls: &[(&str, Result<&str, &str>)], expect: Option<(usize, bool)>) {
-        let mut turn = Vec::new();
-        for (number, (path, result)) in calls.iter().enumerate() {
-            let id = format!("call_{number}");
-            let call = ToolCall {
-                id: id.clone(),
-                name: "read_file".into(),
-                arguments: json!({ "path": path }),
-            };
-            turn.push(Message::Assistant(Reply { tool_calls: vec![call], ..Reply::default() }));
-            let (Ok(text) | Err(text)) = result;
-            turn.push(Message::Tool(ToolResult {
-                call_id: id,
-                name: "read_file".into(),
-                parts: vec![MessagePart::Text((*text).to_owned())],
-                failed: result.is_err(),
-                source: ResultSource::Unspecified,
-            }));
+        for has_unique_ids in [true, false] {
+            let mut turn = Vec::new();
+            for (number, (path, result)) in calls.iter().enumerate() {
+                let id = format!("call_{}", if has_unique_ids { number } else { 0 });
+                let call = read_call(id.clone(), path);
+                turn.push(Message::Assistant(Reply { tool_calls: vec![call], ..Reply::default() }));
+                let (Ok(text) | Err(text)) = result;
+                turn.push(Message::Tool(ToolResult {
+                    call_id: id,
+                    name: "read_file".into(),
+                    parts: vec![MessagePart::Text((*text).to_owned())],
+                    failed: result.is_err(),
+                    source: ResultSource::Unspecified,
+                }));
+            }
+            let repetition = latest_repetition(&turn);
+            let actual = repetition.map(|repetition| (repetition.times, repetition.is_failing));
+            assert_eq!(actual, expect, "{calls:?}, unique ids: {has_unique_ids}");
         }
-        let found = latest_repetition(&turn).map(|found| (found.times, found.is_failing));
-        assert_eq!(found, expect, "{calls:?}");
     }
 
     #[test]
@@ -169,5 +171,26 @@ mod tests {
         check(&[("a", Ok("1")), ("a", Ok("2")), ("a", Ok("2"))], Some((2, false)));
         check(&[("a", Ok("1")), ("b", Ok("1")), ("a", Ok("1"))], Some((1, false)));
         check(&[("a", Err("1")), ("a", Err("1")), ("a", Ok("1"))], Some((1, false)));
+    }
+
+    #[test]
+    fn counts_replies_with_the_same_refused_call() {
+        /// Checks calls, each with the number of its reply, its path and the reason of its refusal.
+        fn check(calls: &[(u32, &str, &str)], expect: Option<&str>) {
+            let refused_calls: Vec<RefusedCall> = calls
+                .iter()
+                .map(|(iteration, path, message)| RefusedCall {
+                    iteration: *iteration,
+                    call: read_call("call_0".into(), path),
+                    message: (*message).to_owned(),
+                })
+                .collect();
+            assert_eq!(repeatedly_denied_tool(&refused_calls), expect, "{calls:?}");
+        }
+        check(&[], None);
+        check(&[(1, "a", "no"), (2, "a", "no"), (4, "a", "no")], Some("read_file"));
+        check(&[(1, "a", "no"), (2, "b", "no"), (3, "a", "no")], None);
+        check(&[(1, "a", "no"), (2, "a", "never"), (3, "a", "no")], None);
+        check(&[(1, "a", "no"), (1, "a", "no"), (2, "a", "no")], None);
     }
 }

@@ -59,7 +59,7 @@ mod tests {
             };
             let sent: Vec<Message> = said.iter().map(message).collect();
             let state = TurnState {
-                denials: &[],
+                refused_calls: &[],
                 iterations: 0,
                 context_tokens: 0,
                 message_tokens: 0,

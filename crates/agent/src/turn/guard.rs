@@ -1,7 +1,7 @@
 //! The interface between a turn and its guards: the state that a guard receives, and the actions that it may return.
 
-use nanobot_base::event::{Denial, StopReason};
-use nanobot_base::message::Message;
+use nanobot_base::event::StopReason;
+use nanobot_base::message::{Message, ToolCall};
 
 /// A check that runs before each request of a turn.
 pub trait Guard {
@@ -22,8 +22,18 @@ pub struct TurnState<'a> {
     pub messages: &'a [Message],
     /// The messages of this turn, starting with the user's.
     pub turn_messages: &'a [Message],
-    /// The denied tool calls of this turn.
-    pub denials: &'a [Denial],
+    /// The calls of this turn that were denied, in order.
+    pub refused_calls: &'a [RefusedCall],
+}
+
+/// A tool call that was denied. One that ran, and was refused something, has a result and is none.
+#[derive(Clone, Debug)]
+pub struct RefusedCall {
+    /// The number of the request that the model answered with the call.
+    pub iteration: u32,
+    pub call: ToolCall,
+    /// The reason.
+    pub message: String,
 }
 
 /// The action that a guard requests.

@@ -33,6 +33,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
             steering_count: 0,
             rejection_count: 0,
             rounds: Vec::new(),
+            refused_calls: Vec::new(),
             compaction_exhausted: false,
             is_left_out: false,
         }
