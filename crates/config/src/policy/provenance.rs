@@ -691,7 +691,9 @@ mod tests {
         check(&[vec![picture("https://evil.example/a.png")]], Origin::External);
         check(&[with_others(Origin::Project, "x")], Origin::Project);
         check(&[with_others(Origin::External, "x")], Origin::External);
-        check(&[vec![injected("t-plan", "Only look.")]], Origin::User);
+        for own in ["t-plan", "t-resume", "t-r1", "t-c2", ""] {
+            check(&[vec![injected(own, "Only look.")]], Origin::User);
+        }
         check(&[vec![injected("summary", "It went well.")]], Origin::Project);
     }
 

@@ -19,8 +19,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use url::Url;
 
-/// Suffixes of the ids of injected user messages that hold our own text (messages of guards), not untrusted content.
-const OWN_MESSAGE_SUFFIXES: &[&str] = &["lost", "opening", "plan", "task", "warning"];
+/// Suffixes of the ids of injected user messages that hold our own text, not untrusted content: messages of guards, and the one with which
+/// an interrupted answer is resumed.
+const OWN_MESSAGE_SUFFIXES: &[&str] = &["lost", "opening", "plan", "resume", "task", "warning"];
+/// Beginnings of such suffixes before a number: the request to repair an answer, or to continue it.
+const OWN_NUMBERED_SUFFIXES: [char; 2] = ['r', 'c'];
 /// Maximum length of the path and the query of an address that the model composed for a built-in skill, in bytes.
 pub(super) const MAX_SKILL_REQUEST_BYTES: usize = 200;
 /// Maximum number of requests to hosts that only untrusted content names, per domain and per run.
@@ -94,8 +97,9 @@ impl ProvenanceState {
                 return;
             }
             let suffix = user.id.rsplit('-').next().unwrap_or_default();
-            let is_repair = suffix.strip_prefix('r').is_some_and(is_number);
-            let is_own = is_repair || OWN_MESSAGE_SUFFIXES.contains(&suffix);
+            let is_numbered = suffix.strip_prefix(OWN_NUMBERED_SUFFIXES).is_some_and(is_number);
+            // The note about messages that are left out has no id.
+            let is_own = user.id.is_empty() || is_numbered || OWN_MESSAGE_SUFFIXES.contains(&suffix);
             if !is_own && !self.is_complete {
                 self.raise(Origin::Project, || match user.id.as_str() {
                     "summary" => "a summary of the earlier conversation".into(),
