@@ -8,6 +8,8 @@ use super::tool_names::{APPLY_PATCH, CRON, EXEC, PROCESS, WRITE_TOOLS, tools_wit
 use super::{Policy, PolicyDecision};
 use nanobot_base::shell_quote::quote;
 use serde_json::Value;
+use std::borrow::Cow;
+use url::Url;
 
 /// An item that a call is about, as rules and permissions apply to it.
 struct RuleSubject<'a> {
@@ -142,11 +144,7 @@ impl Policy {
             (CRON, ..) => vec![text("action").unwrap_or_default().to_owned()],
             (PROCESS, ..) => vec![text("input").unwrap_or_default().to_owned()],
             (_, Some(command), ..) => vec![command.to_owned()],
-            (_, _, Some(url), _) => {
-                let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-                let host = rest.split(['/', '?', '#', ':']).next().unwrap_or_default();
-                vec![url.to_owned(), host.to_ascii_lowercase()]
-            }
+            (_, _, Some(url), _) => [url.to_owned()].into_iter().chain(host_of(url)).collect(),
             (.., Some(query)) => vec![query.to_owned()],
             _ => vec![arguments.to_string()],
         };
@@ -172,6 +170,16 @@ impl Policy {
         tools.dedup();
         RuleSubject { tools, forms }
     }
+}
+
+/// The host that a request for `address` reaches, in lower case. The scheme may be missing, as in an argument of a server's tool.
+fn host_of(address: &str) -> Option<String> {
+    let with_scheme = if address.contains("://") {
+        Cow::Borrowed(address)
+    } else {
+        Cow::Owned(format!("https://{address}"))
+    };
+    Url::parse(&with_scheme).ok()?.host_str().map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -204,18 +212,18 @@ mod tests {
         check(&["deny exec(rm *)"], "exec", run("ls"), "allow");
         check(&["mcp_*=ask", "allow mcp_git_*"], "mcp_git_log", json!({}), "allow");
         check(&["mcp_*=ask", "allow mcp_git_*"], "mcp_web_get", json!({}), "ask");
-        check(
-            &["deny web_fetch(*.example.org)"],
-            "web_fetch",
-            json!({"url": "https://a.example.org/x"}),
-            "deny",
-        );
-        check(
-            &["deny web_fetch(*.example.org)"],
-            "web_fetch",
-            json!({"url": "https://example.com/x"}),
-            "allow",
-        );
+        let fetch = |url: &str| json!({ "url": url });
+        let host_rule = &["deny web_fetch(*.example.org)"];
+        check(host_rule, "web_fetch", fetch("https://a.example.org/x"), "deny");
+        check(host_rule, "web_fetch", fetch("https://u:p@A.Example.org:8000?x"), "deny");
+        check(host_rule, "web_fetch", fetch("a.example.org/x"), "deny");
+        check(host_rule, "web_fetch", fetch("https://example.com/x"), "allow");
+        check(&["deny web_fetch(Example.org)"], "web_fetch", fetch("https://example.org/"), "deny");
+        check(&["deny web_fetch([2001:db8::1])"], "web_fetch", fetch("https://[2001:DB8::1]/"), "deny");
+        let path_rule = &["web_fetch=ask", "allow web_fetch(https://example.org/A*)"];
+        check(path_rule, "web_fetch", fetch("https://example.org/Ab"), "allow");
+        check(path_rule, "web_fetch", fetch("https://example.org/ab"), "ask");
+        check(path_rule, "web_fetch", fetch("https://example.org:x@example.com/A"), "ask");
         check(&["deny read_file(.env)"], "read_file", at("a/.env"), "deny");
         check(&["deny read_file(sub/*)"], "read_file", at("sub/deep/x"), "deny");
         check(&["deny read_file(sub/*)"], "read_file", at("other"), "allow");

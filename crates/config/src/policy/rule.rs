@@ -1,7 +1,7 @@
 //! Rules as users write them: `TOOL`, or `TOOL(glob)` to match an argument. A rule never grants a shell command:
 //! commands are contained by the sandbox, not recognized by their text, and `exec(…)` can only be denied.
 
-use super::tool_names::{self, EXEC, PROCESS, READ_TOOLS, RESERVED_WORDS, WRITE_TOOLS};
+use super::tool_names::{self, EXEC, PROCESS, READ_TOOLS, RESERVED_WORDS, WEB_FETCH, WRITE_TOOLS};
 use super::{path_glob, path_pattern};
 use globset::GlobMatcher;
 use serde::{Deserialize, Serialize};
@@ -146,8 +146,13 @@ impl PolicyRule {
 
     /// True if the rule applies to a call of `tool` whose argument can be written as any of `forms`.
     pub fn covers(&self, tool: &str, forms: &[String]) -> bool {
-        let matches = |argument: &Pattern, form: &String| {
-            if is_file_tool(tool) { argument.matches_path(form) } else { argument.matches(form) }
+        let matches = |argument: &Pattern, form: &String| match tool {
+            tool if is_file_tool(tool) => argument.matches_path(form),
+            // A host is the same in any case, and a path is not.
+            WEB_FETCH if !argument.text().contains('/') => {
+                Pattern::new(argument.text().to_ascii_lowercase()).matches(form)
+            }
+            _ => argument.matches(form),
         };
         let matches_any = |argument| forms.iter().any(|form| matches(argument, form));
         self.tool.matches(tool) && self.argument.as_ref().is_none_or(matches_any)
