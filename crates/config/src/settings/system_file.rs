@@ -32,6 +32,9 @@ const MODEL_CHOICES: &[&str] = &[
 const GRANTS: &[&str] = &[
     "agents.defaults.profile",
     "channels.*.allowFrom",
+    "channels.*.approvers",
+    "channels.*.dm.allowFrom",
+    "channels.*.recipients",
     "tools.allow",
     "tools.exec.allowedEnvKeys",
     "tools.exec.sandboxRoBinds",
@@ -362,6 +365,11 @@ mod tests {
             "agents.defaults.profile",
         );
         grants(json!({"channels": {"irc": {"allowFrom": ["a"]}}}), "channels.irc.allowFrom");
+        grants(json!({"channels": {"irc": {"approvers": ["a"]}}}), "channels.irc.approvers");
+        grants(
+            json!({"channels": {"slack": {"dm": {"policy": "allowlist", "allowFrom": ["a"]}}}}),
+            "channels.slack.dm.allowFrom",
+        );
         let server =
             |key: &str, value: Value| json!({"tools": {"mcpServers": {"s": {key: value}}}});
         grants(server("trusted", json!(true)), "tools.mcpServers.s.trusted");
@@ -380,7 +388,7 @@ mod tests {
             json!({"locked": ["providers.openai", "tools"], "tools": {"allow": [], "net": ""}});
         assert!(system_file(&accepted).unwrap().is_locked(&["tools", "net"]));
         for key in GRANTS {
-            let key = key.replace("channels.*", "channels.telegram");
+            let key = key.replace("channels.*", "channels.slack");
             let path: Vec<&str> = key.split('.').collect();
             assert!(KeyNode::kind_at(&path).is_some(), "{key}");
         }
