@@ -244,11 +244,20 @@ impl ProfileField<'_> {
     }
 }
 
-/// Parses a string, a list of strings, or a comma-separated string.
+/// Parses a string, a list of strings, or a string with commas between its items. A comma in the parentheses of a rule separates none.
 fn parse_texts(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::String(text) => {
-            let parts = text.split(',').map(|part| part.trim().to_owned());
+            let mut depth = 0_usize;
+            let is_separator = |letter: char| {
+                match letter {
+                    '(' => depth += 1,
+                    ')' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                letter == ',' && depth == 0
+            };
+            let parts = text.split(is_separator).map(|part| part.trim().to_owned());
             Some(parts.filter(|part| !part.is_empty()).collect())
         }
         Value::Array(items) => {
@@ -270,9 +279,9 @@ mod tests {
 
     #[test]
     fn built_in_profiles_are_complete() {
-        for (name, about) in BUILT_IN {
+        for (name, description) in BUILT_IN {
             let profile = Profile::built_in(name).unwrap();
-            assert_eq!((profile.name.as_str(), profile.description.as_str()), (*name, *about));
+            assert_eq!((profile.name.as_str(), profile.description.as_str()), (*name, *description));
             assert_eq!(profile.is_unrestricted, *name == "full");
         }
         assert_eq!(Profile::built_in("yolo"), None);
@@ -286,6 +295,9 @@ mod tests {
         };
         check(json!({}), "");
         check(json!({"extends": "plan", "tools": "read_file, exec", "deny": ["exec(rm *)"]}), "");
+        let rules = Profile::parse("mine", &json!({"deny": "exec(a, b), read_file(*.{key,pem})"}), "");
+        let rules: Vec<String> = rules.unwrap().rules.iter().map(ToString::to_string).collect();
+        assert_eq!(rules, ["exec(a, b)", "read_file(*.{key,pem})"]);
         check(json!({"extends": "full"}), "typed each time");
         check(json!({"extends": "nobody"}), "no built-in profile");
         check(json!({"tools": 5}), "a list of strings");
