@@ -9,6 +9,7 @@ use super::lock::try_lock;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::shell_quote::quote;
 use nanobot_os::age::{Age, is_older};
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::FileLock;
@@ -275,7 +276,7 @@ pub fn restore(store: &SessionStore, key: &str) -> Result<()> {
             return Err(fail_with_hint(
                 Exit::Usage,
                 format!("session `{key}` already exists"),
-                format!("nanobot session rename {key} NEW"),
+                format!("nanobot session rename {} NEW", quote(key)),
             ));
         }
         Ok(())
