@@ -432,6 +432,16 @@ fn a_value_that_would_break_every_run_is_not_written() {
     check("agents.defaults.model", "", "try: nanobot config unset agents.defaults.model");
     check("models", "{\"m\": {\"contextWindow\": 1}}", "did you mean `contextWindowTokens`?");
     check_key("models.m.pdff", "true", "did you mean `pdf`?");
+    check("models", "5", "`models` is 5, expected an object");
+    check("agents.defaults.fallbackModels", "other", "is a string, expected a list");
+    check_key("agents.defaults.fallbackModels.0", "other", "try: `agents.defaults.fallbackModels`");
+    story.run(["config", "set", "providers.mine.extraBody", r#"{"stop": ["a"]}"#]).stdout("");
+    check_key(
+        "providers.mine.extraBody.stop.0",
+        "b",
+        "`providers.mine.extraBody.stop` is a list, which can only be set as a whole\n  try: `nanobot config set providers.mine.extraBody.stop '[…]'`",
+    );
+    story.run(["config", "get", "providers.mine.extraBody"]).stdout_has("\"a\"");
     story.run(["config", "set", "providers.mine.apiBase", "http://127.0.0.1:9/v1"]).stdout("");
     for provider in ["mine", "lm-studio", "auto"] {
         story.run(["config", "set", "agents.defaults.provider", provider]).stdout("");

@@ -13,6 +13,7 @@ use super::own_keys::{
 use super::system_file::{Locks, SystemFile};
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::shell_quote::quote;
 use nanobot_os::durable_file;
 use nanobot_os::env::Env;
 use nanobot_os::paths::Paths;
@@ -148,6 +149,22 @@ impl Config {
         Err(fail_with_hint(Exit::Refused, cause, "ask the administrator of this machine"))
     }
 
+    /// Refuses a key in a list: an object would replace the list.
+    fn check_in_no_list(&self, path: &[String]) -> Result<()> {
+        let is_list =
+            |length: &usize| get_in(self.value(), &path[..*length]).is_some_and(Value::is_array);
+        let Some(length) = (1..path.len()).find(is_list) else {
+            return Ok(());
+        };
+        let key = format_path(&path[..length]);
+        let cause = format!("`{key}` is a list, which can only be set as a whole");
+        Err(fail_with_hint(
+            Exit::Usage,
+            cause,
+            format!("`nanobot config set {} '[…]'`", quote(&key)),
+        ))
+    }
+
     /// `path`, with a provider in the spelling that the files have.
     fn spelled(&self, path: &[impl AsRef<str>]) -> KeyPath {
         let mut path: KeyPath = path.iter().map(|name| name.as_ref().to_owned()).collect();
@@ -246,10 +263,11 @@ impl Config {
     /// is split between the files. Comments and all other text are preserved.
     ///
     /// # Errors
-    /// The file cannot be parsed; status 77 if the key is locked.
+    /// The file cannot be parsed; status 77 if the key is locked, 2 if it is that of an item of a list.
     pub fn set(&mut self, path: &[impl AsRef<str>], value: &Value) -> Result<()> {
         let mut path = self.spelled(path);
         self.check_unlocked(&path)?;
+        self.check_in_no_list(&path)?;
         if self.belongs_to_own_file(&path) {
             self.own_file.set(&path, value)?;
             self.shared_file.unset(&path)?;

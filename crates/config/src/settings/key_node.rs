@@ -4,7 +4,7 @@
 
 use super::key_spelling::{camel_case, format_path, is_same_provider, parse_path};
 use super::key_type::KeyType;
-use super::key_type::KeyType::{Any, Map, Secret, SecretMap, Text};
+use super::key_type::KeyType::{Any, Map, Object, Secret, SecretMap, Text};
 use super::keys::{ConfigKey, KEYS, RENAMED_KEYS};
 
 /// Maximum number of names in a path of the table.
@@ -60,11 +60,11 @@ impl KeyNode {
         Self { first: 0, end: KEYS.len(), depth: 0, start: 0 }
     }
 
-    /// Returns the node at `path`. A path below a key that holds a map leads to that key's own node.
+    /// Returns the node at `path`. A path below a key that holds an object leads to that key's own node.
     pub fn at(path: &[impl AsRef<str>]) -> Option<Self> {
         let mut node = Self::root();
         for name in path {
-            if let Some(ConfigKey { kind: Map | SecretMap | Any, .. }) = node.key() {
+            if let Some(ConfigKey { kind: Map | SecretMap | Object | Any, .. }) = node.key() {
                 return Some(node);
             }
             node = node.child(name.as_ref())?;
@@ -79,6 +79,7 @@ impl KeyNode {
         Some(match key.kind {
             Map if is_member => Text,
             SecretMap if is_member => Secret,
+            Object if is_member => Any,
             kind => kind,
         })
     }
@@ -91,7 +92,7 @@ impl KeyNode {
         for part in parse_path(spelling)? {
             let node = next_node?;
             let is_chosen_by_user = match node.key().map(|key| key.kind) {
-                Some(Any) => true,
+                Some(Object | Any) => true,
                 // The values of a map are texts, which have no keys.
                 Some(Map | SecretMap) => path.len() == node.depth,
                 _ => false,

@@ -21,6 +21,10 @@ pub enum KeyType {
     Map,
     /// Like `Map`, but the values are never displayed.
     SecretMap,
+    /// A list of any values.
+    List,
+    /// An object with any members.
+    Object,
     OneOf(&'static [&'static str]),
     /// The age at which data is removed.
     Age,
@@ -67,6 +71,8 @@ impl KeyType {
                     .all(|value| value.is_string() || is_stored_secret(value))
                     .then(|| value.clone())
             }
+            Self::List => value.is_array().then(|| value.clone()),
+            Self::Object => value.is_object().then(|| value.clone()),
             Self::OneOf(names) => names.contains(&value.as_str()?).then(|| value.clone()),
             Self::Age => Age::parse(value.as_str()?).map(|_| value.clone()),
             Self::Any | Self::Verbatim => Some(value.clone()),
@@ -77,7 +83,13 @@ impl KeyType {
     pub fn parse(self, text: &str) -> Value {
         let is_compound = matches!(
             self,
-            Self::TextList | Self::Map | Self::SecretMap | Self::Any | Self::Verbatim
+            Self::TextList
+                | Self::Map
+                | Self::SecretMap
+                | Self::List
+                | Self::Object
+                | Self::Any
+                | Self::Verbatim
         );
         match serde_json::from_str(text) {
             Ok(value) if is_compound || (self == Self::Secret && is_stored_secret(&value)) => value,
@@ -97,6 +109,8 @@ impl KeyType {
             Self::TextList => "a list of strings".into(),
             Self::Map => "an object with string values".into(),
             Self::SecretMap => "an object whose values are strings, or objects with `file`, `command` or `credential`".into(),
+            Self::List => "a list".into(),
+            Self::Object => "an object".into(),
             Self::OneOf(names) => format!("one of `{}`", names.join("`, `")),
             Self::Age => "an age above zero, such as `12h`, `30d` or `2y`, or `never`".into(),
             Self::Any | Self::Verbatim => "a value".into(),
@@ -146,6 +160,8 @@ impl KeyType {
             Self::SecretMap => {
                 json!({"type": ["object", "null"], "additionalProperties": secret_schema(&["string"])})
             }
+            Self::List => json!({"type": ["array", "null"]}),
+            Self::Object => json!({"type": ["object", "null"]}),
             Self::OneOf(names) => {
                 let mut values: Vec<Value> = names.iter().map(|name| json!(name)).collect();
                 values.push(Value::Null);
@@ -263,6 +279,10 @@ mod tests {
         check(KeyType::TextList, json!(["a", 1]), NONE);
         check(KeyType::Map, json!({"a": "b"}), json!({"a": "b"}));
         check(KeyType::Map, json!({"a": 1}), NONE);
+        check(KeyType::List, json!(["a", 1]), json!(["a", 1]));
+        check(KeyType::List, json!({"0": "a"}), NONE);
+        check(KeyType::Object, json!({"a": 1}), json!({"a": 1}));
+        check(KeyType::Object, json!("a"), NONE);
         check(KeyType::OneOf(&["a", "b"]), json!("b"), json!("b"));
         check(KeyType::OneOf(&["a", "b"]), json!("c"), NONE);
         check(KeyType::Age, json!("30d"), json!("30d"));

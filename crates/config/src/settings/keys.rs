@@ -7,7 +7,8 @@
 
 use super::key_type::KeyType;
 use super::key_type::KeyType::{
-    Age, Any, Bool, Map, Number, OneOf, Secret, SecretMap, Text, TextList, Verbatim, Whole,
+    Age, Any, Bool, List, Map, Number, Object, OneOf, Secret, SecretMap, Text, TextList, Verbatim,
+    Whole,
 };
 use serde_json::Value;
 
@@ -85,7 +86,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("agents.defaults.maxToolResultChars", Whole(1, 10_000_000), "16000", Used, "maximum characters of a tool result stored in the session"),
     key("agents.defaults.disabledSkills", TextList, "[]", Used, "names of skills to disable"),
     key("agents.defaults.skillsBudgetTokens", Whole(0, 1_000_000), "2000", Used, "maximum tokens of the skill list in each request; a longer list is shortened"),
-    key("agents.defaults.fallbackModels", Any, "[]", Used, "models to try if the first one fails: names, presets, or objects as in `modelPresets`"),
+    key("agents.defaults.fallbackModels", List, "[]", Used, "models to try if the first one fails: names, presets, or objects as in `modelPresets`"),
     key("agents.defaults.modelPreset", Text, "null", Used, "the entry of `modelPresets` to use"),
     key("agents.defaults.contextWindowTokens", TOKEN_COUNT, "200000", Used, "context window in tokens for models of unknown size"),
     key("agents.defaults.contextBlockLimit", UNBOUNDED_COUNT, "null", Later, "tokens after which the context is compacted"),
@@ -405,7 +406,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("channels.mochat.approvals", Bool, "true", Used, "put calls that need approval as questions in the chat"),
     key("channels.mochat.approvers", TextList, "[]", Used, "senders who may approve, by id; empty for the one whose message led to the call"),
     key("channels.mochat.mention.requireInGroups", Bool, "false", Used, "answer in panels only when mentioned"),
-    key("channels.mochat.groups", Any, "{}", Used, "`requireMention` of single groups, by their ids"),
+    key("channels.mochat.groups", Object, "{}", Used, "`requireMention` of single groups, by their ids"),
     key("channels.mochat.replyDelayMode", Text, r#""non-mention""#, Used, "`non-mention`: messages of panels without a mention are gathered, and answered together"),
     key("channels.mochat.replyDelayMs", UNBOUNDED_COUNT, "120000", Used, "milliseconds from the last of them to the answer"),
     key("channels.mochat.proxy", Secret, "null", Used, "proxy for Mochat"),
@@ -473,8 +474,8 @@ pub const KEYS: &[ConfigKey] = &[
     key("providers.*.apiKeyFile", Text, "null", Used, "file that contains the API key"),
     key("providers.*.apiKeyCommand", Text, "null", Used, "command that prints the API key, such as a password manager"),
     key("providers.*.apiType", Text, r#""auto""#, Used, "the wire format: auto, chat_completions, responses, anthropic"),
-    key("providers.*.extraBody", Any, "null", Used, "additional fields of the request body"),
-    key("providers.*.extraQuery", Any, "null", Used, "additional query parameters"),
+    key("providers.*.extraBody", Object, "null", Used, "additional fields of the request body"),
+    key("providers.*.extraQuery", Object, "null", Used, "additional query parameters"),
     key("providers.*.proxy", Secret, "null", Used, "proxy for this provider"),
     key("providers.*.thinkingStyle", Text, "null", Used, "how thinking is requested: thinking_type, enable_thinking, reasoning_split, reasoning_effort, none"),
     key("providers.*.maxConcurrent", Whole(1, 10_000), "null", Used, "maximum requests at once, of all runs together; others wait in turn"),
@@ -502,9 +503,9 @@ pub const KEYS: &[ConfigKey] = &[
     key("transcription.maxDurationSec", UNBOUNDED_COUNT, "120", Used, "maximum duration of a recording in seconds"),
     key("transcription.maxUploadMb", UNBOUNDED_COUNT, "25", Used, "maximum size of a recording in megabytes"),
 
-    key("modelPresets", Any, "{}", Used, "models with their settings, by name; a string value is an alias of a model; without `provider`, the configured provider is used"),
+    key("modelPresets", Object, "{}", Used, "models with their settings, by name; a string value is an alias of a model; without `provider`, the configured provider is used"),
 
-    key("models", Any, "{}", Used, "metadata that overrides the built-in data, by model: contextWindowTokens, maxOutputTokens, images, pdf, price"),
+    key("models", Object, "{}", Used, "metadata that overrides the built-in data, by model: contextWindowTokens, maxOutputTokens, images, pdf, price"),
 
     key("locked", TextList, "[]", Used, "keys, and objects of keys, that only this file sets; in `/etc/nanobot/config.json` alone"),
 

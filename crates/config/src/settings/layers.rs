@@ -530,7 +530,11 @@ impl<'a> LayeredConfig<'a> {
             if let Some(key) = node.key() {
                 if !matches!(
                     key.kind,
-                    KeyType::Map | KeyType::SecretMap | KeyType::Any | KeyType::Verbatim
+                    KeyType::Map
+                        | KeyType::SecretMap
+                        | KeyType::Object
+                        | KeyType::Any
+                        | KeyType::Verbatim
                 ) {
                     return Err(Some(key.path.to_owned()));
                 }

@@ -108,7 +108,7 @@ pub(super) struct ModelFlagValues<'a> {
 struct ModelPreset {
     model_settings: ModelSettings,
     /// The fallbacks that it names, if any.
-    fallbacks: Option<Value>,
+    fallbacks: Option<Vec<Value>>,
 }
 
 /// Returns the primary model and its fallbacks, without duplicates.
@@ -133,13 +133,14 @@ pub(super) fn model_chain(
         (None, Some(name)) => return Err(unknown_preset(&presets, name)),
         (None, None) => ModelPreset { model_settings: default_settings.clone(), fallbacks: None },
     };
-    let flag_fallbacks: Option<Value> = flags
-        .fallbacks
-        .map(|names| names.iter().filter(|name| !name.is_empty()).map(String::as_str).collect());
-    let fallbacks = flag_fallbacks.as_ref().or(primary.fallbacks.as_ref());
-    let fallbacks = fallbacks.unwrap_or(&sources.fallbacks);
+    let flag_fallbacks = flags.fallbacks.map(|names| {
+        let names = names.iter().filter(|name| !name.is_empty());
+        names.map(|name| Value::from(name.as_str())).collect()
+    });
+    let fallbacks = flag_fallbacks.or(primary.fallbacks);
+    let fallbacks = fallbacks.or_else(|| sources.fallbacks.as_array().cloned()).unwrap_or_default();
     let mut chain = vec![primary.model_settings];
-    for (index, fallback) in fallbacks.as_array().into_iter().flatten().enumerate() {
+    for (index, fallback) in fallbacks.iter().enumerate() {
         let fallback = match fallback {
             Value::String(name) => find_model(&presets, name, default_settings)?,
             value => {
@@ -246,7 +247,10 @@ fn parse_preset(
         model: Some(model),
         hour_cache_key: None,
     };
-    let fallbacks = fields.get("fallbacks").or_else(|| fields.get("fallbackModels")).cloned();
+    let fallbacks = match fields.list("fallbacks")? {
+        Some(fallbacks) => Some(fallbacks),
+        None => fields.list("fallbackModels")?,
+    };
     Ok(ModelPreset { model_settings, fallbacks })
 }
 
@@ -306,6 +310,14 @@ impl ObjectFields<'_> {
             None => Ok(Map::new()),
             Some(Value::Object(members)) => Ok(members.clone()),
             Some(_) => self.type_error(name, "an object"),
+        }
+    }
+
+    fn list(&self, name: &str) -> Result<Option<Vec<Value>>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Array(items)) => Ok(Some(items.clone())),
+            Some(_) => self.type_error(name, "a list"),
         }
     }
 
@@ -412,7 +424,9 @@ mod tests {
     fn names(chain: &[ModelSettings]) -> Vec<String> {
         chain
             .iter()
-            .map(|asked| format!("{} {}", asked.provider, asked.model.as_deref().unwrap_or("-")))
+            .map(|settings| {
+                format!("{} {}", settings.provider, settings.model.as_deref().unwrap_or("-"))
+            })
             .collect()
     }
 
