@@ -11,7 +11,7 @@ pub fn draw_meter(share: f64, columns: usize) -> String {
 
 /// Formats a share as a percentage, rounded up, so that only nothing is `0%`.
 pub fn format_percent(used: u64, limit: u64) -> String {
-    format!("{}%", (used * 100).div_ceil(limit.max(1)))
+    format!("{}%", (u128::from(used) * 100).div_ceil(limit.max(1).into()))
 }
 
 #[cfg(test)]
@@ -38,5 +38,6 @@ mod tests {
         assert_eq!(format_percent(1, 1000), "1%");
         assert_eq!(format_percent(250, 100), "250%");
         assert_eq!(format_percent(1, 0), "100%");
+        assert_eq!(format_percent(u64::MAX, u64::MAX), "100%");
     }
 }

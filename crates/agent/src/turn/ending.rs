@@ -104,7 +104,7 @@ impl TurnStats {
     /// Adds the cost of a reply.
     pub(super) fn add_usage(&mut self, reply: &Reply) {
         self.add_charge(reply.usage, reply.cost);
-        self.context_tokens = reply.usage.input + reply.usage.output;
+        self.context_tokens = reply.usage.input.saturating_add(reply.usage.output);
     }
 
     /// Adds the cost of a request, which may have failed.

@@ -153,14 +153,14 @@ impl SessionStats {
             speed,
             cost,
         } = turn;
-        self.turns += turns;
-        self.steps += steps;
-        self.input += input;
-        self.output += output;
-        self.allowed += allowed;
-        self.succeeded += succeeded;
-        self.failed += failed;
-        self.denied += denied;
+        self.turns = self.turns.saturating_add(*turns);
+        self.steps = self.steps.saturating_add(*steps);
+        self.input = self.input.saturating_add(*input);
+        self.output = self.output.saturating_add(*output);
+        self.allowed = self.allowed.saturating_add(*allowed);
+        self.succeeded = self.succeeded.saturating_add(*succeeded);
+        self.failed = self.failed.saturating_add(*failed);
+        self.denied = self.denied.saturating_add(*denied);
         if *context > 0 {
             self.context = *context;
         }
@@ -275,8 +275,15 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{MetadataLine, SessionMetadata};
+    use super::{MetadataLine, SessionMetadata, SessionStats};
     use serde_json::json;
+
+    #[test]
+    fn counts_of_a_server_do_not_overflow() {
+        let mut stats = SessionStats { input: 1, ..SessionStats::default() };
+        stats.add(&SessionStats { input: u64::MAX, ..SessionStats::default() });
+        assert_eq!(stats.input, u64::MAX);
+    }
 
     #[test]
     fn metadata_round_trips_and_foreign_keys_are_preserved() {

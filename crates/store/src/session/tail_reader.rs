@@ -327,7 +327,9 @@ impl TailState {
             }
             SessionLine::Metadata(metadata) => {
                 let is_at_offset = metadata.offset == Some(offset);
-                let count_before = if is_at_offset { metadata.message_count } else { None };
+                // A line with more messages than bytes before it is damaged.
+                let count_before =
+                    metadata.message_count.filter(|count| is_at_offset && *count as u64 <= offset);
                 self.is_closed |= self.lines == 1 && count_before.is_some();
                 self.metadata.get_or_insert(metadata);
                 return count_before;
@@ -600,6 +602,28 @@ mod tests {
         check(&[3, 0, 5]);
         check(&[10, 65_536, 1, 200_000, 65_535, 2]);
         check(&[65_535, 65_535]);
+    }
+
+    #[test]
+    fn a_closing_line_with_an_impossible_count_is_ignored() {
+        let message = "{\"role\": \"user\", \"content\": \"u\"}\n";
+        let check = |count: u64, is_closed: bool| {
+            let mut file = tempfile::tempfile().unwrap();
+            let closing = format!(
+                "{{\"_type\": \"metadata\", \"messages\": {count}, \"at\": {}}}\n",
+                message.len()
+            );
+            let text = format!("{message}{closing}");
+            file.write_all(text.as_bytes()).unwrap();
+            let window = MessageWindow::of_size(9);
+            let tail = super::read(&file, "x".as_ref(), text.len() as u64, window).unwrap();
+            assert_eq!((tail.count, tail.is_closed), (1, is_closed), "{count}");
+            file.write_all(message.as_bytes()).unwrap();
+            let size = (text.len() + message.len()) as u64;
+            assert_eq!(super::read(&file, "x".as_ref(), size, window).unwrap().count, 2, "{count}");
+        };
+        check(1, true);
+        check(u64::MAX, false);
     }
 
     /// A random log, as several programs may write it: turns with and without a closing line, lines of other programs,

@@ -15,6 +15,7 @@ use nanobot_base::message::{Reply, ToolCall, ToolResult, Usage, plain_text};
 use nanobot_base::terminal_text::TerminalText;
 use nanobot_config::policy::tool_names::ASK_USER;
 use nanobot_os::terminal::{StyledLine, theme};
+use nanobot_store::history::subagent_refs::SPAWN_TOOL;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -173,7 +174,7 @@ impl LiveView {
             }
             Event::Text { .. } => self.activity = Activity::Requesting,
             Event::Assistant { reply, .. } => {
-                self.context = reply.usage.input + reply.usage.output;
+                self.context = reply.usage.input.saturating_add(reply.usage.output);
                 self.activity = self.after_reply(reply);
             }
             Event::ToolCall(call) => self.begin_call(call, settings.now),
@@ -326,7 +327,7 @@ impl LiveView {
         let mut call = at.map(|at| self.calls.remove(at));
         let text = plain_text(&result.parts);
         if let Some(call) = &call
-            && call.name == "spawn"
+            && call.name == SPAWN_TOOL
             && matches!(status, CallStatus::Done | CallStatus::CommandFailed)
             && let Some(name) = text.split('`').nth(1)
         {
