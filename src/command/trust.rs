@@ -95,7 +95,7 @@ fn pin(ctx: &Context, file: &Path, is_dry_run: bool) -> Result<Exit> {
     let bytes =
         input::read_file(&path, &file.display().to_string(), prompt_program::MAX_FILE_BYTES)?;
     let now = ctx.clock.now().timestamp();
-    let (_, change) = change_list(ctx, is_dry_run, |trust| trust.pin(&path, &bytes, now))?;
+    let (_, change) = change_list(ctx, is_dry_run, |trust| Ok(trust.pin(&path, &bytes, now)))?;
     print_change(ctx, &path, change, is_dry_run)?;
     Ok(Exit::Answered)
 }
@@ -138,7 +138,8 @@ fn load(ctx: &Context) -> Result<TrustList> {
 
 fn print_trusted(ctx: &Context, trust: &TrustList, json: bool) -> Result<Exit> {
     if json {
-        let line = |path: &Path, since: &str, is_valid: bool| json!({ "path": path, "since": since, "stands": is_valid });
+        // A path need not be UTF-8, which JSON is.
+        let line = |path: &Path, since: &str, is_valid: bool| json!({ "path": path.to_string_lossy(), "since": since, "stands": is_valid });
         let files = trust.files.iter();
         let files = files.map(|file| line(&file.path, &file.since, file.path.is_file()));
         let directories = trust.directories.iter();

@@ -16,6 +16,7 @@ use nanobot_os::digest::keyed_digest;
 use nanobot_os::durable_file;
 use nanobot_os::repository::GitPointer;
 use nanobot_os::secret::random_hex;
+use nanobot_os::wire_paths;
 use nested::{InstructionTrust, JudgeFile, NestedInstructions};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -47,6 +48,7 @@ pub struct TrustList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustedDirectory {
     /// The real path of the directory.
+    #[serde(with = "wire_paths::path")]
     pub path: PathBuf,
     device: u64,
     inode: u64,
@@ -64,6 +66,7 @@ pub struct TrustedDirectory {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinnedFile {
     /// The real path of the file.
+    #[serde(with = "wire_paths::path")]
     pub path: PathBuf,
     digest: String,
     /// The time at which it was pinned, in RFC 3339.
@@ -233,11 +236,7 @@ impl TrustList {
         pointers: Vec<GitPointer>,
         now: Timestamp,
     ) -> Result<TrustChange> {
-        if self.key().is_none() {
-            self.key = random_hex(16);
-        }
-        let key = self.key().context("the key of the trust list is invalid")?;
-        let files = Some(digest_all(directory, &key)?);
+        let files = Some(digest_all(directory, &self.key_or_new())?);
         let pointers = pointers.into_iter().map(|pointer| (pointer.file, pointer.target));
         let git_pointers: BTreeMap<PathBuf, PathBuf> = pointers.collect();
         let before = self.find(directory);
@@ -263,20 +262,16 @@ impl TrustList {
     }
 
     /// Pins the file at `path`, a real path, with its content, in this list.
-    pub fn pin(&mut self, path: &Path, bytes: &[u8], now: Timestamp) -> Result<TrustChange> {
-        if self.key().is_none() {
-            self.key = random_hex(16);
-        }
-        let key = self.key().context("the key of the trust list is invalid")?;
-        let digest = keyed_digest(&key, bytes);
+    pub fn pin(&mut self, path: &Path, bytes: &[u8], now: Timestamp) -> TrustChange {
+        let digest = keyed_digest(&self.key_or_new(), bytes);
         let change = match self.files.iter().find(|file| file.path == path) {
-            Some(before) if before.digest == digest => return Ok(TrustChange::Unchanged),
+            Some(before) if before.digest == digest => return TrustChange::Unchanged,
             Some(_) => TrustChange::Updated,
             None => TrustChange::Added,
         };
         self.files.retain(|file| file.path != path);
         self.files.push(PinnedFile { path: path.to_owned(), digest, since: now.to_string() });
-        Ok(change)
+        change
     }
 
     /// True if the file at `path`, a real path, is pinned with this content.
@@ -431,6 +426,13 @@ impl TrustList {
         })
     }
 
+    fn key_or_new(&mut self) -> [u8; 16] {
+        self.key().unwrap_or_else(|| {
+            self.key = random_hex(16);
+            self.key().expect("16 bytes in hexadecimal are a key")
+        })
+    }
+
     fn key(&self) -> Option<[u8; 16]> {
         let number = u128::from_str_radix(&self.key, 16).ok()?;
         Some(number.to_be_bytes())
@@ -476,6 +478,8 @@ fn directory_chain(directory: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::{TrustChange, TrustList};
     use jiff::Timestamp;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
 
     #[test]
@@ -483,50 +487,66 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let temp = std::fs::canonicalize(temp.path()).unwrap();
         let (repo, sub) = (temp.join("repo"), temp.join("repo/sub"));
-        for place in [".git", "skills/x", "sub/deep"] {
-            std::fs::create_dir_all(repo.join(place)).unwrap();
+        for name in [".git", "skills/x", "sub/deep"] {
+            std::fs::create_dir_all(repo.join(name)).unwrap();
         }
         std::fs::write(repo.join("AGENTS.md"), "top").unwrap();
         std::fs::write(sub.join("AGENTS.md"), "sub").unwrap();
         let list = temp.join("home/trust.json");
         std::fs::create_dir(temp.join("home")).unwrap();
         let mut trust = TrustList::load(&list).unwrap();
-        let found = |trust: &TrustList, place: &Path| {
-            let notes = trust.read_instructions(place).unwrap();
-            let texts: Vec<String> = notes.texts.into_iter().map(|(_, text)| text).collect();
-            (texts.join(" "), notes.skills.len(), notes.ignored.len())
+        let read = |trust: &TrustList, directory: &Path| {
+            let instructions = trust.read_instructions(directory).unwrap();
+            let texts: Vec<String> = instructions.texts.into_iter().map(|(_, text)| text).collect();
+            (texts.join(" "), instructions.skills.len(), instructions.ignored.len())
         };
         let deep = sub.join("deep");
-        let add = |trust: &mut TrustList, place: &Path| {
-            trust.add(place, Vec::new(), Timestamp::UNIX_EPOCH).unwrap()
+        let add = |trust: &mut TrustList, directory: &Path| {
+            trust.add(directory, Vec::new(), Timestamp::UNIX_EPOCH).unwrap()
         };
-        assert_eq!(found(&trust, &deep), (String::new(), 0, 3));
+        assert_eq!(read(&trust, &deep), (String::new(), 0, 3));
         assert_eq!(add(&mut trust, &sub), TrustChange::Added);
-        assert_eq!(found(&trust, &deep), ("sub".into(), 0, 2));
+        assert_eq!(read(&trust, &deep), ("sub".into(), 0, 2));
         assert_eq!(add(&mut trust, &repo), TrustChange::Added);
         assert_eq!(add(&mut trust, &repo), TrustChange::Unchanged);
         assert!(!list.exists());
         TrustList::change(&list, |trust| Ok((add(trust, &sub), add(trust, &repo)))).unwrap();
         let mut trust = TrustList::load(&list).unwrap();
-        assert_eq!(found(&trust, &deep), ("top sub".into(), 1, 0));
+        assert_eq!(read(&trust, &deep), ("top sub".into(), 1, 0));
         // Changed and new files are not read until they are trusted.
         std::fs::write(sub.join("AGENTS.md"), "evil").unwrap();
         std::fs::write(deep.join("AGENTS.md"), "evil").unwrap();
         std::fs::write(repo.join("skills/x/SKILL.md"), "evil").unwrap();
-        assert_eq!(found(&trust, &deep), ("top".into(), 1, 3));
+        assert_eq!(read(&trust, &deep), ("top".into(), 1, 3));
         assert_eq!(add(&mut trust, &sub), TrustChange::Updated);
-        assert_eq!(found(&trust, &deep), ("top evil evil".into(), 1, 1));
+        assert_eq!(read(&trust, &deep), ("top evil evil".into(), 1, 1));
         assert_eq!(add(&mut trust, &repo), TrustChange::Updated);
-        assert_eq!(found(&trust, &deep), ("top evil evil".into(), 1, 0));
+        assert_eq!(read(&trust, &deep), ("top evil evil".into(), 1, 0));
         // A different directory at the same path is not trusted.
         std::fs::rename(&repo, temp.join("old")).unwrap();
         std::fs::create_dir_all(repo.join("sub")).unwrap();
         std::fs::write(repo.join("AGENTS.md"), "evil").unwrap();
-        assert_eq!(found(&trust, &repo), (String::new(), 0, 1));
+        assert_eq!(read(&trust, &repo), (String::new(), 0, 1));
         assert!(trust.revoke(&repo) && !trust.revoke(&repo));
         std::fs::write(&list, "{").unwrap();
         let damaged = TrustList::load(&list).unwrap();
         assert!(damaged.damage_notice().is_some() && damaged.directories.is_empty());
+    }
+
+    #[test]
+    fn a_trusted_path_need_not_be_utf8() {
+        let temp = tempfile::tempdir().unwrap();
+        let temp = std::fs::canonicalize(temp.path()).unwrap();
+        let directory = temp.join(OsStr::from_bytes(b"caf\xe9"));
+        std::fs::create_dir(&directory).unwrap();
+        let list = temp.join("trust.json");
+        TrustList::change(&list, |trust| {
+            trust.pin(&directory.join("p.md"), b"x", Timestamp::UNIX_EPOCH);
+            trust.add(&directory, Vec::new(), Timestamp::UNIX_EPOCH)
+        })
+        .unwrap();
+        let trust = TrustList::load(&list).unwrap();
+        assert!(trust.is_trusted(&directory) && trust.is_pinned(&directory.join("p.md"), b"x"));
     }
 
     #[test]

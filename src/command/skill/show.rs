@@ -75,13 +75,16 @@ fn skill_json(ctx: &Context, skill: &Skill) -> Value {
     let entries = skill_entries(skill).unwrap_or_default();
     let files: Vec<Value> = entries
         .iter()
-        .map(|entry| match &entry.entry_type {
-            EntryType::Folder => json!({ "path": entry.path, "kind": "folder" }),
+        .map(|entry| (entry.path.to_string_lossy(), &entry.entry_type))
+        .map(|(path, entry_type)| match entry_type {
+            EntryType::Folder => json!({ "path": path, "kind": "folder" }),
             EntryType::File { size, is_executable } => {
-                json!({ "path": entry.path, "kind": "file", "bytes": size, "executable": is_executable })
+                json!({ "path": path, "kind": "file", "bytes": size, "executable": is_executable })
             }
-            EntryType::Link { target, .. } => json!({ "path": entry.path, "kind": "link", "target": target }),
-            EntryType::Other(_) => json!({ "path": entry.path, "kind": "other" }),
+            EntryType::Link { target, .. } => {
+                json!({ "path": path, "kind": "link", "target": target.to_string_lossy() })
+            }
+            EntryType::Other(_) => json!({ "path": path, "kind": "other" }),
         })
         .collect();
     json!({

@@ -43,12 +43,12 @@ impl EditorPrompter {
             let change = ChangePreview::for_request(request);
             let old_text = (!ChangePreview::is_new_file(request)).then_some(change.before);
             content.push(json!({
-                "type": "diff", "path": request.file_scope.absolute(path), "oldText": old_text, "newText": change.after,
+                "type": "diff", "path": request.file_scope.absolute(path).to_string_lossy(), "oldText": old_text, "newText": change.after,
             }));
         }
         for change in request.withheld {
             content.push(json!({
-                "type": "diff", "path": change.path, "oldText": change.before, "newText": change.after,
+                "type": "diff", "path": change.path.to_string_lossy(), "oldText": change.before, "newText": change.after,
             }));
         }
         let headline = approval_text::headline(request, ChangePreview::is_new_file(request));

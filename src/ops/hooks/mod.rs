@@ -131,9 +131,11 @@ impl Hooks {
     fn common_fields(&self, hook: &HookCommand) -> Map<String, Value> {
         let HookedRun { session_key, transcript, directory, profile, is_subagent } = &self.run;
         let parent = is_subagent.then_some(session_key);
+        // A path need not be UTF-8, which JSON is.
+        let transcript = transcript.as_ref().map(|path| path.to_string_lossy());
         let mut fields = json!({
             "hook_event_name": hook.event_name, "session_id": session_key, "parent_session_id": parent,
-            "transcript_path": transcript, "cwd": directory, "profile": profile,
+            "transcript_path": transcript, "cwd": directory.to_string_lossy(), "profile": profile,
         });
         if hook.dialect == HookDialect::ClaudeCode {
             fields["permission_mode"] = match profile.as_str() {

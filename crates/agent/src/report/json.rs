@@ -8,6 +8,7 @@ use nanobot_base::message::{Origin, ToolCall, Usage, plain_text};
 use nanobot_os::clock::Clock;
 use nanobot_os::host;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -164,6 +165,9 @@ pub fn result_json(
     };
     let rounds: Vec<Value> = rounds.iter().map(round_json).collect();
     let hosts: Vec<Value> = run.hosts.iter().map(host_connections_json).collect();
+    // A path need not be UTF-8, which JSON is.
+    let ignored = run.ignored_files.iter().map(|path| path.to_string_lossy());
+    let ignored: Vec<Cow<'_, str>> = ignored.collect();
     let session_stats = stats.to_session_stats();
     let mut usage = usage_json(stats.usage);
     usage["tokens_per_second"] = stats.tokens_per_second().into();
@@ -180,7 +184,7 @@ pub fn result_json(
         "iterations": stats.iterations,
         "tools": tools,
         "denials": denials,
-        "ignored": run.ignored_files,
+        "ignored": ignored,
         "hosts": hosts,
         "rounds": rounds,
         "usage": usage,
@@ -241,4 +245,24 @@ fn denial_json(denial: &Denial) -> Value {
 
 fn to_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EventEnvelope, RunMetadata, result_json};
+    use crate::turn::ending::Ending;
+    use nanobot_base::error::Exit;
+    use serde_json::json;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::PathBuf;
+
+    #[test]
+    fn the_path_of_an_ignored_file_need_not_be_utf8() {
+        let path = PathBuf::from(OsStr::from_bytes(b"/d\xff/AGENTS.md"));
+        let run = RunMetadata { ignored_files: vec![path], ..RunMetadata::default() };
+        let result =
+            result_json(&Ending::default(), Exit::Answered, &run, &EventEnvelope::default());
+        assert_eq!(result["ignored"], json!(["/d\u{fffd}/AGENTS.md"]));
+    }
 }
