@@ -60,7 +60,7 @@ pub(super) fn run(
 }
 
 fn describe_finding(finding: &RepairFinding, is_dry_run: bool) -> String {
-    let RepairFinding { problem, repair } = finding;
+    let RepairFinding { problem, repair, is_file_mode: _ } = finding;
     match repair {
         None => problem.clone(),
         Some(repair) if is_dry_run => format!("{problem}; would be {repair}"),

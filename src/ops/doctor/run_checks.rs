@@ -159,7 +159,7 @@ fn inspect_sessions(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let end = signal::now().saturating_add(SESSION_CHECK_TIMEOUT);
     // File permissions have a check of their own.
     let is_repairable =
-        |finding: &session::RepairFinding| finding.repair.is_some() && !finding.is_file_mode();
+        |finding: &session::RepairFinding| finding.repair.is_some() && !finding.is_file_mode;
     let mut repairable = Vec::new();
     let mut results = Vec::new();
     let mut checked = 0;

@@ -23,23 +23,17 @@ pub struct RepairFinding {
     pub problem: String,
     /// The repair, such as `moved to a side file`; `None` if there is nothing to do, or nothing that is safe to do.
     pub repair: Option<String>,
+    /// True if the problem is the file's mode, not its content.
+    pub is_file_mode: bool,
 }
 
-/// The repair of a file mode that grants access to other users.
-const MODE_REPAIR: &str = "set to 0600";
-
 impl RepairFinding {
-    /// True if the problem is the file's mode, not its content.
-    pub fn is_file_mode(&self) -> bool {
-        self.repair.as_deref() == Some(MODE_REPAIR)
-    }
-
     fn new(problem: impl Into<String>) -> Self {
-        Self { problem: problem.into(), repair: None }
+        Self { problem: problem.into(), repair: None, is_file_mode: false }
     }
 
     fn with_repair(problem: impl Into<String>, repair: impl Into<String>) -> Self {
-        Self { problem: problem.into(), repair: Some(repair.into()) }
+        Self { problem: problem.into(), repair: Some(repair.into()), is_file_mode: false }
     }
 }
 
@@ -109,7 +103,11 @@ pub fn repair(
     let allowed = EntryMode::of_new(path).file;
     if mode & 0o077 & !allowed != 0 {
         let problem = format!("other users can access the file (mode {mode:04o})");
-        findings.push(RepairFinding::with_repair(problem, MODE_REPAIR));
+        let repair = format!("set to {:04o}", mode & allowed);
+        findings.push(RepairFinding {
+            is_file_mode: true,
+            ..RepairFinding::with_repair(problem, repair)
+        });
         if apply {
             file.set_permissions(Permissions::from_mode(mode & allowed))
                 .with_context(|| format!("change the mode of `{}`", path.display()))?;
