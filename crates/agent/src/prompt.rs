@@ -63,34 +63,37 @@ pub struct PromptSection {
     continues_previous: bool,
 }
 
+impl PromptSection {
+    fn new(name: &str, reason: &'static str, text: String) -> Self {
+        Self { name: name.to_owned(), reason, text, continues_previous: false }
+    }
+}
+
 /// Builds the sections of the system prompt: identity, profile, bootstrap files, memory, active skills, skill list.
 pub fn sections(input: &PromptInput<'_>) -> Vec<PromptSection> {
-    let section = |name: &str, reason: &'static str, text: String| PromptSection {
-        name: name.to_owned(),
-        reason,
-        text,
-        continues_previous: false,
-    };
-    let mut sections =
-        vec![section("identity", "identity, environment and working rules", identity_text(input))];
+    let mut sections = vec![PromptSection::new(
+        "identity",
+        "identity, environment and working rules",
+        identity_text(input),
+    )];
     if let Some((name, text)) = input.profile {
         let text = format!("# Profile: {name}\n\n{}", text.trim_end());
-        sections.push(section("profile", "the profile's prompt", text));
+        sections.push(PromptSection::new("profile", "the profile's prompt", text));
     }
     for (number, (name, text)) in input.bootstrap_files.iter().enumerate() {
         let text = format!("## {name}\n\n{}", text.trim_end());
         sections.push(PromptSection {
             continues_previous: number > 0,
-            ..section(name, "a file of the workspace", text)
+            ..PromptSection::new(name, "a file of the workspace", text)
         });
     }
     if let Some(memory) = input.memory {
         let text = format!("# Memory\n\n## Long-term Memory\n{}", memory.trim_end());
-        sections.push(section("memory", "long-term memory: memory/MEMORY.md", text));
+        sections.push(PromptSection::new("memory", "long-term memory: memory/MEMORY.md", text));
     }
     if !input.active_skills.is_empty() {
         let text = format!("# Active Skills\n\n{}", input.active_skills.trim_end());
-        sections.push(section("active skills", "skills that are always active", text));
+        sections.push(PromptSection::new("active skills", "skills that are always active", text));
     }
     if !input.skills.is_empty() {
         let text = format!(
@@ -98,7 +101,7 @@ pub fn sections(input: &PromptInput<'_>) -> Vec<PromptSection> {
              lists what it lacks.\n\n{}",
             input.skills.trim_end()
         );
-        sections.push(section("skills", "the list of skills", text));
+        sections.push(PromptSection::new("skills", "the list of skills", text));
     }
     sections
 }
@@ -120,83 +123,53 @@ pub fn bare_sections(own_text: Option<&str>, has_tools: bool) -> Vec<PromptSecti
              would have allowed it.",
         );
     }
-    vec![PromptSection {
-        name: "identity".to_owned(),
-        reason: "a bare run",
-        text,
-        continues_previous: false,
-    }]
+    vec![PromptSection::new("identity", "a bare run", text)]
 }
 
 /// Builds the section of the skills that the user loads for a run, given their bodies.
 pub fn loaded_skills_section(bodies: &str) -> PromptSection {
-    PromptSection {
-        name: "loaded skills".to_owned(),
-        reason: "the skills of `--skill`",
-        text: format!(
-            "# Loaded Skills\n\nThe user has chosen these skills for the task. They need not be read again.\n\n{}",
-            bodies.trim_end()
-        ),
-        continues_previous: false,
-    }
+    let text = format!(
+        "# Loaded Skills\n\nThe user has chosen these skills for the task. They need not be read again.\n\n{}",
+        bodies.trim_end()
+    );
+    PromptSection::new("loaded skills", "the skills of `--skill`", text)
 }
 
 /// Builds the section of a text that the user adds to the system prompt.
 pub fn added_section(text: &str) -> PromptSection {
-    PromptSection {
-        name: "added".to_owned(),
-        reason: "the text of `--append-system`",
-        text: text.trim_end().to_owned(),
-        continues_previous: false,
-    }
+    PromptSection::new("added", "the text of `--append-system`", text.trim_end().to_owned())
 }
 
 /// Builds the section about the command that decides when the task is done.
 pub fn until_section(command: &str) -> PromptSection {
-    PromptSection {
-        name: "until".to_owned(),
-        reason: "the command of `--until`",
-        text: format!(
-            "# Completion\n\nThe task is done when `{command}` succeeds. It runs in the working directory after your answer. If it \
-             fails, you get its output and continue."
-        ),
-        continues_previous: false,
-    }
+    let text = format!(
+        "# Completion\n\nThe task is done when `{command}` succeeds. It runs in the working directory after your answer. If it \
+         fails, you get its output and continue."
+    );
+    PromptSection::new("until", "the command of `--until`", text)
 }
 
 /// Builds the section about the private copy of `directory` in which a run works.
 pub fn proposal_section(directory: &Path) -> PromptSection {
-    PromptSection {
-        name: "proposal".to_owned(),
-        reason: "a private copy, for `--propose`",
-        text: format!(
-            "# Proposal\n\nThe working directory is a private copy of {}, made for this turn: it has no changes of earlier turns that the \
-             user did not apply, and no files that git ignores. What you change in it becomes a patch, which the user reads and applies. \
-             Name files by their relative paths.",
-            format::on_one_line(directory)
-        ),
-        continues_previous: false,
-    }
+    let text = format!(
+        "# Proposal\n\nThe working directory is a private copy of {}, made for this turn: it has no changes of earlier turns that the \
+         user did not apply, and no files that git ignores. What you change in it becomes a patch, which the user reads and applies. \
+         Name files by their relative paths.",
+        format::on_one_line(directory)
+    );
+    PromptSection::new("proposal", "a private copy, for `--propose`", text)
 }
 
 /// Builds the section for runs of cron jobs. Identical for every run, so that provider prompt caches hit.
 pub fn job_section(job_prompt: &str) -> PromptSection {
-    PromptSection {
-        name: "job".to_owned(),
-        reason: "instructions for scheduled jobs",
-        text: format!("# Scheduled job\n\n{job_prompt}"),
-        continues_previous: false,
-    }
+    let text = format!("# Scheduled job\n\n{job_prompt}");
+    PromptSection::new("job", "instructions for scheduled jobs", text)
 }
 
 /// Builds the section for messages of a chat or of a program. It is the same for every message, like [`job_section`].
 pub fn chat_section(chat_prompt: &str) -> PromptSection {
-    PromptSection {
-        name: "chat".to_owned(),
-        reason: "instructions for messages of a chat",
-        text: format!("# Chat\n\n{chat_prompt}"),
-        continues_previous: false,
-    }
+    let text = format!("# Chat\n\n{chat_prompt}");
+    PromptSection::new("chat", "instructions for messages of a chat", text)
 }
 
 /// Joins the sections into the system prompt.
@@ -411,8 +384,8 @@ mod tests {
         let with_access =
             |directory_access| system_prompt(&PromptInput { directory_access, ..input() });
         assert!(with_access(DirectoryAccess::Write).contains("read and change"));
-        let asked = with_access(DirectoryAccess::Ask);
-        assert!(asked.contains("asked to approve a change") && !asked.contains("not change"));
+        let asking = with_access(DirectoryAccess::Ask);
+        assert!(asking.contains("asked to approve a change") && !asking.contains("not change"));
         let home = system_prompt(&PromptInput {
             directory: Path::new("/home/u/.nanobot/workspace"),
             ..input()

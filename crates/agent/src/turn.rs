@@ -26,7 +26,6 @@ pub mod background;
 pub mod compact;
 pub mod ending;
 pub mod guard;
-mod reports;
 mod request;
 mod until;
 
@@ -48,11 +47,11 @@ pub fn run(
     }
     let (stop_reason, reply, mut error) = match turn.run_loop(user_message) {
         // The finish reason of the server does not say that the answer is complete.
-        Ok((StopReason::Failed, Some(reply))) => {
+        Ok(LoopEnd { stop_reason: StopReason::Failed, reply: Some(reply) }) => {
             let error = incomplete_answer_error(&reply.finish_reason);
             (StopReason::Failed, Some(reply), Some(error))
         }
-        Ok((stop_reason, reply)) => (stop_reason, reply, None),
+        Ok(LoopEnd { stop_reason, reply }) => (stop_reason, reply, None),
         Err(error) => (StopReason::Failed, None, Some(error)),
     };
     turn.stop_background();
@@ -96,6 +95,13 @@ pub fn run(
     }
 }
 
+/// The end of the loop of a turn.
+struct LoopEnd {
+    stop_reason: StopReason,
+    /// The final reply, which is not on disk yet; `None` if it is blank.
+    reply: Option<Reply>,
+}
+
 /// A running turn.
 struct Turn<'a, 'b, 's> {
     agent: &'a mut Agent<'b>,
@@ -115,6 +121,8 @@ struct Turn<'a, 'b, 's> {
     summary_count: u32,
     /// Number of messages that the user has sent into this turn.
     steering_count: u32,
+    /// Number of answers of this turn that did not satisfy the schema.
+    repair_count: u32,
     /// Number of answers that hooks have rejected in this turn.
     rejection_count: u32,
     /// The rounds of `--until`.
@@ -127,18 +135,15 @@ struct Turn<'a, 'b, 's> {
 }
 
 impl Turn<'_, '_, '_> {
-    /// Calls the model and runs tools until there is a final reply, or none is to be expected. The final reply is not yet on disk.
-    fn run_loop(
-        &mut self,
-        user_message: Option<UserMessage>,
-    ) -> Result<(StopReason, Option<Reply>)> {
+    /// Calls the model and runs tools until there is a final reply, or none is to be expected.
+    fn run_loop(&mut self, user_message: Option<UserMessage>) -> Result<LoopEnd> {
         if let Some(user) = user_message {
             self.session.push(Message::User(user.clone()))?;
             (self.sink)(Event::User(&user))?;
         } else {
             self.resume_answer()?;
         }
-        let (mut blank_replies, mut repairs) = (0, 0);
+        let mut blank_replies = 0;
         loop {
             signal::check()?;
             self.poll_background(false)?;
@@ -148,7 +153,8 @@ impl Turn<'_, '_, '_> {
                 GuardAction::Inject { id_suffix, text } => self.inject_message(text, id_suffix)?,
                 GuardAction::Compact { threshold } => self.reduce_context(threshold)?,
                 GuardAction::Finish { .. } if self.cut_count > 0 => {
-                    return Ok((StopReason::OutputLimit, Some(self.empty_rest())));
+                    let reply = Some(self.empty_rest());
+                    return Ok(LoopEnd { stop_reason: StopReason::OutputLimit, reply });
                 }
                 GuardAction::Finish { stop_reason, text } => {
                     self.stop_background();
@@ -156,12 +162,13 @@ impl Turn<'_, '_, '_> {
                     let mut reply = self.send_request(Some(&text))?;
                     reply.tool_calls.clear();
                     let format = if reply.is_blank() { None } else { self.agent.answer_format };
-                    return match format.map(|format| format.check(&reply.text)) {
-                        Some(Err(error)) => Err(schema_mismatch(&error)),
-                        Some(Ok(text)) => Ok((stop_reason, Some(Reply { text, ..reply }))),
-                        // Some servers let the model call tools even so; the reply may then be blank.
-                        _ => Ok((stop_reason, Some(reply).filter(|reply| !reply.is_blank()))),
-                    };
+                    if let Some(format) = format {
+                        let text = format.check(&reply.text);
+                        reply.text = text.map_err(|error| schema_mismatch(&error))?;
+                    }
+                    // Some servers let the model call tools even so; the reply may then be blank.
+                    let reply = Some(reply).filter(|reply| !reply.is_blank());
+                    return Ok(LoopEnd { stop_reason, reply });
                 }
             }
             let reply = self.send_request(None)?;
@@ -179,13 +186,13 @@ impl Turn<'_, '_, '_> {
             } else if self.has_pending_reports() {
                 self.wait_for_reports(&reply)?;
             } else if !reply.is_blank() || self.cut_count > 0 {
-                if let Some(answer) = self.accept_answer(reply, &mut repairs)? {
-                    return Ok(answer);
+                if let Some(end) = self.accept_answer(reply)? {
+                    return Ok(end);
                 }
             } else if self.agent.toolbox.has_answered() && reply.finish_reason == FinishReason::Stop
             {
-                if let Some(answer) = self.accept_by_command(StopReason::Answered, reply)? {
-                    return Ok(answer);
+                if let Some(end) = self.accept_by_command(StopReason::Answered, reply)? {
+                    return Ok(end);
                 }
             } else if blank_replies == Reply::MAX_BLANK_RETRIES
                 || !matches!(reply.finish_reason, FinishReason::Stop | FinishReason::ToolCalls)

@@ -1,8 +1,8 @@
 //! The answer of a turn: continued if the output limit cuts it, checked against its format, and kept as far as it
 //! arrived.
 
-use super::Turn;
 use super::ending::{incomplete_answer_error, schema_mismatch};
+use super::{LoopEnd, Turn};
 use anyhow::Result;
 use nanobot_base::event::{Event, StopReason};
 use nanobot_base::message::{FinishReason, Message, MessagePart, Reply, UserMessage};
@@ -26,12 +26,8 @@ const REPEAT_PROMPT: &str =
     "[nanobot] Your answer was interrupted. Write the complete answer, from its beginning.";
 
 impl Turn<'_, '_, '_> {
-    /// Accepts `reply`, which has no tool calls, as the answer. `None` if the model is to be asked again; `repairs` counts how often.
-    pub(super) fn accept_answer(
-        &mut self,
-        mut reply: Reply,
-        repairs: &mut u32,
-    ) -> Result<Option<(StopReason, Option<Reply>)>> {
+    /// Accepts `reply`, which has no tool calls, as the answer. `None` if the model is to be asked again.
+    pub(super) fn accept_answer(&mut self, mut reply: Reply) -> Result<Option<LoopEnd>> {
         let stop_reason = match reply.finish_reason {
             FinishReason::Length => StopReason::OutputLimit,
             FinishReason::Refusal => StopReason::Declined,
@@ -53,7 +49,7 @@ impl Turn<'_, '_, '_> {
         }
         match format.check(&reply.text) {
             Ok(text) => reply.text = text,
-            Err(error) if *repairs == MAX_REPAIRS => {
+            Err(error) if self.repair_count == MAX_REPAIRS => {
                 // It is paid for, and standard output is for answers of the schema.
                 let notice =
                     format!("the last answer, which is not printed:\n{}", reply.text.trim());
@@ -62,10 +58,10 @@ impl Turn<'_, '_, '_> {
                 return Err(schema_mismatch(&error));
             }
             Err(error) => {
-                *repairs += 1;
+                self.repair_count += 1;
                 self.session.push(Message::Assistant(reply.clone()))?;
                 self.emit_reply(&reply, false)?;
-                self.inject_message(repair_prompt(&error), &format!("r{repairs}"))?;
+                self.inject_message(repair_prompt(&error), &format!("r{}", self.repair_count))?;
                 return Ok(None);
             }
         }
@@ -77,7 +73,7 @@ impl Turn<'_, '_, '_> {
         &mut self,
         stop_reason: StopReason,
         reply: Reply,
-    ) -> Result<Option<(StopReason, Option<Reply>)>> {
+    ) -> Result<Option<LoopEnd>> {
         if let Some(hooks) = self.agent.hooks
             && stop_reason == StopReason::Answered
             && self.rejection_count < MAX_REJECTIONS

@@ -31,6 +31,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
             pending_reply_id: None,
             summary_count: 0,
             steering_count: 0,
+            repair_count: 0,
             rejection_count: 0,
             rounds: Vec::new(),
             refused_calls: Vec::new(),

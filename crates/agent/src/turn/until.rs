@@ -2,9 +2,9 @@
 //! sandbox, the hooks and the journal of changes treat it like every other command of the run. While it fails, its output is
 //! the next message.
 
-use super::Turn;
 use super::agent::UntilCommand;
 use super::ending::Round;
+use super::{LoopEnd, Turn};
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::event::{Event, StopReason, ToolOutcome};
@@ -52,9 +52,9 @@ impl Turn<'_, '_, '_> {
         &mut self,
         stop_reason: StopReason,
         reply: Reply,
-    ) -> Result<Option<(StopReason, Option<Reply>)>> {
+    ) -> Result<Option<LoopEnd>> {
         let Some(until) = self.agent.until.filter(|_| stop_reason == StopReason::Answered) else {
-            return Ok(Some((stop_reason, Some(reply))));
+            return Ok(Some(LoopEnd { stop_reason, reply: Some(reply) }));
         };
         let call = match self.run_until_command(until) {
             Ok(call) => call,
@@ -70,10 +70,10 @@ impl Turn<'_, '_, '_> {
         let failure = (!has_succeeded).then(|| last_line(&output).to_owned());
         self.rounds.push(Round { failure, duration: call.duration });
         if has_succeeded {
-            return Ok(Some((StopReason::Answered, Some(reply))));
+            return Ok(Some(LoopEnd { stop_reason, reply: Some(reply) }));
         }
         if self.rounds.len() >= until.max_rounds as usize {
-            return Ok(Some((StopReason::RoundLimit, Some(reply))));
+            return Ok(Some(LoopEnd { stop_reason: StopReason::RoundLimit, reply: Some(reply) }));
         }
         let (reply, message) = self.complete_answer(reply);
         self.cut_count = 0;
