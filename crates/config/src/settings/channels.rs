@@ -78,11 +78,16 @@ pub struct ChannelSettings {
     pub transcription: TranscriptionSettings,
 }
 
+const MILLIS_PER_HOUR: i64 = 3_600_000;
+const BYTES_PER_MEGABYTE: u64 = 1_000_000;
+/// Maximum of `channels.sendMaxRetries`.
+const MAX_SEND_ATTEMPTS: u64 = 10;
+
 impl ChannelSettings {
     /// The age above which a message is not answered any more, in milliseconds.
     pub fn max_age_millis(&self) -> i64 {
         let hours = i64::try_from(self.max_age_hours).unwrap_or(i64::MAX);
-        hours.saturating_mul(3_600_000)
+        hours.saturating_mul(MILLIS_PER_HOUR)
     }
 
     /// Reads the keys.
@@ -117,7 +122,7 @@ impl ChannelSettings {
             )?,
             max_seconds: count(const { config_key("transcription.maxDurationSec") })?,
             max_bytes: count(const { config_key("transcription.maxUploadMb") })?
-                .saturating_mul(1_000_000),
+                .saturating_mul(BYTES_PER_MEGABYTE),
         };
         Ok(Self {
             transcription,
@@ -132,7 +137,7 @@ impl ChannelSettings {
                 .get(const { config_key("channels.senderDailyBudget") }, None)?
                 .as_f64(),
             send_max_attempts: u32::try_from(
-                count(const { config_key("channels.sendMaxRetries") })?.clamp(1, 10),
+                count(const { config_key("channels.sendMaxRetries") })?.clamp(1, MAX_SEND_ATTEMPTS),
             )?,
         })
     }

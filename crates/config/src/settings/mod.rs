@@ -158,12 +158,6 @@ pub struct CompactionSettings {
     pub is_warning_enabled: bool,
 }
 
-impl Settings {
-    /// The default of `context_window`. The Python program writes its defaults into every config, so this value is treated as not
-    /// configured.
-    pub const DEFAULT_CONTEXT_WINDOW: u32 = 200_000;
-}
-
 impl CompactionSettings {
     /// Default upper bound in tokens, even for models with larger windows: every request pays for all of it, and
     /// models lose track of distant content.
@@ -382,6 +376,10 @@ pub struct FlagOverrides {
 }
 
 impl Settings {
+    /// The default of `context_window`. The Python program writes its defaults into every config, so this value is treated as not
+    /// configured.
+    pub const DEFAULT_CONTEXT_WINDOW: u32 = 200_000;
+
     /// Returns the config of the provider `name`, in any spelling.
     ///
     /// # Errors

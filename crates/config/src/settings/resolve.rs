@@ -28,6 +28,9 @@ use std::time::Duration;
 /// Maximum time to open a connection to a provider.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Maximum of `tools.web.search.maxResults` that is used.
+const MAX_SEARCH_RESULTS: u64 = 10;
+
 /// The path of traces at a collector (OTLP/HTTP).
 const OTLP_TRACES_PATH: &str = "/v1/traces";
 
@@ -384,7 +387,9 @@ impl TypedReader<'_> {
             search_api_key: self.secret(const { config_key("tools.web.search.apiKey") })?,
             search_base_url: text(const { config_key("tools.web.search.baseUrl") })?,
             search_engine_id: text(const { config_key("tools.web.search.engineId") })?,
-            max_results: self.count(const { config_key("tools.web.search.maxResults") })?.min(10),
+            max_results: self
+                .count(const { config_key("tools.web.search.maxResults") })?
+                .min(MAX_SEARCH_RESULTS),
             search_timeout: Duration::from_secs(
                 self.whole_number(const { config_key("tools.web.search.timeout") }, None)?.into(),
             ),

@@ -153,7 +153,7 @@ pub fn import(
         metadata.update_session_metadata(|session_metadata| {
             session_metadata.origin = Some(RecordedOrigin {
                 level: conversation.origin,
-                content: CONTENT.to_owned(),
+                content: IMPORTED_CONTENT.to_owned(),
                 since: 1,
             });
         });
@@ -167,7 +167,7 @@ pub fn import(
 }
 
 /// The phrase for the content of an imported conversation.
-const CONTENT: &str = "an imported conversation";
+const IMPORTED_CONTENT: &str = "an imported conversation";
 
 /// Tools of the other programs whose results are files of the machine or text of the program itself. Results of any other tool may be
 /// from anywhere: their commands have a network.
@@ -230,7 +230,7 @@ impl TranscriptBuilder {
             return;
         }
         self.flush();
-        let others = Some(OthersContent::new(Origin::Project, CONTENT));
+        let others = Some(OthersContent::new(Origin::Project, IMPORTED_CONTENT));
         self.messages.push(Message::User(UserMessage {
             parts: vec![MessagePart::Text(text.to_owned())],
             sources: Some(MessageSources { others, ..MessageSources::default() }),
