@@ -49,15 +49,15 @@ mod tests {
 
     #[test]
     fn announces_plan_mode_once() {
-        let check = |reads_only: bool, said: &[&str], expect: Option<&str>| {
-            let message = |words: &&str| {
+        let check = |reads_only: bool, texts: &[&str], expect: Option<&str>| {
+            let message = |text: &&str| {
                 Message::User(UserMessage {
-                    parts: vec![MessagePart::Text((*words).into())],
-                    injected: *words == STARTED_TEXT || *words == ENDED_TEXT,
+                    parts: vec![MessagePart::Text((*text).into())],
+                    injected: *text == STARTED_TEXT || *text == ENDED_TEXT,
                     ..UserMessage::default()
                 })
             };
-            let sent: Vec<Message> = said.iter().map(message).collect();
+            let sent: Vec<Message> = texts.iter().map(message).collect();
             let state = TurnState {
                 refused_calls: &[],
                 iterations: 0,
@@ -66,11 +66,11 @@ mod tests {
                 messages: &sent,
                 turn_messages: &sent,
             };
-            let found = match (PlanMode { reads_only }).check(&state) {
-                GuardAction::Inject { text: words, .. } => Some(words),
+            let injected_text = match (PlanMode { reads_only }).check(&state) {
+                GuardAction::Inject { text, .. } => Some(text),
                 _ => None,
             };
-            assert_eq!(found.as_deref(), expect, "{reads_only} {said:?}");
+            assert_eq!(injected_text.as_deref(), expect, "{reads_only} {texts:?}");
         };
         check(false, &["hi"], None);
         check(true, &["hi"], Some(STARTED_TEXT));

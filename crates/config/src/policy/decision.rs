@@ -66,7 +66,7 @@ impl Policy {
                     }
                     Permission::Ask => {
                         let covers = |rule: &&PolicyRule| {
-                            [*name, tool].iter().any(|it| rule.covers(it, &subject.forms))
+                            [*name, tool].iter().any(|tool| rule.covers(tool, &subject.forms))
                         };
                         match rules_with(RuleEffect::Allow).find(covers) {
                             Some(_) if matches!(decision, PolicyDecision::Ask(_)) => {}
@@ -191,11 +191,11 @@ mod tests {
 
     #[test]
     fn decisions() {
-        let check = |terms: &[&str], tool: &str, arguments: Value, expect: &str| {
+        let check = |clauses: &[&str], tool: &str, arguments: Value, expect: &str| {
             assert_eq!(
-                verdict(&policy(terms), tool, &arguments),
+                verdict(&policy(clauses), tool, &arguments),
                 expect,
-                "{terms:?} {tool} {arguments}"
+                "{clauses:?} {tool} {arguments}"
             );
         };
         let run = |command: &str| json!({ "command": command });
@@ -219,7 +219,12 @@ mod tests {
         check(host_rule, "web_fetch", fetch("a.example.org/x"), "deny");
         check(host_rule, "web_fetch", fetch("https://example.com/x"), "allow");
         check(&["deny web_fetch(Example.org)"], "web_fetch", fetch("https://example.org/"), "deny");
-        check(&["deny web_fetch([2001:db8::1])"], "web_fetch", fetch("https://[2001:DB8::1]/"), "deny");
+        check(
+            &["deny web_fetch([2001:db8::1])"],
+            "web_fetch",
+            fetch("https://[2001:DB8::1]/"),
+            "deny",
+        );
         let path_rule = &["web_fetch=ask", "allow web_fetch(https://example.org/A*)"];
         check(path_rule, "web_fetch", fetch("https://example.org/Ab"), "allow");
         check(path_rule, "web_fetch", fetch("https://example.org/ab"), "ask");
@@ -233,14 +238,14 @@ mod tests {
             check(&[&rule], "read_file", at("a.env"), "allow");
         }
         let write = |path: &str| json!({ "path": path, "content": "x" });
-        let approval_terms = ["write_file=ask", "allow write_file(**/{a,b})"];
-        check(&approval_terms, "write_file", write("b"), "allow");
-        check(&approval_terms, "write_file", write("n/a"), "allow");
-        check(&approval_terms, "write_file", write("c"), "ask");
-        let glob_terms = ["glob=ask", "allow glob(docs)"];
-        check(&glob_terms, "glob", json!({ "pattern": "docs/*" }), "allow");
-        check(&glob_terms, "glob", json!({ "pattern": "*" }), "ask");
-        check(&glob_terms, "glob", json!({ "pattern": "/etc/*", "path": "docs" }), "ask");
+        let approval_clauses = ["write_file=ask", "allow write_file(**/{a,b})"];
+        check(&approval_clauses, "write_file", write("b"), "allow");
+        check(&approval_clauses, "write_file", write("n/a"), "allow");
+        check(&approval_clauses, "write_file", write("c"), "ask");
+        let glob_clauses = ["glob=ask", "allow glob(docs)"];
+        check(&glob_clauses, "glob", json!({ "pattern": "docs/*" }), "allow");
+        check(&glob_clauses, "glob", json!({ "pattern": "*" }), "ask");
+        check(&glob_clauses, "glob", json!({ "pattern": "/etc/*", "path": "docs" }), "ask");
         check(&["only read_file"], "exec", run("ls"), "absent");
         let write = |input: &str| json!({ "id": "sh-1", "input": input });
         let read = || json!({ "id": "sh-1" });
@@ -260,11 +265,11 @@ mod tests {
         check(&["only mcp_*"], "mcp_a", json!({}), "allow");
         check(&["reads"], "write_file", at("x"), "absent");
         check(&["reads"], "read_file", at("x"), "allow");
-        for terms in [&[][..], &["reads"], &["sessions=ask"]] {
-            check(terms, "sessions", json!({ "action": "list" }), "ask");
+        for clauses in [&[][..], &["reads"], &["sessions=ask"]] {
+            check(clauses, "sessions", json!({ "action": "list" }), "ask");
         }
-        for terms in [&["allow sessions"][..], &["sessions=always"], &["consents"]] {
-            check(terms, "sessions", json!({ "action": "list" }), "allow");
+        for clauses in [&["allow sessions"][..], &["sessions=always"], &["consents"]] {
+            check(clauses, "sessions", json!({ "action": "list" }), "allow");
         }
         let cron = |action: &str| json!({ "action": action, "message": "add", "command": "list" });
         check(&[], "cron", cron("add"), "allow");
@@ -282,9 +287,9 @@ mod tests {
         let sections = "*** Add File: n/a\n*** Update File: n/b\n-x\n*** Delete File: c\n";
         let patch =
             |body: &str| json!({ "patch": format!("*** Begin Patch\n{body}*** End Patch") });
-        let check = |terms: &[&str], body: &str, expect: &str| {
-            let actual = verdict(&policy(terms), "apply_patch", &patch(body));
-            assert_eq!(actual, expect, "{terms:?} {body}");
+        let check = |clauses: &[&str], body: &str, expect: &str| {
+            let actual = verdict(&policy(clauses), "apply_patch", &patch(body));
+            assert_eq!(actual, expect, "{clauses:?} {body}");
         };
         check(&[], sections, "allow");
         check(&["reads"], sections, "absent");
@@ -309,10 +314,10 @@ mod tests {
         check(&["delete_file=ask", "allow write_file"], sections, "ask");
         check(&["delete_file=ask", "consents"], sections, "allow");
         // A rule of one operand does not lift what the other one asks for.
-        let intersection = |terms: &[&str], other_terms: &[&str], expect: &str| {
-            let both = policy(terms).intersection(&policy(other_terms));
+        let intersection = |clauses: &[&str], other_clauses: &[&str], expect: &str| {
+            let both = policy(clauses).intersection(&policy(other_clauses));
             let actual = verdict(&both, "apply_patch", &patch(sections));
-            assert_eq!(actual, expect, "{terms:?} {other_terms:?}");
+            assert_eq!(actual, expect, "{clauses:?} {other_clauses:?}");
         };
         intersection(&["apply_patch=ask", "allow apply_patch"], &[], "allow");
         intersection(&["apply_patch=ask", "allow apply_patch"], &["edit_file=ask"], "ask");
@@ -335,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_rule_about_a_path_allows_the_tool_that_it_names() {
-        let decide = |terms: &[&str], tool: &str, arguments: Value| match policy(terms)
+        let decide = |clauses: &[&str], tool: &str, arguments: Value| match policy(clauses)
             .decide(tool, &arguments)
         {
             PolicyDecision::Allow(why) => why,

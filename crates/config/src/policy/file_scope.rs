@@ -575,14 +575,16 @@ mod tests {
         let check = |given: &str, access: FileAccess, expect: Result<&str, &str>| {
             let actual = file_scope().decide(given, access);
             match (&actual, expect) {
-                (Ok(spot), Ok(path)) => assert_eq!(spot.path.to_str(), Some(path), "{given}"),
-                (Err(no), Err(word)) => {
+                (Ok(resolved), Ok(path)) => {
+                    assert_eq!(resolved.path.to_str(), Some(path), "{given}");
+                }
+                (Err(refusal), Err(part)) => {
                     let message = format!(
                         "{}; {}",
-                        no.message,
-                        no.suggested_flag.as_deref().unwrap_or_default()
+                        refusal.message,
+                        refusal.suggested_flag.as_deref().unwrap_or_default()
                     );
-                    assert!(message.contains(word), "{given}: {no:?}");
+                    assert!(message.contains(part), "{given}: {refusal:?}");
                 }
                 _ => panic!("{given}: {actual:?}"),
             }

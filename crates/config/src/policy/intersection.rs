@@ -106,21 +106,24 @@ mod tests {
 
     #[test]
     fn an_intersection_allows_what_both_allow() {
-        let check =
-            |terms: &[&str], other_terms: &[&str], path: &str, access: FileAccess, expect: bool| {
-                let both = policy(terms).intersection(&policy(other_terms));
-                let actual = both.file_scope.decide(path, access);
-                assert_eq!(actual.is_ok(), expect, "{terms:?} {other_terms:?} {path} {actual:?}");
-            };
+        let check = |clauses: &[&str],
+                     other_clauses: &[&str],
+                     path: &str,
+                     access: FileAccess,
+                     expect: bool| {
+            let both = policy(clauses).intersection(&policy(other_clauses));
+            let actual = both.file_scope.decide(path, access);
+            assert_eq!(actual.is_ok(), expect, "{clauses:?} {other_clauses:?} {path} {actual:?}");
+        };
         use FileAccess::{Read, Write};
         check(&[], &[], "/d/a", Read, true);
         check(&["write /d"], &["write /d"], "a", Write, true);
         check(&["write /d"], &["write /d/sub"], "sub/x", Write, true);
         check(&["write /d"], &["write /d/sub"], "x", Write, false);
         // Relative rules of the other policy start from its own directory.
-        let other_terms = ["in /e", "deny read_file(sub/*)"];
-        check(&["in /e", "in /d"], &other_terms, "/d/sub/x", Read, true);
-        check(&["in /e", "in /d"], &other_terms, "/e/sub/x", Read, false);
+        let other_clauses = ["in /e", "deny read_file(sub/*)"];
+        check(&["in /e", "in /d"], &other_clauses, "/d/sub/x", Read, true);
+        check(&["in /e", "in /d"], &other_clauses, "/e/sub/x", Read, false);
         // A path that is closed within a root of one policy stays closed if a root of the other starts there.
         check(&["read /h"], &["read /h/.ssh"], "/h/.ssh/id", Read, false);
         check(&["free"], &["read /h/.ssh"], "/h/.ssh/id", Read, true);

@@ -208,11 +208,11 @@ mod tests {
 
     #[test]
     fn third_party_tools_require_approval() {
-        let check = |terms: &[&str], expect: &str| {
-            let mut policy = policy(terms);
+        let check = |clauses: &[&str], expect: &str| {
+            let mut policy = policy(clauses);
             policy.require_approval("mcp_a_set");
             let actual = verdict(&policy, "mcp_a_set", &json!({}));
-            assert_eq!(actual, expect, "{terms:?}");
+            assert_eq!(actual, expect, "{clauses:?}");
             let restored = Policy::from_snapshot(&policy.snapshot()).unwrap();
             assert_eq!(verdict(&restored, "mcp_a_set", &json!({})), expect);
             // A tool that needs approval in one policy still needs it in the intersection.
@@ -222,8 +222,8 @@ mod tests {
             assert_eq!(
                 verdict(&policy, "mcp_a_get", &json!({})),
                 match expect {
-                    "absent" if terms == ["mcp_*=never"] => "absent",
-                    "ask" if terms == ["mcp_*=ask"] => "ask",
+                    "absent" if clauses == ["mcp_*=never"] => "absent",
+                    "ask" if clauses == ["mcp_*=ask"] => "ask",
                     _ => "allow",
                 }
             );

@@ -207,7 +207,7 @@ mod tests {
         let check = |text: &str, expect: Result<&str, &str>| match (parse_host(text), expect) {
             (Ok(host), Ok(shown)) => assert_eq!(host.text(), shown),
             (Err(message), Err(part)) => assert!(message.contains(part), "{text}: {message}"),
-            (found, _) => panic!("{text}: {found:?}"),
+            (actual, _) => panic!("{text}: {actual:?}"),
         };
         check("example.org", Ok("example.org"));
         check(" example.org ", Ok("example.org"));

@@ -87,9 +87,9 @@ mod tests {
 
     #[test]
     fn can_offer_errs_on_the_side_of_true() {
-        let check = |terms: &[&str], prefix: &str, expect: bool| {
-            let actual = policy(terms).can_offer(prefix);
-            assert_eq!(actual, expect, "{terms:?} {prefix}");
+        let check = |clauses: &[&str], prefix: &str, expect: bool| {
+            let actual = policy(clauses).can_offer(prefix);
+            assert_eq!(actual, expect, "{clauses:?} {prefix}");
         };
         check(&[], "mcp_", true);
         check(&["mcp_*=never"], "mcp_", false);

@@ -281,7 +281,10 @@ mod tests {
     fn built_in_profiles_are_complete() {
         for (name, description) in BUILT_IN {
             let profile = Profile::built_in(name).unwrap();
-            assert_eq!((profile.name.as_str(), profile.description.as_str()), (*name, *description));
+            assert_eq!(
+                (profile.name.as_str(), profile.description.as_str()),
+                (*name, *description)
+            );
             assert_eq!(profile.is_unrestricted, *name == "full");
         }
         assert_eq!(Profile::built_in("yolo"), None);
@@ -295,7 +298,8 @@ mod tests {
         };
         check(json!({}), "");
         check(json!({"extends": "plan", "tools": "read_file, exec", "deny": ["exec(rm *)"]}), "");
-        let rules = Profile::parse("mine", &json!({"deny": "exec(a, b), read_file(*.{key,pem})"}), "");
+        let rules =
+            Profile::parse("mine", &json!({"deny": "exec(a, b), read_file(*.{key,pem})"}), "");
         let rules: Vec<String> = rules.unwrap().rules.iter().map(ToString::to_string).collect();
         assert_eq!(rules, ["exec(a, b)", "read_file(*.{key,pem})"]);
         check(json!({"extends": "full"}), "typed each time");

@@ -256,14 +256,17 @@ mod tests {
             let message = Policy::from_snapshot(&snapshot).unwrap_err();
             assert!(message.contains(expect), "{message}");
         };
-        check(&|it| it["v"] = json!(2), "a newer nanobot (version 2");
-        check(&|it| it["v"] = json!("1"), "its version is unknown");
-        check(&|it| it["policy"]["sandbox"] = json!("none"), "unknown variant `none`");
+        check(&|snapshot| snapshot["v"] = json!(2), "a newer nanobot (version 2");
+        check(&|snapshot| snapshot["v"] = json!("1"), "its version is unknown");
+        check(&|snapshot| snapshot["policy"]["sandbox"] = json!("none"), "unknown variant `none`");
         check(
-            &|it| it["policy"]["commands"]["denied"] = json!(["("]),
+            &|snapshot| snapshot["policy"]["commands"]["denied"] = json!(["("]),
             "is not a valid regular expression",
         );
-        check(&|it| it["policy"]["consents"] = json!(false), "was modified after it was created");
+        check(
+            &|snapshot| snapshot["policy"]["consents"] = json!(false),
+            "was modified after it was created",
+        );
     }
 
     /// Snapshots outlive releases: a change of the checksum or of a field's name would stop every job that has one.

@@ -8,10 +8,10 @@ use nanobot_os::sync::Deferred;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Builds a policy from `words`: `deny RULE`, `allow RULE`, `TOOL=PERMISSION`, `only TOOL`, `consents`, `reads`,
+/// Builds a policy from `clauses`: `deny RULE`, `allow RULE`, `TOOL=PERMISSION`, `only TOOL`, `consents`, `reads`,
 /// `write PATH`, `read PATH`, `in DIRECTORY`, `home PATH`, `net HOST`, `typed ADDRESS`, `trust DIRECTORY`, `free`,
 /// `net`.
-pub(super) fn policy(terms: &[&str]) -> Policy {
+pub(super) fn policy(clauses: &[&str]) -> Policy {
     let mut policy = Policy {
         file_scope: FileScope {
             directory: "/d".into(),
@@ -27,8 +27,8 @@ pub(super) fn policy(terms: &[&str]) -> Policy {
         },
         ..Policy::default()
     };
-    for term in terms {
-        match term.split_once([' ', '=']) {
+    for clause in clauses {
+        match clause.split_once([' ', '=']) {
             Some(("deny", rule)) => {
                 policy.add(PolicyRule::parse(rule, RuleEffect::Deny, "--deny").unwrap());
             }
@@ -64,9 +64,9 @@ pub(super) fn policy(terms: &[&str]) -> Policy {
             Some((tool, permission)) => policy
                 .permissions
                 .push((Pattern::new(tool), Permission::parse(permission).unwrap())),
-            None if *term == "consents" => policy.auto_approve = true,
-            None if *term == "net" => policy.net = Net::Any,
-            None if *term == "free" => {
+            None if *clause == "consents" => policy.auto_approve = true,
+            None if *clause == "net" => policy.net = Net::Any,
+            None if *clause == "free" => {
                 policy.file_scope.is_unrestricted = true;
                 policy.sandbox = Sandbox::Off;
                 policy.file_scope.hidden = Deferred::default();
@@ -90,8 +90,8 @@ pub(super) fn verdict(policy: &Policy, tool: &str, arguments: &Value) -> &'stati
     }
 }
 
-/// Every word that the test policies are built from.
-pub(super) const POLICY_TERMS: &[&str] = &[
+/// Every clause that the test policies are built from.
+pub(super) const POLICY_CLAUSES: &[&str] = &[
     "deny exec",
     "deny exec(rm *)",
     "allow exec",
@@ -210,11 +210,11 @@ pub(super) fn evaluate(policy: &Policy) -> Vec<(String, bool)> {
     answers
 }
 
-/// Policies of one word and of two words.
+/// Policies of one clause and of two clauses.
 pub(super) fn policies() -> Vec<(String, Policy)> {
-    let later = |at: usize| POLICY_TERMS[at..].iter();
-    let pairs = (0..POLICY_TERMS.len())
-        .flat_map(|at| later(at).map(move |other| [POLICY_TERMS[at], *other]));
-    let named = |terms: [&str; 2]| (terms.join(" + "), policy(&terms));
+    let later = |at: usize| POLICY_CLAUSES[at..].iter();
+    let pairs = (0..POLICY_CLAUSES.len())
+        .flat_map(|at| later(at).map(move |other| [POLICY_CLAUSES[at], *other]));
+    let named = |clauses: [&str; 2]| (clauses.join(" + "), policy(&clauses));
     pairs.map(named).collect()
 }

@@ -235,7 +235,7 @@ mod tests {
                 (None, ServerTransport::Program { command, arguments, env, .. }) => {
                     format!(
                         "{command} {arguments:?} {:?} {:?}",
-                        env.first().map(|it| it.1.identity()),
+                        env.first().map(|(_, secret)| secret.identity()),
                         server.call_timeout
                     )
                 }
@@ -243,7 +243,7 @@ mod tests {
                     format!(
                         "http {} {:?}",
                         remote.url,
-                        remote.headers.first().map(|it| it.1.identity())
+                        remote.headers.first().map(|(_, secret)| secret.identity())
                     )
                 }
                 (None, ServerTransport::Sse(remote)) => format!("sse {}", remote.url),

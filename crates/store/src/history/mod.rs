@@ -238,7 +238,7 @@ mod tests {
 
     /// `u`: a user; `n`: an empty user message; `a`: a text; `e`: an empty reply; `1+2`: a reply with these calls;
     /// `=1`: the result of call 1.
-    fn conversation(words: &str) -> Vec<Message> {
+    fn conversation(letters: &str) -> Vec<Message> {
         let call = |id: &str| ToolCall { id: id.into(), name: "t".into(), arguments: json!({}) };
         let message = |word: &str| match word {
             "u" => Message::User(UserMessage {
@@ -263,7 +263,7 @@ mod tests {
                 ..Reply::default()
             }),
         };
-        words.split_whitespace().map(message).collect()
+        letters.split_whitespace().map(message).collect()
     }
 
     fn describe(messages: &[Message]) -> String {
@@ -342,7 +342,7 @@ mod tests {
         nanobot_base::fuzz::check(
             &[b"u 1+2 =1 =2 a", b"u 1 =1 u a n a =1 =2 e", b"=1 1 1 =1 u 3+3 =3"],
             |input, _| {
-                let known = |word: &&str| {
+                let is_message = |word: &&str| {
                     matches!(*word, "u" | "n" | "a" | "e")
                         || word
                             .trim_start_matches('=')
@@ -350,8 +350,8 @@ mod tests {
                             .all(|id| !id.is_empty() && id.len() < 3)
                 };
                 let text = nanobot_base::fuzz::lossy_text(input);
-                let words: Vec<&str> = text.split_whitespace().filter(known).collect();
-                let sent = to_sendable(conversation(&words.join(" ")));
+                let letters: Vec<&str> = text.split_whitespace().filter(is_message).collect();
+                let sent = to_sendable(conversation(&letters.join(" ")));
                 assert!(matches!(sent.first(), None | Some(Message::User(_))));
                 let mut open: Vec<String> = Vec::new();
                 for message in &sent {

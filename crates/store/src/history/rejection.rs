@@ -109,9 +109,9 @@ mod tests {
         }
     }
 
-    fn conversation(words: &str) -> Vec<Message> {
+    fn conversation(letters: &str) -> Vec<Message> {
         let message = |word| if word == "note" { note() } else { message(word) };
-        words.split_whitespace().map(message).collect()
+        letters.split_whitespace().map(message).collect()
     }
 
     #[test]

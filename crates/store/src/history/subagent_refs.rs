@@ -52,27 +52,27 @@ mod tests {
 
     #[test]
     fn finds_subagents_without_a_report() {
-        let check = |said: &[&str], expect: &[usize], last: usize| {
-            let message = |words: &&str| {
-                let parts = vec![MessagePart::Text(words.trim_end_matches('!').into())];
-                if words.starts_with("started") {
+        let check = |texts: &[&str], expect: &[usize], last: usize| {
+            let message = |text: &&str| {
+                let parts = vec![MessagePart::Text(text.trim_end_matches('!').into())];
+                if text.starts_with("started") {
                     Message::Tool(ToolResult {
                         call_id: "c".into(),
                         name: "spawn".into(),
                         parts,
-                        failed: words.ends_with('!'),
+                        failed: text.ends_with('!'),
                         source: ResultSource::Unspecified,
                     })
                 } else {
                     Message::User(UserMessage {
                         parts,
-                        injected: words.starts_with('['),
+                        injected: text.starts_with('['),
                         ..UserMessage::default()
                     })
                 }
             };
-            let sent: Vec<Message> = said.iter().map(message).collect();
-            assert_eq!((unreported(&sent), last_number(&sent)), (expect.into(), last), "{said:?}");
+            let sent: Vec<Message> = texts.iter().map(message).collect();
+            assert_eq!((unreported(&sent), last_number(&sent)), (expect.into(), last), "{texts:?}");
         };
         let (one, two) = ("started as `spawn1` (a)", "started as `spawn2`");
         check(&[], &[], 0);

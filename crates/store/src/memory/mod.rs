@@ -104,7 +104,9 @@ struct UpdatePlan {
     /// Size of the history file in bytes, before the change.
     #[serde(rename = "history")]
     history_bytes: u64,
-    stamp: String,
+    /// Local time.
+    #[serde(rename = "stamp")]
+    time: String,
     #[serde(default, rename = "trouble", skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     /// The version in force.
@@ -429,7 +431,7 @@ impl LockedMemory {
             range: range.map(|range| (range.session.to_owned(), range.from, range.to)),
             entries,
             history_bytes: self.memory.history().size()?,
-            stamp: self.memory.clock.now().strftime("%Y-%m-%d %H:%M").to_string(),
+            time: self.memory.clock.now().strftime("%Y-%m-%d %H:%M").to_string(),
             base: version::current(&versions).map(|version| version.id),
             error,
             version,
@@ -460,12 +462,7 @@ impl LockedMemory {
         })?;
         let session = plan.range.as_ref().map_or("", |(session, ..)| session);
         if !plan.entries.is_empty() {
-            self.memory.history().append(
-                &plan.entries,
-                plan.history_bytes,
-                &plan.stamp,
-                session,
-            )?;
+            self.memory.history().append(&plan.entries, plan.history_bytes, &plan.time, session)?;
         }
         let mut outcome = ConsolidationOutcome::Same;
         if let Some(version) = &plan.version {
@@ -615,13 +612,13 @@ mod tests {
         memory.lock(Duration::ZERO, &mut || {}, &mut |_| Ok(())).unwrap()
     }
 
-    fn write(held: &super::LockedMemory, seen: &[u8], text: &str) -> UpdateResult {
+    fn write(locked_memory: &super::LockedMemory, base: &[u8], text: &str) -> UpdateResult {
         let change = MemoryUpdate {
             entries: vec![format!("[t] {text}")],
             memory: Some(text.into()),
             ..MemoryUpdate::default()
         };
-        held.apply(seen, VersionCause::Consolidation, change, &mut |_| Ok(())).unwrap()
+        locked_memory.apply(base, VersionCause::Consolidation, change, &mut |_| Ok(())).unwrap()
     }
 
     #[test]
@@ -669,14 +666,14 @@ mod tests {
     fn changes_by_hand_become_versions_and_are_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let memory = memory(dir.path());
-        let held = lock(&memory);
+        let locked_memory = lock(&memory);
         std::fs::write(memory.path(), b"by hand \xff").unwrap();
-        let seen = held.read_and_record().unwrap();
-        assert_eq!(write(&held, &seen, "one"), UpdateResult::Applied);
+        let base = locked_memory.read_and_record().unwrap();
+        assert_eq!(write(&locked_memory, &base, "one"), UpdateResult::Applied);
         assert_eq!(memory.read().unwrap().unwrap(), b"one");
         // The change happens between the request and the reply.
         std::fs::write(memory.path(), "theirs").unwrap();
-        assert_eq!(write(&held, b"one", "two"), UpdateResult::StoredAside);
+        assert_eq!(write(&locked_memory, b"one", "two"), UpdateResult::StoredAside);
         assert_eq!(memory.read().unwrap().unwrap(), b"theirs");
         let versions = memory.versions().unwrap();
         let all: Vec<_> = versions
@@ -699,11 +696,11 @@ mod tests {
     fn the_result_says_where_the_text_is() {
         let dir = tempfile::tempdir().unwrap();
         let memory = memory(dir.path());
-        let held = lock(&memory);
-        assert_eq!(write(&held, b"", "a"), UpdateResult::Applied);
+        let locked_memory = lock(&memory);
+        assert_eq!(write(&locked_memory, b"", "a"), UpdateResult::Applied);
         // Another program has written the same text meanwhile.
         std::fs::write(memory.path(), "b").unwrap();
-        assert_eq!(write(&held, b"a", "b"), UpdateResult::Applied);
+        assert_eq!(write(&locked_memory, b"a", "b"), UpdateResult::Applied);
         assert_eq!(memory.read().unwrap().unwrap(), b"b");
         let change = MemoryUpdate {
             range: Some(MessageRange { session: "a:b", from: 0, to: 1 }),
@@ -711,7 +708,8 @@ mod tests {
             aside_reason: Some("too short".into()),
             ..MemoryUpdate::default()
         };
-        let result = held.apply(b"b", VersionCause::Consolidation, change, &mut |_| Ok(()));
+        let result =
+            locked_memory.apply(b"b", VersionCause::Consolidation, change, &mut |_| Ok(()));
         assert_eq!(result.unwrap(), UpdateResult::StoredAside);
         // Another program writes after the plan was made.
         let plan = UpdatePlan {
@@ -719,10 +717,10 @@ mod tests {
             range: None,
             entries: Vec::new(),
             history_bytes: memory.history().size().unwrap(),
-            stamp: String::new(),
+            time: String::new(),
             error: None,
             base: memory.current_version().unwrap().map(|version| version.id),
-            version: Some(held.next_version(
+            version: Some(locked_memory.next_version(
                 &memory.versions().unwrap(),
                 VersionCause::Edit,
                 None,
@@ -730,13 +728,16 @@ mod tests {
             )),
         };
         memory.version_store().stage(plan.version.as_ref().unwrap().id, b"d").unwrap();
-        std::fs::write(held.plan_path(), serde_json::to_vec(&plan).unwrap()).unwrap();
+        std::fs::write(locked_memory.plan_path(), serde_json::to_vec(&plan).unwrap()).unwrap();
         std::fs::write(memory.path(), "theirs").unwrap();
-        assert_eq!(held.complete_plan(&mut |_| Ok(())).unwrap(), UpdateResult::StoredAside);
+        assert_eq!(
+            locked_memory.complete_plan(&mut |_| Ok(())).unwrap(),
+            UpdateResult::StoredAside
+        );
         assert_eq!(memory.read().unwrap().unwrap(), b"theirs");
         let newer = serde_json::to_vec(&UpdatePlan { v: PLAN_FORMAT_VERSION + 1, ..plan }).unwrap();
-        std::fs::write(held.plan_path(), newer).unwrap();
-        let error = held.complete_plan(&mut |_| Ok(())).unwrap_err();
+        std::fs::write(locked_memory.plan_path(), newer).unwrap();
+        let error = locked_memory.complete_plan(&mut |_| Ok(())).unwrap_err();
         assert!(error.to_string().contains("its format is 2"), "{error:#}");
     }
 
@@ -747,34 +748,34 @@ mod tests {
         std::fs::create_dir(dir.path().join("memory")).unwrap();
         std::fs::write(dir.path().join("memory/MEMORY.md"), "a").unwrap();
         let memory = memory(dir.path());
-        let held = lock(&memory);
-        write(&held, b"a", "");
+        let locked_memory = lock(&memory);
+        write(&locked_memory, b"a", "");
         assert_eq!(memory.read().unwrap().unwrap(), b"");
-        assert_eq!(held.read_and_record().unwrap(), b"");
+        assert_eq!(locked_memory.read_and_record().unwrap(), b"");
     }
 
     #[test]
     fn an_unfinished_plan_is_completed_once() {
         let dir = tempfile::tempdir().unwrap();
         let memory = memory(dir.path());
-        let held = lock(&memory);
+        let locked_memory = lock(&memory);
         let change = || MemoryUpdate {
             range: Some(MessageRange { session: "a:b", from: 2, to: 4 }),
             entries: vec!["[t] e".into()],
             memory: Some(b"new".into()),
             ..MemoryUpdate::default()
         };
-        let fails = held
+        let fails = locked_memory
             .apply(b"", VersionCause::Consolidation, change(), &mut |_| anyhow::bail!("killed"));
         assert!(fails.is_err());
-        drop(held);
+        drop(locked_memory);
         let mut moved = Vec::new();
         for _ in 0..2 {
-            let held = memory.lock(Duration::ZERO, &mut || {}, &mut |range| {
+            let locked_memory = memory.lock(Duration::ZERO, &mut || {}, &mut |range| {
                 moved.push((range.session.to_owned(), range.from, range.to));
                 Ok(())
             });
-            drop(held.unwrap());
+            drop(locked_memory.unwrap());
         }
         assert_eq!(moved, [("a:b".to_owned(), 2, 4)]);
         assert_eq!(memory.read().unwrap().unwrap(), b"new");
@@ -788,8 +789,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("MEMORY.md"), "old").unwrap();
         let memory = memory(dir.path());
-        let held = lock(&memory);
-        write(&held, b"old", "new");
+        let locked_memory = lock(&memory);
+        write(&locked_memory, b"old", "new");
         assert_eq!(std::fs::read(dir.path().join("MEMORY.md")).unwrap(), b"new");
         assert!(!dir.path().join("memory/MEMORY.md").exists());
     }

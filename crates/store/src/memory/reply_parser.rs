@@ -341,9 +341,9 @@ mod tests {
 
     #[test]
     fn invalid_replies_are_rejected() {
-        let check = |reply: Reply, words: &str| {
+        let check = |reply: Reply, cause: &str| {
             let error = parse_update(&reply).unwrap_err();
-            assert!(error.contains(words), "{error}");
+            assert!(error.contains(cause), "{error}");
         };
         check(reply_with_text(""), "returned an empty reply");
         check(reply_with_text("I saved it."), "did not call");

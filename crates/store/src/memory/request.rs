@@ -189,9 +189,9 @@ pub fn format_message(time: &str, message: &Message, detail: DetailLevel) -> Opt
 
 /// Builds history entries with `lines` verbatim, so that nothing is lost if no model can summarize them. Control
 /// characters are escaped: with a NUL in it, the history is no text file for `grep`.
-pub fn raw_entries(lines: &[String], messages: usize, stamp: &str) -> Vec<String> {
+pub fn raw_entries(lines: &[String], messages: usize, time: &str) -> Vec<String> {
     let mut entries: Vec<String> = Vec::new();
-    let mut entry = format!("[{stamp}] [RAW] {messages} messages");
+    let mut entry = format!("[{time}] [RAW] {messages} messages");
     let head = entry.chars().count();
     let mut length = head;
     for line in lines {
@@ -202,7 +202,7 @@ pub fn raw_entries(lines: &[String], messages: usize, stamp: &str) -> Vec<String
             let added = chunk.chars().count() + 1;
             if length + added > MAX_RAW_ENTRY_CHARS && length > head {
                 entries.push(std::mem::take(&mut entry));
-                entry = format!("[{stamp}] [RAW] (continued)");
+                entry = format!("[{time}] [RAW] (continued)");
                 length = entry.chars().count();
             }
             entry.push('\n');

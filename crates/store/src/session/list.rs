@@ -260,7 +260,7 @@ mod tests {
         check(parts, true, "look at");
         check(whole, false, "");
         let long = "word ".repeat(40);
-        let words = FileHead::parse(user(&long).as_bytes(), false).first_words;
-        assert_eq!(words.chars().count(), 121);
+        let first_words = FileHead::parse(user(&long).as_bytes(), false).first_words;
+        assert_eq!(first_words.chars().count(), 121);
     }
 }

@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn a_matching_line_is_a_candidate_in_any_encoding() {
         let check = |pattern: &str, ignores_case: bool, text: &str| {
-            let needle = SearchPattern::new(pattern, false, ignores_case).unwrap();
-            assert!(!needle.matching_lines(text, 0).is_empty(), "{pattern} {text}");
+            let search_pattern = SearchPattern::new(pattern, false, ignores_case).unwrap();
+            assert!(!search_pattern.matching_lines(text, 0).is_empty(), "{pattern} {text}");
             let plain = serde_json::to_string(text).unwrap();
             let escape = |letter: char| {
                 if letter.is_ascii() {
@@ -136,9 +136,11 @@ mod tests {
                 }
             };
             let escaped: String = plain.chars().map(escape).collect();
-            for written in [plain, escaped] {
-                let found = needle.next_candidate(written.as_bytes(), 0);
-                assert!(found.is_some(), "{pattern} {written}");
+            for text in [plain, escaped] {
+                assert!(
+                    search_pattern.next_candidate(text.as_bytes(), 0).is_some(),
+                    "{pattern} {text}"
+                );
             }
         };
         check("needle", false, "hay needle hay");
@@ -163,8 +165,12 @@ mod tests {
     #[test]
     fn literals_are_searched_in_the_raw_bytes() {
         let check = |pattern: &str, bytes: &str, expect: bool| {
-            let needle = SearchPattern::new(pattern, false, false).unwrap();
-            assert_eq!(needle.next_candidate(bytes.as_bytes(), 0).is_some(), expect, "{pattern}");
+            let search_pattern = SearchPattern::new(pattern, false, false).unwrap();
+            assert_eq!(
+                search_pattern.next_candidate(bytes.as_bytes(), 0).is_some(),
+                expect,
+                "{pattern}"
+            );
         };
         check("needle", "hay", false);
         check("need.*hay", "hay", false);
@@ -178,15 +184,15 @@ mod tests {
     fn context_lines_are_not_repeated() {
         let text = "0\n1 x\n2\n3 x\n4\n5\n6\n7 x";
         let check = |context: usize, expect: &[(usize, bool)]| {
-            let needle = SearchPattern::new("x", true, false).unwrap();
-            let found = needle.matching_lines(text, context);
-            let found: Vec<(usize, bool)> =
-                found.iter().map(|line| (line.index, line.matched.is_some())).collect();
-            assert_eq!(found, expect, "{context}");
+            let pattern = SearchPattern::new("x", true, false).unwrap();
+            let lines = pattern.matching_lines(text, context);
+            let actual: Vec<(usize, bool)> =
+                lines.iter().map(|line| (line.index, line.matched.is_some())).collect();
+            assert_eq!(actual, expect, "{context}");
         };
         check(0, &[(1, true), (3, true), (7, true)]);
-        let near = |places: std::ops::Range<usize>| -> Vec<(usize, bool)> {
-            places.map(|place| (place, [1, 3, 7].contains(&place))).collect()
+        let near = |indexes: std::ops::Range<usize>| -> Vec<(usize, bool)> {
+            indexes.map(|index| (index, [1, 3, 7].contains(&index))).collect()
         };
         check(1, &[near(0..5), near(6..8)].concat());
         check(2, &near(0..8));

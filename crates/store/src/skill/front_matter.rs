@@ -261,7 +261,7 @@ mod tests {
         let check = |text: &str, expect: Result<&str, &str>| match (parse_strict(text), expect) {
             (Ok((head, _)), Ok(shown)) => assert_eq!(head.to_string(), shown, "{text:?}"),
             (Err(words), Err(part)) => assert!(words.contains(part), "{text:?}: {words}"),
-            (found, _) => panic!("{text:?}: {found:?}"),
+            (front_matter, _) => panic!("{text:?}: {front_matter:?}"),
         };
         check("", Ok("{}"));
         check("Be brief.\n", Ok("{}"));
@@ -283,12 +283,12 @@ mod tests {
     fn invalid_yaml_is_read_key_by_key() {
         let check = |head: &str, expect: Value, warning: &str, is_broken: bool| {
             let text = format!("---\n{head}\n---\nbody\n");
-            let found = parse_lenient(&text);
-            let told = found.warnings.join("; ");
-            assert_eq!(Value::Object(found.fields), expect, "{head:?}: {told}");
-            assert!(told.contains(warning), "{head:?}: {told}");
-            assert_eq!(told.is_empty(), warning.is_empty(), "{head:?}: {told}");
-            assert_eq!((found.body, found.is_broken), ("body\n", is_broken));
+            let front_matter = parse_lenient(&text);
+            let warnings = front_matter.warnings.join("; ");
+            assert_eq!(Value::Object(front_matter.fields), expect, "{head:?}: {warnings}");
+            assert!(warnings.contains(warning), "{head:?}: {warnings}");
+            assert_eq!(warnings.is_empty(), warning.is_empty(), "{head:?}: {warnings}");
+            assert_eq!((front_matter.body, front_matter.is_broken), ("body\n", is_broken));
         };
         check("a: b", json!({ "a": "b" }), "", false);
         check("a: 'b: c'\nd: 1.0", json!({ "a": "b: c", "d": 1.0 }), "", false);
@@ -319,10 +319,10 @@ mod tests {
     #[test]
     fn line_ending_and_delimiter_problems_are_reported() {
         let check = |text: &str, warning: &str, body: &str| {
-            let found = parse_lenient(text);
-            let told = found.warnings.join("; ");
-            assert!(told.contains(warning) && !told.is_empty(), "{text:?}: {told}");
-            assert_eq!(found.body, body, "{text:?}");
+            let front_matter = parse_lenient(text);
+            let warnings = front_matter.warnings.join("; ");
+            assert!(warnings.contains(warning) && !warnings.is_empty(), "{text:?}: {warnings}");
+            assert_eq!(front_matter.body, body, "{text:?}");
         };
         check("\u{feff}---\na: b\n---\nx", "byte order mark", "x");
         check("---\r\na: b\r\n---\r\nx\r\n", "CRLF", "x\r\n");

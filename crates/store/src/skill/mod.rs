@@ -195,29 +195,29 @@ mod tests {
     fn skills_are_found_and_problems_reported() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
-        let found = |disabled: &[&str]| {
+        let find = |disabled: &[&str]| {
             let disabled: Vec<String> = disabled.iter().map(|&name| name.to_owned()).collect();
-            let found = find_skills(SearchPaths {
+            let found_skills = find_skills(SearchPaths {
                 workspace: root,
                 trusted_dirs: &[root.join("repo/skills")],
                 ignored_files: &[],
                 disabled: &disabled,
                 env: &env(root),
             });
-            let own = found.skills.iter();
+            let own = found_skills.skills.iter();
             let own = own.filter(|skill| skill.source != SkillSource::BuiltIn);
             let names: Vec<String> = own
                 .map(|skill| {
                     format!("{}: {} {:?}", skill.name, skill.description, skill.unmet_requirements)
                 })
                 .collect();
-            let hidden = found.inactive.iter();
-            let hidden: Vec<String> = hidden
-                .map(|hidden| format!("{} {:?}", hidden.skill.name, hidden.superseded_by))
+            let inactive = found_skills.inactive.iter();
+            let inactive: Vec<String> = inactive
+                .map(|inactive| format!("{} {:?}", inactive.skill.name, inactive.superseded_by))
                 .collect();
-            (names, hidden, found.notices())
+            (names, inactive, found_skills.notices())
         };
-        assert_eq!(found(&[]), (vec![], vec![], vec![]));
+        assert_eq!(find(&[]), (vec![], vec![], vec![]));
 
         write(root, "bin/plain", "");
         let needs = "metadata: {nanobot: {requires: {bins: plain}}}";
@@ -231,11 +231,11 @@ mod tests {
         write(root, "skills/stray.md", "");
         write(root, "skills/.kept/SKILL.md", "");
         std::fs::create_dir_all(root.join("skills/odd/SKILL.md")).unwrap();
-        let (names, hidden, notices) = found(&["a"]);
+        let (names, inactive, notices) = find(&["a"]);
         let expect = ["b: second [\"CLI: plain\"]", "c: c []", "memory: mine []"];
         assert_eq!(names, expect);
         let expect = ["a None", "b Some(Workspace)", "memory Some(Workspace)"];
-        assert_eq!(hidden, expect);
+        assert_eq!(inactive, expect);
         assert_eq!(notices, ["skill `odd`: SKILL.md is not a regular file"]);
     }
 
@@ -244,19 +244,19 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
         write(root, "skills/tea/SKILL.md", "---\ndescription: tea\n---\n");
-        let found = find_skills(SearchPaths {
+        let found_skills = find_skills(SearchPaths {
             workspace: root,
             trusted_dirs: &[],
             ignored_files: &[],
             disabled: &[],
             env: &env(root),
         });
-        let skills = found.skills.into_iter();
-        let places: Vec<(String, PathBuf)> =
+        let skills = found_skills.skills.into_iter();
+        let locations: Vec<(String, PathBuf)> =
             skills.map(|skill| (skill.name, skill.location)).collect();
         let check = |path: &str, expect: Option<&str>| {
             let path = path.replace("ROOT", root.to_str().unwrap());
-            assert_eq!(skill_at(&path, &places), expect, "{path}");
+            assert_eq!(skill_at(&path, &locations), expect, "{path}");
         };
         check("ROOT/skills/tea/SKILL.md", Some("tea"));
         check("ROOT/skills/./x/../tea/SKILL.md", Some("tea"));

@@ -252,8 +252,7 @@ mod tests {
         let check = |text: &str, description: &str, always: bool, missing: &[&str], body: &str| {
             let skill = skill(text);
             assert_eq!(skill.description, description, "{text:?}");
-            let found = (skill.always, &*skill.body);
-            assert_eq!(found, (always, body), "{text:?}");
+            assert_eq!((skill.always, &*skill.body), (always, body), "{text:?}");
             assert_eq!(skill.unmet_requirements, missing, "{text:?}");
         };
         check("no head", "x", false, &[], "no head");
@@ -299,9 +298,9 @@ mod tests {
     #[test]
     fn problems_become_warnings() {
         let check = |head: &str, warning: &str| {
-            let told = skill(&format!("---\n{head}\n---\nb")).warnings.join("; ");
-            assert!(told.contains(warning), "{head:?}: {told}");
-            assert_eq!(told.is_empty(), warning.is_empty(), "{head:?}: {told}");
+            let warnings = skill(&format!("---\n{head}\n---\nb")).warnings.join("; ");
+            assert!(warnings.contains(warning), "{head:?}: {warnings}");
+            assert_eq!(warnings.is_empty(), warning.is_empty(), "{head:?}: {warnings}");
         };
         check("name: x\ndescription: d", "");
         check("description: d", "");
@@ -315,23 +314,23 @@ mod tests {
         check("description: d\nmetadata: \"{\"", "neither a map nor a JSON object");
         check("description: d\nallowed-tools: 7", "neither a string nor a list");
         check("description: d: e", "put it in quotes");
-        let told = skill("---\ndescription: d\n---\npay\u{200b}pal").warnings;
-        assert_eq!(told, ["its text has invisible characters: 1"]);
+        let warnings = skill("---\ndescription: d\n---\npay\u{200b}pal").warnings;
+        assert_eq!(warnings, ["its text has invisible characters: 1"]);
     }
 
     #[test]
     fn the_public_format_is_supported() {
         let text = "---\nname: x\ndescription: d\nlicense: MIT\ncompatibility: needs git\nallowed-tools: Bash(git add:*) Read\n\
                     metadata:\n  author: a\n  version: \"1.0\"\ndisable-model-invocation: true\nuser-invocable: true\n---\nb";
-        let found = skill(text);
-        assert_eq!(found.warnings, [""; 0]);
-        assert_eq!(found.inert_fields.license.as_deref(), Some("MIT"));
-        assert_eq!(found.inert_fields.compatibility.as_deref(), Some("needs git"));
-        assert_eq!(found.inert_fields.allowed_tools, ["Bash(git add:*)", "Read"]);
-        assert_eq!(found.inert_fields.metadata["version"], "1.0");
-        assert!(!found.is_offered);
-        let list = skill("---\ndescription: d\nallowed-tools:\n  - Read\n  - Write\n---\n");
-        assert_eq!(list.inert_fields.allowed_tools, ["Read", "Write"]);
+        let full_skill = skill(text);
+        assert_eq!(full_skill.warnings, [""; 0]);
+        assert_eq!(full_skill.inert_fields.license.as_deref(), Some("MIT"));
+        assert_eq!(full_skill.inert_fields.compatibility.as_deref(), Some("needs git"));
+        assert_eq!(full_skill.inert_fields.allowed_tools, ["Bash(git add:*)", "Read"]);
+        assert_eq!(full_skill.inert_fields.metadata["version"], "1.0");
+        assert!(!full_skill.is_offered);
+        let list_skill = skill("---\ndescription: d\nallowed-tools:\n  - Read\n  - Write\n---\n");
+        assert_eq!(list_skill.inert_fields.allowed_tools, ["Read", "Write"]);
         assert_eq!(split_tools("A, B(c, d) ,E)"), ["A", "B(c, d)", "E)"]);
     }
 
@@ -381,8 +380,7 @@ mod tests {
         }
         let skill = skill(&format!("---\ndescription: d\n{head}---\nbody"));
         assert!(skill.is_broken && !skill.warnings.is_empty(), "it was read as YAML");
-        let found = (skill.description.as_str(), &*skill.body);
-        assert_eq!(found, ("d", "body"));
+        assert_eq!((skill.description.as_str(), &*skill.body), ("d", "body"));
     }
 
     #[test]

@@ -271,15 +271,15 @@ mod tests {
             "two",
             "---\nmetadata: '{\"nanobot\": {\"requires\": {\"bins\": [\"nope\"]}}}'\nalways: true\n---\nTwo.",
         );
-        let found = render_list(&[one.clone(), two.clone()], 2_000);
+        let list = render_list(&[one.clone(), two.clone()], 2_000);
         assert_eq!(
-            found.text,
+            list.text,
             "<skills>\n  <skill available=\"true\">\n    <name>one</name>\n    <description>a &lt; b &amp; c</description>\n    \
              <location>/s/one/SKILL.md</location>\n  </skill>\n  <skill available=\"false\">\n    <name>two</name>\n    \
              <description>two</description>\n    <location>/s/two/SKILL.md</location>\n    <requires>CLI: nope</requires>\n  \
              </skill>\n</skills>"
         );
-        assert!(!found.is_cut() && found.tokens == token_estimate::for_text(&found.text));
+        assert!(!list.is_cut() && list.tokens == token_estimate::for_text(&list.text));
         assert_eq!(active_bodies(&[one, two.clone()]), "### Skill: one\n\nOne.");
         assert_eq!(render_list(&[], 2_000).text, "");
         let tea = Skill {
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn the_list_stays_within_the_budget() {
         let many = |count: usize| -> Vec<Skill> {
-            let about = "Does a thing that somebody may want to have done, and says when: on Mondays, or else".repeat(3);
+            let description = "Does a thing that somebody may want to have done, and says when: on Mondays, or else".repeat(3);
             let one = |number: usize| {
                 let on = if number == 70 { "always: true\n" } else { "" };
                 let lacks = if number == 3 {
@@ -322,18 +322,18 @@ mod tests {
                 } else {
                     ""
                 };
-                let text = format!("---\ndescription: \"{about}\"\n{on}{lacks}---\nBody.");
+                let text = format!("---\ndescription: \"{description}\"\n{on}{lacks}---\nBody.");
                 skill(&format!("skill-number-{number:04}"), &text)
             };
             (0..count).map(one).collect()
         };
         let check = |count: usize, budget: u64, expect: &dyn Fn(ListDetail) -> bool| {
             let skills = many(count);
-            let found = render_list(&skills, budget);
-            assert!(found.tokens <= budget, "{count}: {} > {budget}", found.tokens);
-            assert!(expect(found.detail), "{count} in {budget}: {:?}", found.detail);
-            assert_eq!(found.text, render_list(&skills, budget).text);
-            found.text
+            let list = render_list(&skills, budget);
+            assert!(list.tokens <= budget, "{count}: {} > {budget}", list.tokens);
+            assert!(expect(list.detail), "{count} in {budget}: {:?}", list.detail);
+            assert_eq!(list.text, render_list(&skills, budget).text);
+            list.text
         };
         check(5, 2_000, &|form| form == ListDetail::Elements(usize::MAX));
         check(25, 2_000, &|form| matches!(form, ListDetail::Elements(240 | 120)));

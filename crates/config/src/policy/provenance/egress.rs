@@ -22,11 +22,11 @@ impl ProvenanceTracker {
         match arguments {
             Value::String(text) => self.admit_text(text, allowed),
             Value::Array(items) => {
-                items.iter().try_for_each(|it| self.admit_arguments(it, allowed))
+                items.iter().try_for_each(|item| self.admit_arguments(item, allowed))
             }
-            Value::Object(members) => members.iter().try_for_each(|(name, it)| {
+            Value::Object(members) => members.iter().try_for_each(|(name, member)| {
                 self.admit_text(name, allowed)?;
-                self.admit_arguments(it, allowed)
+                self.admit_arguments(member, allowed)
             }),
             Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
         }

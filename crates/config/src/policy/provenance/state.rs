@@ -99,7 +99,8 @@ impl ProvenanceState {
             let suffix = user.id.rsplit('-').next().unwrap_or_default();
             let is_numbered = suffix.strip_prefix(OWN_NUMBERED_SUFFIXES).is_some_and(is_number);
             // The note about messages that are left out has no id.
-            let is_own = user.id.is_empty() || is_numbered || OWN_MESSAGE_SUFFIXES.contains(&suffix);
+            let is_own =
+                user.id.is_empty() || is_numbered || OWN_MESSAGE_SUFFIXES.contains(&suffix);
             if !is_own && !self.is_complete {
                 self.raise(Origin::Project, || match user.id.as_str() {
                     "summary" => "a summary of the earlier conversation".into(),
