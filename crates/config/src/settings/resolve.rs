@@ -29,7 +29,7 @@ use std::time::Duration;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum of `tools.web.search.maxResults` that is used.
-const MAX_SEARCH_RESULTS: u64 = 10;
+const MAX_SEARCH_RESULTS: usize = 10;
 
 /// The path of traces at a collector (OTLP/HTTP).
 const OTLP_TRACES_PATH: &str = "/v1/traces";
