@@ -120,9 +120,9 @@ impl<'s> TrashBatch<'s> {
         }
         for side_file in self.take_side_files(path)? {
             let name = side_file.file_name().unwrap_or_default().to_string_lossy();
-            durable_file::rename_noreplace_unsynced(&side_file, &trash_path(&deleted_at, &name))?;
+            move_file(&side_file, &trash_path(&deleted_at, &name))?;
         }
-        durable_file::rename_noreplace_unsynced(path, &trash_path(&deleted_at, &name)).map(drop)
+        move_file(path, &trash_path(&deleted_at, &name))
     }
 
     fn take_side_files(&mut self, path: &Path) -> Result<Vec<PathBuf>> {
@@ -230,8 +230,7 @@ impl SessionRemoval<'_> {
         }
         for trashed in list_trash(store)?.iter().filter(|trashed| trashed.key == key) {
             for (path, _) in trashed.files()? {
-                std::fs::remove_file(&path)
-                    .with_context(|| format!("remove `{}`", path.display()))?;
+                remove_from_trash(&path)?;
             }
         }
         Ok(())
@@ -287,8 +286,10 @@ pub fn restore(store: &SessionStore, key: &str) -> Result<()> {
     require_unused()?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     for (trash_path, suffix) in trashed.files()? {
-        durable_file::rename_noreplace(&trash_path, &dir.join(format!("{name}{suffix}")))?;
+        move_file(&trash_path, &dir.join(format!("{name}{suffix}")))?;
     }
+    durable_file::sync_dir(&dir.join(TRASH_DIR))?;
+    durable_file::sync_dir(dir)?;
     // Its age counts from now on: it would be removed again.
     let now = store.clock.timestamp();
     File::open(&path)
@@ -310,18 +311,31 @@ pub fn remove_expired_trash(store: &SessionStore, age: Age) -> Result<usize> {
     for dir in store.directories() {
         for TrashFile { path, deleted_at, .. } in list_trash_files(&dir.join(TRASH_DIR))? {
             if deleted_at < limit {
-                match std::fs::remove_file(&path) {
-                    Ok(()) => count += 1,
-                    // Another process has restored or removed it.
-                    Err(error) if error.kind() == ErrorKind::NotFound => {}
-                    Err(error) => {
-                        return Err(error).with_context(|| format!("remove `{}`", path.display()));
-                    }
-                }
+                count += usize::from(remove_from_trash(&path)?);
             }
         }
     }
     Ok(count)
+}
+
+/// Removes a file of the trash. Returns false if another process has restored or removed it.
+fn remove_from_trash(path: &Path) -> Result<bool> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        removed => removed.map(|()| true).with_context(|| format!("remove `{}`", path.display())),
+    }
+}
+
+/// Moves a file to the trash or back. The directories are not synced.
+///
+/// # Errors
+/// Also if the trash is on another file system.
+fn move_file(from: &Path, to: &Path) -> Result<()> {
+    if !durable_file::rename_noreplace_unsynced(from, to)? {
+        let error = std::io::Error::from(ErrorKind::CrossesDevices);
+        return Err(error).with_context(|| format!("move `{}`", from.display()));
+    }
+    Ok(())
 }
 
 impl TrashedSession {
@@ -448,8 +462,9 @@ fn may_have_prefix(path: &Path, prefix: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{FILTER_PREFIX, REWOUND_PREFIX, may_have_prefix};
+    use super::{FILTER_PREFIX, REWOUND_PREFIX, may_have_prefix, move_file};
     use crate::session::layout::encoded_name;
+    use nanobot_base::error::{Exit, exit_for};
     use std::path::Path;
 
     #[test]
@@ -463,5 +478,15 @@ mod tests {
         }
         assert!(may_have_prefix(Path::new("a/pipe_1.jsonl"), FILTER_PREFIX));
         assert!(!may_have_prefix(Path::new("pipe_1.jsonl"), REWOUND_PREFIX));
+    }
+    #[test]
+    fn a_trash_on_another_file_system_is_an_error() {
+        let (dir, trash) =
+            (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+        let (path, trash_path) = (dir.path().join("a.jsonl"), trash.path().join("a.gone"));
+        std::fs::write(&path, "a").unwrap();
+        let error = move_file(&path, &trash_path).unwrap_err();
+        assert_eq!(exit_for(&error), Exit::Io, "{error:#}");
+        assert!(path.exists() && !trash_path.exists());
     }
 }
