@@ -70,9 +70,9 @@ fn both_releases_read_the_file_after_every_config_set() {
             KeyType::TextList if key.path.ends_with("y") || key.path.ends_with("w") => {
                 r#"["exec"]"#.to_owned()
             }
-            KeyType::TextList => "[]".to_owned(),
+            KeyType::TextList | KeyType::List => "[]".to_owned(),
             KeyType::Map | KeyType::SecretMap => r#"{"exec": "never"}"#.to_owned(),
-            KeyType::Any | KeyType::Verbatim => "{}".to_owned(),
+            KeyType::Any | KeyType::Object | KeyType::Verbatim => "{}".to_owned(),
             _ if key.path.ends_with("profile") => "plan".to_owned(),
             _ if key.path == "notify.target" => "mail".to_owned(),
             _ if key.path == "telemetry.otlp" => "~/spans.jsonl".to_owned(),

@@ -26,6 +26,7 @@ pub mod background;
 pub mod compact;
 pub mod ending;
 pub mod guard;
+mod reports;
 mod request;
 mod until;
 

@@ -88,9 +88,9 @@ struct Repetition<'a> {
 
 /// The latest call of a turn that has a result.
 fn latest_repetition(turn: &[Message]) -> Option<Repetition<'_>> {
-    let calls = answered_calls(turn);
+    let calls = completed_calls(turn);
     let last = calls.last()?;
-    let is_same = |other: &&AnsweredCall<'_>| {
+    let is_same = |other: &&CompletedCall<'_>| {
         other.call.name == last.call.name
             && other.call.arguments == last.call.arguments
             && other.result.failed == last.result.failed
@@ -101,15 +101,15 @@ fn latest_repetition(turn: &[Message]) -> Option<Repetition<'_>> {
 }
 
 /// A call and its result.
-struct AnsweredCall<'a> {
+struct CompletedCall<'a> {
     call: &'a ToolCall,
     result: &'a ToolResult,
 }
 
 /// The calls of a turn that have results, in order. A result belongs to a call of the reply before it: an id is unique only within a
 /// reply, because some servers number the calls of each reply anew.
-fn answered_calls(turn: &[Message]) -> Vec<AnsweredCall<'_>> {
-    let mut answered = Vec::new();
+fn completed_calls(turn: &[Message]) -> Vec<CompletedCall<'_>> {
+    let mut calls = Vec::new();
     let mut open_calls: Vec<&ToolCall> = Vec::new();
     for message in turn {
         match message {
@@ -117,12 +117,12 @@ fn answered_calls(turn: &[Message]) -> Vec<AnsweredCall<'_>> {
             Message::Tool(result) => {
                 let index = open_calls.iter().position(|call| call.id == result.call_id);
                 let call = index.map(|index| open_calls.remove(index));
-                answered.extend(call.map(|call| AnsweredCall { call, result }));
+                calls.extend(call.map(|call| CompletedCall { call, result }));
             }
             Message::User(_) => {}
         }
     }
-    answered
+    calls
 }
 
 #[cfg(test)]
