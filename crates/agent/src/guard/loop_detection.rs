@@ -88,9 +88,9 @@ struct Repetition<'a> {
 
 /// The latest call of a turn that has a result.
 fn latest_repetition(turn: &[Message]) -> Option<Repetition<'_>> {
-    let calls = completed_calls(turn);
+    let calls = calls_with_results(turn);
     let last = calls.last()?;
-    let is_same = |other: &&CompletedCall<'_>| {
+    let is_same = |other: &&CallWithResult<'_>| {
         other.call.name == last.call.name
             && other.call.arguments == last.call.arguments
             && other.result.failed == last.result.failed
@@ -101,14 +101,14 @@ fn latest_repetition(turn: &[Message]) -> Option<Repetition<'_>> {
 }
 
 /// A call and its result.
-struct CompletedCall<'a> {
+struct CallWithResult<'a> {
     call: &'a ToolCall,
     result: &'a ToolResult,
 }
 
 /// The calls of a turn that have results, in order. A result belongs to a call of the reply before it: an id is unique only within a
 /// reply, because some servers number the calls of each reply anew.
-fn completed_calls(turn: &[Message]) -> Vec<CompletedCall<'_>> {
+fn calls_with_results(turn: &[Message]) -> Vec<CallWithResult<'_>> {
     let mut calls = Vec::new();
     let mut open_calls: Vec<&ToolCall> = Vec::new();
     for message in turn {
@@ -117,7 +117,7 @@ fn completed_calls(turn: &[Message]) -> Vec<CompletedCall<'_>> {
             Message::Tool(result) => {
                 let index = open_calls.iter().position(|call| call.id == result.call_id);
                 let call = index.map(|index| open_calls.remove(index));
-                calls.extend(call.map(|call| CompletedCall { call, result }));
+                calls.extend(call.map(|call| CallWithResult { call, result }));
             }
             Message::User(_) => {}
         }
