@@ -27,12 +27,13 @@ impl WindowReport {
         self.read().map(|(tokens, _)| tokens).filter(|tokens| *tokens > 0)
     }
 
-    /// Calls `ask` and stores its result, unless the report is recent. The answer of a
-    /// server that does not know its window is stored too, as 0; a server that cannot be reached is asked again.
+    /// Calls `ask` and stores its result, unless the report is recent. The answer of a server that does not know its window is
+    /// stored too, as 0; a server that cannot be reached is asked again.
     pub fn update(&self, ask: impl FnOnce() -> Result<Option<u32>>) {
         let now = self.clock.timestamp().as_second();
         let is_recent = |reported_at: i64| {
-            u64::try_from(now - reported_at).is_ok_and(|age| age < MAX_REPORT_AGE.as_secs())
+            let age = now.checked_sub(reported_at).and_then(|age| u64::try_from(age).ok());
+            age.is_some_and(|age| age < MAX_REPORT_AGE.as_secs())
         };
         if self.read().is_some_and(|(_, reported_at)| is_recent(reported_at)) {
             return;
@@ -128,8 +129,29 @@ fn to_tokens(value: &Value) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{window_in_description, window_in_list, window_in_properties};
+    use super::{WindowReport, window_in_description, window_in_list, window_in_properties};
+    use nanobot_os::clock::Clock;
     use serde_json::json;
+
+    #[test]
+    fn a_report_is_recent_for_a_day_from_a_time_that_can_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::Fixed("2026-01-02T00:00:00Z".parse().unwrap());
+        let report = WindowReport { path: folder.path().join("window"), clock };
+        let now = report.clock.timestamp().as_second();
+        for (reported_at, is_recent) in [
+            (now, true),
+            (now - 86_399, true),
+            (now - 86_400, false),
+            (now + 1, false),
+            (i64::MIN, false),
+        ] {
+            std::fs::write(&report.path, format!("8192 {reported_at}\n")).unwrap();
+            report.update(|| Ok(Some(4096)));
+            let expect = if is_recent { 8192 } else { 4096 };
+            assert_eq!(report.tokens(), Some(expect), "{reported_at}");
+        }
+    }
 
     #[test]
     fn reports_in_the_forms_of_servers() {

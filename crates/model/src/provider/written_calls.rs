@@ -44,8 +44,9 @@ const INNER_MARKS: &[&str] = &[
     "```",
 ];
 
-/// Recognizes a call of an offered tool at the end of the text of `reply`. The call is accepted if `is_accepted`, and if its mark does not
-/// occur in anything that the model has read: the model could be repeating that. Otherwise the finish reason says that a call is missing.
+/// Recognizes a call of an offered tool at the end of the text of `reply`. The call is accepted if `is_accepted`, and if its
+/// mark does not occur in a message or a result that the model has read: the model could be repeating that. Otherwise the
+/// finish reason says that a call is missing.
 pub(super) fn settle_written_call(reply: &mut Reply, request: &Request<'_>, is_accepted: bool) {
     if !reply.tool_calls.is_empty()
         || request.tool_choice == ToolChoice::None
