@@ -15,8 +15,8 @@ use std::sync::OnceLock;
 
 /// The topics of this program's log lines.
 pub const TOPICS: &[&str] = &[
-    "config", "cron", "hook", "http", "mcp", "memory", "model", "policy", "sandbox", "session",
-    "tool",
+    "acp", "channel", "config", "cron", "git", "hook", "http", "mcp", "model", "policy", "run",
+    "sandbox", "session", "tool",
 ];
 
 /// Libraries whose logs can be requested.

@@ -180,6 +180,14 @@ const EXAMPLES: &[RuleExample] = &[
         &["a.rs: open it with a `//!` comment that says what it is for"],
     ),
     (
+        "log topics",
+        &[(
+            "a.rs",
+            "fn f() {\n    log::info!(target: \"http\", \"a\");\n    log::warn!(target: \"shop\", \"b\");\n}",
+        )],
+        &["a.rs:3: `shop` is no topic of the log: use one of `nanobot_os::log::TOPICS`, or add it"],
+    ),
+    (
         "names",
         &[(
             "a.rs",

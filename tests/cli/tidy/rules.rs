@@ -4,6 +4,7 @@ use super::source::{Source, WrittenPath};
 use super::tree::{Import, ImportTarget, SourceTree};
 use super::vocabulary;
 use super::{LAYERS, NO_IO_IN_OS, ONLY_IN, PURE, TURN, TURN_IMPORTS};
+use nanobot_os::log::TOPICS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
@@ -24,6 +25,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("no I/O", no_io),
     ("turn imports", turn_imports),
     ("module comment", module_comment),
+    ("log topics", log_topics),
     ("names", vocabulary::names),
     ("locals", vocabulary::locals),
     ("renamed fields", vocabulary::renamed_fields),
@@ -302,4 +304,26 @@ fn module_comment(tree: &SourceTree) -> Vec<Violation> {
         message: format!("{}: open it with a `//!` comment that says what it is for", source.name),
     })
     .collect()
+}
+
+/// A line of the log whose target is no topic is never shown.
+fn log_topics(tree: &SourceTree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for source in &tree.sources {
+        for (number, line) in source.production_lines() {
+            let rest = line.split_once("target: \"").map_or("", |(_, rest)| rest);
+            if let Some((target, _)) = rest.split_once('"')
+                && !TOPICS.contains(&target)
+            {
+                violations.push(Violation {
+                    subject: source.name.clone(),
+                    message: format!(
+                        "{}:{number}: `{target}` is no topic of the log: use one of `nanobot_os::log::TOPICS`, or add it",
+                        source.name
+                    ),
+                });
+            }
+        }
+    }
+    violations
 }
