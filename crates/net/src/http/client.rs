@@ -473,7 +473,7 @@ fn with_headers<Body>(
 #[cfg(test)]
 mod tests {
     use super::{Http, parse_uri};
-    use crate::http::{HttpTimeouts, Network};
+    use crate::http::{ConnectError, HttpMethod, HttpTimeouts, Network};
     use std::time::Duration;
 
     const NO_TIMEOUTS: HttpTimeouts = HttpTimeouts::within(Duration::ZERO);
@@ -487,6 +487,17 @@ mod tests {
         roots(false);
         let expect = format!("{:?}", fresh.agent(true).config().tls_config().root_certs());
         assert_eq!(roots(true), expect);
+    }
+
+    /// The limited broadcast address takes no connections, and the label is longer than DNS permits.
+    #[test]
+    fn an_address_or_a_name_that_leads_nowhere_is_a_failure_to_connect() {
+        let http = Http::new(NO_TIMEOUTS, false, &Network::default());
+        for host in ["255.255.255.255", &"a".repeat(64)] {
+            let result = http.request(&format!("http://{host}/"), &[], HttpMethod::Get);
+            let error = result.err().unwrap();
+            assert!(error.is::<ConnectError>(), "{host}: {error:?}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Opens connections that a signal can interrupt.
 
-use super::error::from_stop;
+use super::error::{ConnectError, from_stop, from_ureq};
 use super::resolver::PolicyResolver;
-use super::ssrf::{AddressError, AddressPolicy, SsrfFilter};
+use super::ssrf::{AddressPolicy, SsrfFilter};
 use super::timeouts::{ExchangeLimits, HttpTimeouts};
 use super::transport::{Peer, Route, SignalTransport, Socket};
 use crate::test_dns::TestHosts;
@@ -11,7 +11,6 @@ use anyhow::Context;
 use nanobot_os::signal::{self, Deadline};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
-use std::io::Error;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use ureq::http::Uri;
@@ -82,16 +81,17 @@ fn dial_one(address: SocketAddr, deadline: &mut Deadline) -> Result<TcpStream, u
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
-    let socket = net::socket_with(family, SocketType::STREAM, flags, None).map_err(Error::from)?;
+    let to_error = |errno: Errno| ConnectError::new(&errno.into());
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None).map_err(to_error)?;
     match net::connect(&socket, &address) {
         Ok(()) => {}
         Err(Errno::INPROGRESS | Errno::INTR) => {
             if !signal::wait_writable(&socket, deadline).map_err(from_stop)? {
                 return Err(ureq::Error::Timeout(ureq::Timeout::Connect));
             }
-            net::sockopt::socket_error(&socket).map_err(Error::from)?.map_err(Error::from)?;
+            net::sockopt::socket_error(&socket).map_err(to_error)?.map_err(to_error)?;
         }
-        Err(error) => return Err(Error::from(error).into()),
+        Err(errno) => return Err(to_error(errno).into()),
     }
     let stream = TcpStream::from(socket);
     stream.set_nodelay(true)?;
@@ -127,10 +127,7 @@ pub fn connect_filtered(
     let stream = resolver
         .resolve_checked(&uri, true)
         .and_then(|addresses| dial(&addresses, &mut deadline))
-        .map_err(|error| match AddressError::find(&error) {
-            Some(address_error) => address_error.clone().into_error(),
-            None => error.into(),
-        })?;
+        .map_err(|error| from_ureq(&error))?;
     stream.set_nonblocking(false)?;
     Ok(stream)
 }

@@ -10,12 +10,32 @@ use ureq::{Proxy, Timeout};
 /// Maximum number of redirects that a client follows, if it follows any.
 pub(super) const MAX_REDIRECTS: u32 = 5;
 
+/// Returns the error of type `T` that `error` carries through `ureq`, if any.
+pub(super) fn find_own<T: std::error::Error + 'static>(error: &ureq::Error) -> Option<&T> {
+    match error {
+        ureq::Error::Other(inner) => inner.downcast_ref(),
+        _ => None,
+    }
+}
+
 /// No connection was made, so nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConnectError(String);
 
+impl From<ConnectError> for ureq::Error {
+    fn from(error: ConnectError) -> Self {
+        Self::Other(Box::new(error))
+    }
+}
+
 impl ConnectError {
+    /// The error of a name lookup, or of opening a socket. Only there it is certain that no connection was made: an
+    /// established connection can fail with the same error.
+    pub(super) fn new(error: &Error) -> Self {
+        Self(io_message(error))
+    }
+
     /// The error of a connection through `proxy`, which may be the cause.
     pub(super) fn through_proxy(self, proxy: &Proxy) -> Self {
         let url = proxy.uri().to_string();
@@ -43,14 +63,6 @@ impl TlsMismatch {
         };
         fail_with_hint(Exit::Unavailable, self.to_string(), hint)
     }
-
-    /// Returns the mismatch that `error` contains, if any.
-    fn find(error: &ureq::Error) -> Option<&Self> {
-        let ureq::Error::Other(inner) = error else {
-            return None;
-        };
-        inner.downcast_ref()
-    }
 }
 
 impl From<TlsMismatch> for ureq::Error {
@@ -69,11 +81,14 @@ pub(super) fn from_ureq(error: &ureq::Error) -> anyhow::Error {
     if let Err(stop) = signal::check() {
         return stop.into();
     }
-    if let Some(address_error) = AddressError::find(error) {
+    if let Some(address_error) = find_own::<AddressError>(error) {
         return address_error.clone().into_error();
     }
-    if let Some(mismatch) = TlsMismatch::find(error) {
+    if let Some(mismatch) = find_own::<TlsMismatch>(error) {
         return mismatch.clone().into_error();
+    }
+    if let Some(connect_error) = find_own::<ConnectError>(error) {
+        return connect_error.clone().into();
     }
     match error {
         error if is_unconnected(error) => ConnectError(message(error)).into(),
@@ -120,8 +135,7 @@ pub(super) fn from_stop(stop: Stop) -> ureq::Error {
 pub fn body_error_message(error: &Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
         Some(error) => message(error),
-        None if error.kind() == ErrorKind::UnexpectedEof => "connection closed unexpectedly".into(),
-        None => error.to_string(),
+        None => io_message(error),
     }
 }
 
@@ -130,6 +144,7 @@ fn is_unconnected(error: &ureq::Error) -> bool {
         ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve)
         | ureq::Error::HostNotFound
         | ureq::Error::ConnectionFailed => true,
+        // Of a SOCKS proxy, which `ureq` connects to itself.
         ureq::Error::Io(error) => error.kind() == ErrorKind::ConnectionRefused,
         _ => false,
     }
@@ -144,13 +159,15 @@ fn message(error: &ureq::Error) -> String {
         ureq::Error::HostNotFound => "host not found".into(),
         ureq::Error::ConnectionFailed => "connection failed".into(),
         ureq::Error::TooManyRedirects => format!("more than {MAX_REDIRECTS} redirects"),
-        ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            "connection refused".into()
-        }
-        ureq::Error::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
-            "connection closed unexpectedly".into()
-        }
-        ureq::Error::Io(error) => error.to_string(),
+        ureq::Error::Io(error) => io_message(error),
         other => other.to_string(),
+    }
+}
+
+fn io_message(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => "connection refused".into(),
+        ErrorKind::UnexpectedEof => "connection closed unexpectedly".into(),
+        _ => error.to_string(),
     }
 }

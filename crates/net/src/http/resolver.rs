@@ -3,7 +3,7 @@
 //! Exactly the returned addresses are connected to; each redirect is resolved again. IP addresses in URLs need no
 //! lookup. The system's resolver runs in a thread, since its result cannot be waited for together with a signal.
 
-use super::error::from_stop;
+use super::error::{ConnectError, from_stop};
 use super::name_service;
 use super::ssrf::AddressPolicy;
 use super::timeouts::ExchangeLimits;
@@ -88,13 +88,15 @@ impl PolicyResolver {
         if !signal::wait_readable(&done_rx, &mut deadline).map_err(from_stop)? {
             return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
         }
-        Ok(receive.recv().map_err(|_| ureq::Error::HostNotFound)??)
+        let result = receive.recv().map_err(|_| ureq::Error::HostNotFound)?;
+        Ok(result.map_err(|error| ConnectError::new(&error))?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::PolicyResolver;
+    use crate::http::error::find_own;
     use crate::http::ssrf::{AddressError, AddressPolicy, SsrfFilter};
     use crate::http::timeouts::{ExchangeLimits, HttpTimeouts};
     use crate::ip_ranges::is_public;
@@ -129,7 +131,7 @@ mod tests {
         assert_eq!(first[..], ["1.1.1.1:80".parse().unwrap()]);
         for _ in 0..1_000 {
             let error = resolver.resolve_checked(&uri, true).unwrap_err();
-            assert!(AddressError::find(&error).unwrap().message.contains("127.0.0.1"));
+            assert!(find_own::<AddressError>(&error).unwrap().message.contains("127.0.0.1"));
         }
     }
 
