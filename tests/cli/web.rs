@@ -367,7 +367,10 @@ fn ports_and_offline_mode_are_enforced() {
     };
     offline("http://pub.example/").status(77).stderr_has("`--offline` forbids connecting to");
     let pages = PageServer::start(|_| page_response("text/plain", "here"));
-    offline(&format!("http://here.example:{}/", pages.port())).stdout_has("here");
+    let port = pages.port();
+    // The name leads to this machine, but to look it up would tell it to others.
+    offline(&format!("http://here.example:{port}/")).status(77).stderr_has("`--offline` forbids");
+    offline(&format!("http://127.0.0.1:{port}/")).stdout_has("here");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! resolve to an internal address.
 
 use crate::ip_ranges::{IpRange, is_public};
-use crate::web_url::{self, port_or_default, to_uri, without_brackets};
+use crate::web_url::{self, is_loopback, port_or_default, to_uri, without_brackets};
 use anyhow::Context;
 use nanobot_base::error::{Exit, NextStep, fail, fail_with_step};
 use std::net::{IpAddr, SocketAddr};
@@ -56,14 +56,6 @@ impl AddressError {
             Some(step) => fail_with_step(Exit::Refused, self.message, step),
             None => fail(Exit::Refused, self.message),
         }
-    }
-
-    /// Returns the address error that `error` contains, if any.
-    pub(super) fn find(error: &ureq::Error) -> Option<&Self> {
-        let ureq::Error::Other(inner) = error else {
-            return None;
-        };
-        inner.downcast_ref()
     }
 }
 
@@ -131,6 +123,13 @@ impl SsrfFilter {
         let port = port_or_default(uri);
         let is_other_port = !web_url::WEB_PORTS.contains(&port);
         let refuse = |message, next_step| Err(AddressError { message, next_step });
+        let is_here = || {
+            // A lookup would tell another name to other machines.
+            is_loopback(host) && addresses.iter().all(|address| address.ip().is_loopback())
+        };
+        if *offline && !is_here() {
+            return refuse(format!("`--offline` forbids connecting to `{host}`"), None);
+        }
         // The owner of a name controls its addresses, so the hint for a name is a range of addresses and not `--net`.
         let add_to_list = || Some(NextStep::AddToConfig(SSRF_ALLOWLIST_KEY));
         if web_url::is_local_name(host) && !may_be_allowed {
@@ -139,10 +138,6 @@ impl SsrfFilter {
         }
         for socket_address in addresses {
             let address = socket_address.ip();
-            if *offline && !address.is_loopback() {
-                let message = format!("`--offline` forbids connecting to `{host}`");
-                return refuse(message, None);
-            }
             if !is_public(address) && !is_allowed(socket_address) {
                 return if without_brackets(host).parse() == Ok(address) {
                     refuse(
@@ -258,7 +253,9 @@ mod tests {
         check(&filter, "http://localhost:9000/", &["127.0.0.1"], Ok(()));
         check(&filter, "http://x.local/", &["127.0.0.1", "1.1.1.1"], Err("is a local host name"));
         let offline = SsrfFilter { offline: true, ..filter };
-        check(&offline, "http://a.example/", &["1.1.1.1"], Err("--offline"));
-        check(&offline, "http://a.example/", &["127.0.0.1"], Ok(()));
+        check(&offline, "http://a.example/", &[], Err("--offline"));
+        check(&offline, "http://1.1.1.1/", &["1.1.1.1"], Err("--offline"));
+        check(&offline, "http://localhost/", &["127.0.0.1"], Ok(()));
+        check(&offline, "http://localhost/", &["1.1.1.1"], Err("--offline"));
     }
 }
