@@ -11,6 +11,9 @@ const FILE_EXTENSIONS: &[&str] =
 /// The starts of a path that is not only a name.
 const PATH_STARTS: &[&str] = &["/", "./", "../", "~/"];
 
+/// Maximum bytes of an address; servers accept no more.
+const MAX_ADDRESS_BYTES: usize = 8 << 10;
+
 /// The mark of a cut within a line.
 const CUT_MARK: &str = "…";
 /// The starts and ends of all marks of cuts. The ones with dots are in sessions of the Python program.
@@ -94,20 +97,23 @@ pub fn find_web_addresses(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The parts of `text` that begin like an address, each up to a character that cannot be in one, and their positions.
+/// The parts of `text` that begin like an address, each up to a character that cannot be in one, and their positions. They may
+/// overlap, so a hostile text could have very many long ones: those that are longer than an address are left out.
 fn find_words(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    let ends_address = |character: char| {
+        character.is_whitespace() || character.is_control() || "<>\"`\\|".contains(character)
+    };
+    let mut end = 0;
     text.match_indices("://").filter_map(move |(at, _)| {
         let before = &text.as_bytes()[..at];
-        let length = [&b"https"[..], b"http"].iter().find_map(|scheme| {
+        let start = [&b"https"[..], b"http"].iter().find_map(|scheme| {
             let start = at.checked_sub(scheme.len())?;
-            before[start..].eq_ignore_ascii_case(scheme).then_some(scheme.len())
+            before[start..].eq_ignore_ascii_case(scheme).then_some(start)
         })?;
-        let rest = &text[at - length..];
-        let ends_address = |character: char| {
-            character.is_whitespace() || character.is_control() || "<>\"`\\|".contains(character)
-        };
-        let end = rest.find(ends_address).unwrap_or(rest.len());
-        Some((&rest[..end], at - length))
+        if start >= end {
+            end = text[start..].find(ends_address).map_or(text.len(), |length| start + length);
+        }
+        (end - start <= MAX_ADDRESS_BYTES).then(|| (&text[start..end], start))
     })
 }
 
@@ -126,20 +132,21 @@ fn parse_word(word: &str) -> impl Iterator<Item = Url> {
 
 /// `address` without the trailing punctuation of the surrounding sentence.
 pub fn trim_punctuation(address: &str) -> &str {
-    let mut rest = address;
-    loop {
-        let unmatched = |open: char, close: char| {
-            rest.ends_with(close) && rest.matches(close).count() > rest.matches(open).count()
-        };
-        let closes = unmatched('(', ')') || unmatched('[', ']') || unmatched('{', '}');
-        if closes || rest.ends_with(['.', ',', ';', ':', '!', '?', '\'', '*', '_', '…', '’', '”'])
-        {
-            let last = rest.chars().next_back().map_or(0, char::len_utf8);
-            rest = &rest[..rest.len() - last];
-        } else {
-            return rest;
+    const BRACKETS: [[char; 2]; 3] = [['(', ')'], ['[', ']'], ['{', '}']];
+    // The number of closing brackets that no opening one belongs to.
+    let mut unmatched = BRACKETS.map(|[open, close]| {
+        address.matches(close).count().saturating_sub(address.matches(open).count())
+    });
+    address.trim_end_matches(|last: char| {
+        match BRACKETS.iter().position(|[_, close]| *close == last) {
+            Some(index) => {
+                let is_unmatched = unmatched[index] > 0;
+                unmatched[index] -= usize::from(is_unmatched);
+                is_unmatched
+            }
+            None => ".,;:!?'*_…’”".contains(last),
         }
-    }
+    })
 }
 
 /// The hosts of the addresses in `text`.
@@ -225,7 +232,10 @@ pub fn contains_host(hosts: &BTreeSet<String>, host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{find_addresses, find_hosts, find_whole_addresses, normalize};
+    use super::{
+        MAX_ADDRESS_BYTES, find_addresses, find_hosts, find_web_addresses, find_whole_addresses,
+        normalize, trim_punctuation,
+    };
 
     #[test]
     fn addresses_in_text() {
@@ -249,6 +259,32 @@ mod tests {
         check("<a href=\"https://a.example/?b=1&amp;c=2\">", &["https://a.example/?b=1&c=2"]);
         check("\"https://a.example/b\",", &["https://a.example/b"]);
         check("ähttps://a.example/ä", &["https://a.example/%C3%A4"]);
+        check(
+            "http://a.example/?http://b.example",
+            &["http://a.example/?http://b.example", "http://b.example/"],
+        );
+        check(&format!("http://a.example/{}", "x".repeat(MAX_ADDRESS_BYTES)), &[]);
+    }
+
+    #[test]
+    fn punctuation_after_an_address() {
+        let check = |address: &str, expect: &str| {
+            assert_eq!(trim_punctuation(address), expect, "{address}");
+        };
+        check("", "");
+        check("a", "a");
+        check("a.)’…", "a");
+        check("a_(b)", "a_(b)");
+        check("(a)))].}", "(a)");
+        check("a[0]).", "a[0]");
+        check(")", "");
+    }
+
+    #[test]
+    fn a_hostile_text_has_few_long_addresses() {
+        let text = "http://".repeat(5 * MAX_ADDRESS_BYTES);
+        let count = find_web_addresses(&text).count() + find_addresses(&text).count();
+        assert!(count <= MAX_ADDRESS_BYTES, "{count}");
     }
 
     #[test]
