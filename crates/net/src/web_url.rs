@@ -188,17 +188,24 @@ pub fn origin(address: &str) -> String {
     format!("{scheme}://{host}")
 }
 
-/// Returns `base` without its user information and its query, which may contain keys.
-pub fn redact_url(base: &str) -> String {
-    let (base, query) = match base.split_once('?') {
-        Some((base, _)) => (base, "?***"),
-        None => (base, ""),
+/// Returns `url` without its user information and its query, which may contain keys. It need not be valid.
+pub fn redact_url(url: &str) -> String {
+    let start = url.find("://").map_or(0, |at| at + "://".len());
+    let (scheme, rest) = url.split_at(start);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let is_port =
+        |text: &str| text.ends_with(']') || text.bytes().all(|byte| byte.is_ascii_digit());
+    // A `/`, `?` or `#` in a password, which is not encoded, ends the authority too early.
+    let is_cut = !authority.contains('@')
+        && authority.rsplit_once(':').is_some_and(|(_, port)| !is_port(port));
+    let part = if is_cut { rest } else { authority };
+    let (user, host) = match part.rfind('@') {
+        Some(at) => ("***@", &rest[at + 1..]),
+        None => ("", rest),
     };
-    let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    match host.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://***@{host}{path}{query}"),
-        None => format!("{base}{query}"),
+    match host.split_once('?') {
+        Some((address, _)) => format!("{scheme}{user}{address}?***"),
+        None => format!("{scheme}{user}{host}"),
     }
 }
 
@@ -220,7 +227,7 @@ pub fn percent_encode(text: &str) -> String {
 mod tests {
     use super::{
         check_server, is_local_cleartext, is_local_name, is_loopback, is_remote_cleartext, parse,
-        redirect_within_origin,
+        redact_url, redirect_within_origin,
     };
 
     #[test]
@@ -244,6 +251,22 @@ mod tests {
         check("https://", false);
         check("https:///v1", false);
         check("", false);
+    }
+
+    #[test]
+    fn a_url_is_shown_without_its_secrets() {
+        let check = |url: &str, expect: &str| assert_eq!(redact_url(url), expect, "{url}");
+        check("https://a.example/v1", "https://a.example/v1");
+        check("https://a.example/v1?key=1", "https://a.example/v1?***");
+        check("https://u:p@a.example:8000/@b?key=1", "https://***@a.example:8000/@b?***");
+        check("http://[::1]:80/@b", "http://[::1]:80/@b");
+        check("http://[::1]/@b", "http://[::1]/@b");
+        check("u:p@a.example", "***@a.example");
+        // Passwords that are not encoded.
+        check("https://u:p@ss@a.example/", "https://***@a.example/");
+        check("https://u:p/ss@a.example/v1?key=1", "https://***@a.example/v1?***");
+        check("https://u:p?ss@a.example/", "https://***@a.example/");
+        check("https://u:p#ss@a.example/", "https://***@a.example/");
     }
 
     #[test]
