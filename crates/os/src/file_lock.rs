@@ -67,6 +67,8 @@ pub struct FileLock {
 /// Interval between attempts to take a busy lock: short enough for short turns, long enough to cost nothing. It need not
 /// grow, since few processes wait for such a lock. A blocking wait could not be cancelled.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Maximum attempts to take a lock that other processes only examine.
+const MAX_SHARED_ATTEMPTS: u32 = 100;
 
 impl FileLock {
     /// Takes the lock at `path`, and waits up to `timeout` if it is busy; `on_busy` is then called once. `now` is
@@ -116,10 +118,20 @@ impl FileLock {
     /// # Errors
     /// Status 74 if the file system does not support locks.
     pub fn try_acquire(path: &Path, now: Option<&str>) -> Result<LockAttempt> {
+        let mut shared_attempts = 0;
         loop {
             let mut file = open_or_create(path)?;
             match file.try_lock() {
                 Ok(()) => {}
+                // Another process is in `is_locked`, for microseconds unless it is stopped. A job must not be skipped for that.
+                Err(TryLockError::WouldBlock)
+                    if shared_attempts < MAX_SHARED_ATTEMPTS && file.try_lock_shared().is_ok() =>
+                {
+                    drop(file.unlock());
+                    shared_attempts += 1;
+                    signal::sleep(MIN_POLL_INTERVAL)?;
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => {
                     return Ok(LockAttempt::Busy(read_holder(&mut file)));
                 }
@@ -137,8 +149,8 @@ impl FileLock {
         }
     }
 
-    /// True if a process holds the lock at `path`. Creates no file, and blocks others only for the duration of the
-    /// check.
+    /// True if a process holds the lock at `path`. Creates no file. For the duration of the check the lock is shared, which
+    /// [`Self::try_acquire`] waits for.
     pub fn is_locked(path: &Path) -> Result<bool> {
         let Some(file) = open_lock(path)? else {
             return Ok(false);
@@ -336,8 +348,9 @@ fn run_locked<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::FileLock;
+    use super::{FileLock, LockAttempt};
     use nanobot_base::error::{Exit, exit_for};
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     #[test]
@@ -361,5 +374,26 @@ mod tests {
         take().unwrap().remove().unwrap();
         assert!(!path.exists());
         take().unwrap();
+    }
+
+    #[test]
+    fn an_examined_lock_is_not_busy() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.lock");
+        let is_over = AtomicBool::new(false);
+        let is_acquired =
+            || matches!(FileLock::try_acquire(&path, None), Ok(LockAttempt::Acquired(_)));
+        assert!(is_acquired());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    FileLock::is_locked(&path).unwrap();
+                    std::thread::yield_now();
+                }
+            });
+            let busy_count = (0..2000).filter(|_| !is_acquired()).count();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(busy_count, 0);
+        });
     }
 }
