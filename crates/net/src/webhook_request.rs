@@ -8,6 +8,7 @@ use nanobot_os::env::Env;
 use nanobot_os::signal::{self, Deadline};
 use nanobot_os::terminal::Terminal;
 use ring::hmac;
+use rustix::io::Errno;
 use rustix::net::Shutdown;
 use std::time::Duration;
 
@@ -102,13 +103,8 @@ fn is_listening_socket() -> bool {
 /// Standard output cannot be written.
 pub fn respond(env: &Env, terminal: Terminal, response: &WebhookResponse) -> Result<()> {
     let WebhookResponse { status, body } = response;
-    let reason = match status {
-        200 => "OK",
-        401 => "Unauthorized",
-        405 => "Method Not Allowed",
-        500.. => "Unavailable",
-        _ => "Bad Request",
-    };
+    let reason = StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
+    let reason = reason.unwrap_or_default();
     let prefix = match env.get("GATEWAY_INTERFACE") {
         Some(_) => "Status:",
         None => "HTTP/1.1",
@@ -155,9 +151,14 @@ impl RequestInput {
             return Ok(false);
         }
         let mut buffer = [0; 8192];
-        let count = rustix::io::read(stdin, &mut buffer).map_err(std::io::Error::from)?;
-        self.received.extend_from_slice(&buffer[..count]);
-        Ok(count > 0)
+        match rustix::io::read(stdin, &mut buffer) {
+            Ok(count) => {
+                self.received.extend_from_slice(&buffer[..count]);
+                Ok(count > 0)
+            }
+            Err(Errno::INTR | Errno::AGAIN) => Ok(true),
+            Err(error) => Err(std::io::Error::from(error).into()),
+        }
     }
 
     /// The next `length` bytes.
