@@ -18,8 +18,7 @@ use nanobot_model::provider::login::{self, Vendor};
 use nanobot_net::web_url;
 use nanobot_os::input::read_stdin_value;
 use nanobot_os::signal;
-use nanobot_os::terminal::Terminal;
-use nanobot_os::terminal::wrap_words;
+use nanobot_os::terminal::{Terminal, stderr_width, wrap_words};
 use wizard::WizardAnswers;
 
 mod known_providers;
@@ -89,7 +88,7 @@ fn ask_and_write(ctx: &Context) -> Result<(Exit, Settings)> {
 
 fn print_wrapped(ctx: &Context, text: &str) {
     if !ctx.quiet {
-        let width = ctx.terminal.stderr_width();
+        let width = stderr_width();
         ctx.terminal.eprint(&wrap_words(text, width, 0));
     }
 }

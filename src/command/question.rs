@@ -3,7 +3,7 @@
 use crate::ops::context::Context;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
-use nanobot_os::terminal::{Terminal, sanitize, wrap_words};
+use nanobot_os::terminal::{Terminal, sanitize, stderr_width, wrap_words};
 
 /// The error if the input ends: the user has left.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +70,7 @@ pub(crate) fn ask_choice<'a>(
 /// [`Cancelled`], or a signal.
 pub(crate) fn confirm(ctx: &Context, prompt: &str, default: bool) -> Result<bool> {
     let choice = if default { "Y/n" } else { "y/N" };
-    let prompt = wrap_words(&format!("{prompt} [{choice}] "), ctx.terminal.stderr_width(), 0);
+    let prompt = wrap_words(&format!("{prompt} [{choice}] "), stderr_width(), 0);
     let default = if default { "yes" } else { "no" };
     Ok(ask_choice(ctx.terminal, &prompt, default, &["yes", "no"])? == "yes")
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use nanobot_base::json_rpc::{self, ErrorObject, RpcMessage};
-use nanobot_os::stdin_lines::StdinLines;
+use nanobot_os::line_buffer::StdinLines;
 use nanobot_os::terminal::Terminal;
 use serde_json::Value;
 

@@ -29,7 +29,7 @@ pub fn format_dollars(usd: f64) -> String {
     }
 }
 
-/// Parses a time span: numbers with the units `s`, `m`, `h`, `d` and `w`, such as `1h30m`; a number alone is in seconds.
+/// Parses a time span: numbers with the units `s`, `m`, `h`, `d`, `w` and `y`, such as `1h30m`; a number alone is in seconds.
 /// `None` for other text, and for a number that is too large.
 pub fn parse_time_span(text: &str) -> Option<Duration> {
     let text = text.trim();

@@ -16,9 +16,9 @@ const MAX_NAME_CHARS: usize = 200;
 /// Converts `value` to a job, without the options that only this program stores.
 pub(super) fn to_job(value: &Value) -> Job {
     let id = get_text(value, "id").unwrap_or_default();
-    let payload = get_either(value, "payload", "payload");
-    let schedule = get_either(value, "schedule", "schedule");
-    let state = get_either(value, "state", "state");
+    let payload = &value["payload"];
+    let schedule = &value["schedule"];
+    let state = &value["state"];
     let time = |object: &Value, key: &str| {
         get_millis(object, key).and_then(|millis| Timestamp::from_millisecond(millis).ok())
     };
@@ -26,7 +26,7 @@ pub(super) fn to_job(value: &Value) -> Job {
     let kind = get_text(payload, "kind").unwrap_or_else(|| "agent_turn".into());
     Job {
         name: display_name(value).unwrap_or_else(|| id.clone()),
-        enabled: get_either(value, "enabled", "enabled").as_bool().unwrap_or(true),
+        enabled: value["enabled"].as_bool().unwrap_or(true),
         schedule: match kind.as_str() {
             "agent_turn" => parse_schedule(schedule),
             _ => Err(format!("it is an internal job of the Python program (`{kind}`)")),
@@ -45,9 +45,7 @@ pub(super) fn to_job(value: &Value) -> Job {
             last_status: get_text(state, "lastStatus"),
             last_error: get_text(state, "lastError"),
         },
-        delete_after_run: get_either(value, "deleteAfterRun", "delete_after_run")
-            .as_bool()
-            .unwrap_or(false),
+        delete_after_run: get(value, "deleteAfterRun").as_bool().unwrap_or(false),
         options: None,
         predecessor: None,
         id,
@@ -67,10 +65,10 @@ fn display_name(value: &Value) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Returns a value by either of its keys.
-fn get_either<'a>(object: &'a Value, key: &str, other_key: &str) -> &'a Value {
+/// Returns a value by its key in either spelling.
+fn get<'a>(object: &'a Value, key: &str) -> &'a Value {
     match &object[key] {
-        Value::Null => &object[other_key],
+        Value::Null => &object[to_snake_case(key).as_str()],
         value => value,
     }
 }
@@ -88,13 +86,13 @@ fn to_snake_case(name: &str) -> String {
 }
 
 pub(super) fn get_text(value: &Value, key: &str) -> Option<String> {
-    let text = get_either(value, key, &to_snake_case(key)).as_str()?;
+    let text = get(value, key).as_str()?;
     (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// Reads milliseconds, which some releases write as a string.
 fn get_millis(value: &Value, key: &str) -> Option<i64> {
-    let millis = get_either(value, key, &to_snake_case(key));
+    let millis = get(value, key);
     millis
         .as_i64()
         .or_else(|| millis.as_f64().map(|number| number as i64))

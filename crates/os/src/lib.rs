@@ -35,7 +35,6 @@ pub mod semaphore;
 pub mod service_manager;
 pub mod shell;
 pub mod signal;
-pub mod stdin_lines;
 pub mod symlinks;
 pub mod sync;
 pub mod terminal;

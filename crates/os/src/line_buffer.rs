@@ -1,5 +1,7 @@
-//! Lines of a pipe, as they arrive.
+//! Lines of a pipe or of standard input, as they arrive.
 
+use crate::signal::{self, Deadline};
+use anyhow::{Context, Result};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
@@ -69,9 +71,39 @@ impl LineBuffer {
         self.searched = 0;
         if self.is_too_long {
             self.is_too_long = false;
-            Err(format!("the line has more than {MAX_LINE_BYTES} bytes"))
+            Err(format!("the line has more than {} MiB", MAX_LINE_BYTES >> 20))
         } else {
             Ok(line)
+        }
+    }
+}
+
+/// Reads standard input line by line. A signal ends the wait for the next line.
+pub struct StdinLines {
+    stdin: BorrowedFd<'static>,
+    lines: LineBuffer,
+}
+
+impl StdinLines {
+    /// Creates a reader of standard input. There must be only one.
+    pub fn open() -> Self {
+        Self { stdin: rustix::stdio::stdin(), lines: LineBuffer::default() }
+    }
+
+    /// Returns the next line; the last one needs no line break. `None` at the end of the input.
+    ///
+    /// # Errors
+    /// Standard input fails, or a signal arrived.
+    pub fn next_line(&mut self) -> Result<Option<InputLine>> {
+        loop {
+            if let Some(line) = self.lines.take_line() {
+                return Ok(Some(line));
+            }
+            if self.lines.is_at_end() {
+                return Ok(None);
+            }
+            signal::wait_readable(self.stdin, &mut Deadline::never())?;
+            self.lines.fill(self.stdin).context("read standard input")?;
         }
     }
 }

@@ -11,7 +11,7 @@ use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_config::settings::own_keys::own_file_path;
 use nanobot_os::durable_file;
 use nanobot_os::signal;
-use nanobot_os::terminal::{Terminal, wrap_words};
+use nanobot_os::terminal::{Terminal, stderr_width, wrap_words};
 use std::path::Path;
 use tempfile::NamedTempFile;
 
@@ -99,7 +99,7 @@ fn edit_copy(ctx: &Context, path: &Path, original: &[u8], copy_path: &Path) -> R
         }
         let question =
             format!("{unchanged}; [e]dit again, [k]eep the text elsewhere, [d]iscard it? [e] ");
-        let question = wrap_words(&question, ctx.terminal.stderr_width(), 0);
+        let question = wrap_words(&question, stderr_width(), 0);
         match ask_choice(ctx.terminal, &question, "edit", &CHOICES) {
             Ok("keep") => return Ok(EditOutcome::SavedElsewhere),
             Ok("discard") => {

@@ -21,7 +21,7 @@ use nanobot_cron::schedule::Schedule;
 use nanobot_os::durable_file;
 use nanobot_os::env;
 use nanobot_os::shell::UserShell;
-use nanobot_os::terminal::wrap_words;
+use nanobot_os::terminal::{stderr_width, wrap_words};
 use nanobot_store::skill;
 use nanobot_store::trust;
 use std::path::Path;
@@ -183,7 +183,7 @@ pub(super) fn offer_channel(ctx: &Context, settings: &Settings) -> Result<()> {
     let kinds = CHANNELS.iter().filter(|kind| kind.is_offered_by_onboard());
     let names: Vec<&str> = kinds.map(|kind| kind.name).collect();
     let text = format!("Chats can be answered too: {}.", names.join(", "));
-    ctx.terminal.eprint(&wrap_words(&text, ctx.terminal.stderr_width(), 0));
+    ctx.terminal.eprint(&wrap_words(&text, stderr_width(), 0));
     let choices = [&names[..], &["none"]].concat();
     match ask_choice(ctx.terminal, "Channel [none]: ", "none", &choices)? {
         "none" => Ok(()),

@@ -24,7 +24,7 @@ use nanobot_model::provider::registry::{
 };
 use nanobot_net::http;
 use nanobot_net::web_url;
-use nanobot_os::terminal::wrap_words;
+use nanobot_os::terminal::{stderr_width, wrap_words};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -153,7 +153,7 @@ pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
 impl Wizard<'_> {
     fn print(&self, text: &str) {
         let terminal = self.ctx.terminal;
-        terminal.eprint(&wrap_words(text, terminal.stderr_width(), 0));
+        terminal.eprint(&wrap_words(text, stderr_width(), 0));
     }
 
     fn configured(&self, path: &str) -> Option<&str> {
@@ -252,8 +252,7 @@ impl Wizard<'_> {
     /// Prints the first of the items at `indexes`, and returns the indexes of those that are left.
     fn print_items(&self, items: &[MenuItem], mut indexes: Vec<usize>) -> Vec<usize> {
         let terminal = self.ctx.terminal;
-        let MenuPage { lines, item_count } =
-            menu::format_page(items, &indexes, terminal.stderr_width());
+        let MenuPage { lines, item_count } = menu::format_page(items, &indexes, stderr_width());
         for line in lines {
             terminal.eprint(&line);
         }

@@ -16,6 +16,7 @@ use nanobot_base::message::{Message, Reply};
 use nanobot_model::provider::http_provider::HttpProvider;
 use nanobot_model::provider::redact::RedactingProvider;
 use nanobot_model::provider::{DeltaSink, Provider, ProviderError, Request};
+use nanobot_os::terminal::stderr_width;
 use parking_lot::Mutex;
 
 /// Prints the first request of a turn.
@@ -51,7 +52,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         DryRunForm::Json | DryRunForm::Curl => {}
     }
     if terminal.stderr_is_tty && !ctx.quiet {
-        let table = breakdown.table(Some(terminal.stderr_width()));
+        let table = breakdown.table(Some(stderr_width()));
         terminal.eprint(table.trim_end());
     }
     let model::Endpoint { choice, http_provider } = endpoint?;

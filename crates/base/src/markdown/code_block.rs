@@ -1,10 +1,7 @@
 //! The first fenced code block of a text, as its author wrote it. Lines keep their endings, unlike those of
 //! [`super::document`].
 
-use super::line::CODE_INDENT_COLUMNS;
-
-/// Minimum number of marks of a fence.
-const MIN_FENCE_MARKS: usize = 3;
+use super::line::{CODE_INDENT_COLUMNS, MIN_FENCE_MARKS};
 
 /// Returns the content of the first fenced block of `text`, or of the first one of `language`, by the first word behind its
 /// fence, in any case. A block without an end reaches to the end of the text. Lines lose the indentation of their fence, as

@@ -19,12 +19,6 @@ pub enum Container {
     },
 }
 
-impl Container {
-    fn is_item(&self) -> bool {
-        matches!(self, Self::Item { .. })
-    }
-}
-
 /// The parsed start of a line: its containers and its kind.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LineStart {
@@ -78,6 +72,8 @@ pub struct CodeFence {
 
 /// Columns of indentation that make a line code.
 pub(super) const CODE_INDENT_COLUMNS: usize = 4;
+/// Minimum number of marks of a fence.
+pub(super) const MIN_FENCE_MARKS: usize = 3;
 /// Maximum digits of a list number.
 const MAX_NUMBER_DIGITS: usize = 9;
 
@@ -140,8 +136,8 @@ pub fn parse_start(
             }
             // An empty line separates blocks in a list item, but does not end the item.
             if opened.is_empty() {
-                continued +=
-                    open[continued..].iter().take_while(|container| container.is_item()).count();
+                let is_item = |container: &&Container| matches!(container, Container::Item { .. });
+                continued += open[continued..].iter().take_while(is_item).count();
             }
             BlockStart::Leaf(LineKind::Blank, head.len())
         } else if allows_code && is_alone && ahead.column >= CODE_INDENT_COLUMNS {
@@ -252,9 +248,10 @@ fn parse_fence(cursor: LineCursor, mark: char, is_complete: bool) -> Option<Bloc
     if length == cursor.rest().len() && !is_complete {
         return None;
     }
-    let kind = match length {
-        3.. => LineKind::CodeFence(CodeFence { mark, length, column: cursor.column }),
-        _ => LineKind::Text,
+    let kind = if length >= MIN_FENCE_MARKS {
+        LineKind::CodeFence(CodeFence { mark, length, column: cursor.column })
+    } else {
+        LineKind::Text
     };
     Some(BlockStart::Leaf(kind, cursor.at))
 }
@@ -372,7 +369,7 @@ pub fn parse_fence_line(
     if may_end && !is_complete {
         return None;
     }
-    if is_end && ahead.column <= code_fence.column + 3 {
+    if is_end && ahead.column < code_fence.column + CODE_INDENT_COLUMNS {
         return Some(FenceLine::End);
     }
     while cursor.column < code_fence.column && cursor.skip_blank() {}

@@ -4,7 +4,7 @@
 //! login is therefore renewed under the lock, and read again once the lock is acquired.
 
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::FileLock;
@@ -164,14 +164,7 @@ impl<T: DeserializeOwned + Serialize> TokenFile<T> {
         let path = self.path.with_extension("json.lock");
         let subject = format!("the login to {}", self.label);
         let now = clock.local_timestamp();
-        let lock = FileLock::acquire(&path, &subject, Some(&now), LOCK_TIMEOUT, &mut |_| {});
-        let lock = lock.map_err(|error| match exit_for(&error) {
-            // The lock's own hint names a flag that these commands do not have.
-            Exit::TryAgain => {
-                fail_with_hint(Exit::TryAgain, error.to_string(), "the same command again later")
-            }
-            _ => error,
-        })?;
+        let lock = FileLock::acquire(&path, &subject, Some(&now), LOCK_TIMEOUT, &mut |_| {})?;
         let result = work();
         lock.remove()?;
         result

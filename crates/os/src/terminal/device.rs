@@ -49,11 +49,6 @@ impl Terminal {
         self.stdout_is_tty.then_some(if columns == 0 { 80 } else { columns })
     }
 
-    /// Returns the width of standard error in columns; 80 if unknown.
-    pub fn stderr_width(self) -> usize {
-        stderr_width()
-    }
-
     /// Returns the height of standard output in rows; 24 if unknown.
     pub fn stdout_height(self) -> usize {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
