@@ -370,7 +370,7 @@ fn ports_and_offline_mode_are_enforced() {
     let port = pages.port();
     // The name leads to this machine, but to look it up would tell it to others.
     offline(&format!("http://here.example:{port}/")).status(77).stderr_has("`--offline` forbids");
-    offline(&format!("http://127.0.0.1:{port}/")).stdout_has("here");
+    offline(&format!("http://127.0.0.2:{port}/")).stdout_has("here");
 }
 
 #[test]
