@@ -67,15 +67,18 @@ impl Http {
     pub fn open_websocket(&self, url: &str, headers: &[(String, String)]) -> Result<WebSocket> {
         let redacted_url = redact_url(url);
         let invalid = || fail(Exit::Config, format!("invalid URL `{redacted_url}`"));
-        let web_url = match url.strip_prefix("ws") {
-            Some(rest) => format!("http{rest}"),
-            None => url.to_owned(),
+        // The parser writes the scheme in lower case.
+        let mut parsed = Url::parse(url).map_err(|_| invalid())?;
+        let scheme = match parsed.scheme() {
+            "ws" | "http" => "http",
+            "wss" | "https" => "https",
+            _ => return Err(invalid()),
         };
-        if is_remote_cleartext(&web_url) {
+        parsed.set_scheme(scheme).map_err(|()| invalid())?;
+        if is_remote_cleartext(parsed.as_str()) {
             let cause = format!("`{redacted_url}` is not encrypted");
             return Err(fail(Exit::Config, cause));
         }
-        let parsed = Url::parse(&web_url).map_err(|_| invalid())?;
         let host = parsed.host_str().ok_or_else(invalid)?;
         let port = parsed.port_or_known_default().ok_or_else(invalid)?;
         let stream = self.open_stream(host, port, parsed.scheme() == "https")?;
@@ -337,7 +340,11 @@ mod tests {
         check("HTTP/1.1 101 Ok\r\nsec-websocket-accept: x\r\n\r\n", "does not speak WebSocket");
         let refused = |url: &str| format!("{:#}", http.open_websocket(url, &[]).unwrap_err());
         assert!(refused("ws://chat.example/").contains("is not encrypted"));
-        assert!(refused("wss://chat.example/").contains("`--offline` forbids"));
+        for url in ["wss://chat.example/", "WSS://chat.example/", "https://chat.example/"] {
+            assert!(refused(url).contains("`--offline` forbids"), "{url}");
+        }
+        assert!(refused("WS://chat.example/").contains("is not encrypted"));
+        assert!(refused("ftp://127.0.0.1/").contains("invalid URL"));
         assert!(refused("wss:").contains("invalid URL"));
     }
 }
