@@ -4,11 +4,11 @@ use super::key::{MIN_KEY_BYTES, REDACTED, Secret};
 use super::replacement::{KeyMatch, replace_matches};
 use super::search_set::SearchSet;
 use super::{encodings, key_patterns};
+use crate::durable_file;
 use parking_lot::RwLock;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -83,10 +83,7 @@ pub fn register_files_of(folder: &Path) {
 
 /// The key in the file at `path`: its first line. A file that cannot be read holds no key that could be sent.
 fn read_key_file(path: &Path) -> Option<Secret> {
-    let file = File::open(path).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
+    let file = durable_file::open_existing(path).ok()??;
     let mut text = String::new();
     file.take(MAX_FILE_BYTES).read_to_string(&mut text).ok()?;
     let line = text.trim_start_matches('\u{feff}').trim().lines().next()?;
@@ -317,7 +314,7 @@ fn map_strings(value: &Value, redact: &Redact<'_>) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_masked_in_requests, redact_known_json_text, register};
+    use super::{is_masked_in_requests, read_key_file, redact_known_json_text, register};
     use crate::secret::Secret;
     use std::borrow::Cow;
 
@@ -343,6 +340,17 @@ mod tests {
         check(r#","messages":["9182736455463728""#, r#","messages":["***""#);
         check(r#"["\ud800 9182736455463728"] "9182736455463728"#, r#"["\ud800 ***"] "***"#);
         assert!(matches!(redact_known_json_text(r#"{"a":"\\"}"#), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_named_pipe_is_no_file_of_a_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+        assert!(read_key_file(&path).is_none());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "\u{feff}a-key \nmore").unwrap();
+        assert_eq!(read_key_file(&path), Some(Secret::new("a-key")));
     }
 
     #[test]
