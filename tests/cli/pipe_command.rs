@@ -162,7 +162,7 @@ fn a_line_that_is_too_long_is_named_and_the_rest_is_answered() {
         .stdin(lines_of(&message("3", "s", "three")));
     let output_lines = lines(&story.run(["serve", "pipe"]).status(65).text());
     assert_eq!(answers(&output_lines), [("1", "One."), ("3", "Three.")]);
-    let error = "the line has more than 16777216 bytes";
+    let error = "the line has more than 16 MiB";
     let is_named = |line: &Value| line["line"] == 2 && line["error"] == error;
     assert_eq!(output_lines.iter().filter(|line| is_named(line)).count(), 1);
     // It may be the last one, without a line break.

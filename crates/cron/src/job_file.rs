@@ -99,7 +99,7 @@ fn remove_old_copies(newest: &Path) -> Result<()> {
     copies.sort();
     let excess_count = (copies.len() + 1).saturating_sub(MAX_COPIES);
     for old in &copies[..excess_count] {
-        std::fs::remove_file(old).with_context(|| format!("remove `{}`", old.display()))?;
+        durable_file::remove(old)?;
     }
     Ok(())
 }

@@ -378,13 +378,7 @@ impl JobStore {
     }
 
     fn remove_options(&self, id: &str) -> Result<()> {
-        let path = self.options_path(id)?;
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("remove `{}`", path.display()))
-            }
-            _ => Ok(()),
-        }
+        durable_file::remove(&self.options_path(id)?).map(drop)
     }
 
     /// Removes all data that only this program stores of the job `id`.

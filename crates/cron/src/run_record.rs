@@ -470,7 +470,7 @@ impl JobDir {
         outputs.sort();
         let excess_count = outputs.len().saturating_sub(MAX_STORED_OUTPUTS);
         for old in &outputs[..excess_count] {
-            std::fs::remove_file(old).with_context(|| format!("remove `{}`", old.display()))?;
+            durable_file::remove(old)?;
         }
         Ok(path)
     }
@@ -507,7 +507,8 @@ fn is_at(file: &File, path: &Path) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::{JobDir, ROTATE_AT_BYTES};
+    use super::{JobDir, MAX_STORED_OUTPUTS, ROTATE_AT_BYTES};
+    use jiff::Timestamp;
     use nanobot_os::durable_file;
 
     #[test]
@@ -524,5 +525,24 @@ mod tests {
         assert!(!job_dir.append_line(&opened_before, b"no\n").unwrap(), "there is a new file");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "second\n");
         assert!(std::fs::read_to_string(job_dir.rotated_path()).unwrap().ends_with("\nfirst\n"));
+    }
+
+    #[test]
+    fn an_old_output_may_be_removed_by_another_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let job_dir = &JobDir::new(dir.path().to_owned());
+        std::fs::create_dir(dir.path().join("output")).unwrap();
+        for second in 0..1000 {
+            let start = Timestamp::from_second(second).unwrap();
+            std::fs::write(job_dir.output_path(start, ""), "old").unwrap();
+        }
+        std::thread::scope(|scope| {
+            for second in 1000..1004 {
+                let start = Timestamp::from_second(second).unwrap();
+                scope.spawn(move || job_dir.store_output(start, "", b"new").unwrap());
+            }
+        });
+        let count = std::fs::read_dir(dir.path().join("output")).unwrap().count();
+        assert_eq!(count, MAX_STORED_OUTPUTS);
     }
 }

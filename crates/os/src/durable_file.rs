@@ -336,6 +336,17 @@ pub fn create_temp_named(bytes: &[u8], suffix: &str) -> std::io::Result<tempfile
     Ok(file)
 }
 
+/// Removes the file at `path`. Returns false if there is none: another process may have removed it.
+pub fn remove(path: &Path) -> Result<bool> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        result => {
+            result.with_context(|| format!("remove `{}`", path.display()))?;
+            Ok(true)
+        }
+    }
+}
+
 /// Renames a file to a name that does not exist. Returns false if the two are on different file systems.
 pub fn rename_noreplace(from: &Path, to: &Path) -> Result<bool> {
     let is_moved = rename_noreplace_unsynced(from, to)?;

@@ -141,7 +141,7 @@ impl PanicReporter {
         reports.sort();
         let old_count = reports.len().saturating_sub(MAX_REPORTS);
         for path in &reports[..old_count] {
-            std::fs::remove_file(path).with_context(|| format!("remove `{}`", path.display()))?;
+            durable_file::remove(path)?;
         }
         Ok(())
     }

@@ -1,12 +1,11 @@
 //! Removal of old run records, and of the outputs of these runs.
 
 use super::{JobDir, RunOutcome, RunRecord, is_at, output_name};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use jiff::Timestamp;
 use nanobot_os::age::is_older;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -110,13 +109,7 @@ impl JobDir {
             if is_kept || !is_file || !name.ends_with(".txt") || !is_older(&path, limit) {
                 continue;
             }
-            match std::fs::remove_file(&path) {
-                // A run that stores an output removes the oldest ones.
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(error).with_context(|| format!("remove `{}`", path.display()));
-                }
-                _ => {}
-            }
+            durable_file::remove(&path)?;
         }
         Ok(())
     }

@@ -137,13 +137,9 @@ impl<T: DeserializeOwned + Serialize> TokenFile<T> {
         }
         // A concurrent renewal would write the file again.
         self.with_lock(clock, || {
-            let exists = self.path.exists();
-            if exists {
-                std::fs::remove_file(&self.path)
-                    .with_context(|| format!("remove `{}`", self.path.display()))?;
-                self.path.parent().map_or(Ok(()), durable_file::sync_dir)?;
-            }
-            Ok(exists)
+            let is_removed = durable_file::remove(&self.path)?;
+            self.path.parent().map_or(Ok(()), durable_file::sync_dir)?;
+            Ok(is_removed)
         })
     }
 
