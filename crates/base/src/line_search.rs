@@ -292,10 +292,10 @@ mod tests {
 
     #[test]
     fn the_closest_lines_are_described() {
-        let check = |text: &str, wanted: &str, words: &[&str]| {
-            let closest = describe_closest(text, wanted, "old_text").unwrap();
-            for word in words {
-                assert!(closest.contains(word), "no {word:?} in {closest}");
+        let check = |text: &str, wanted: &str, parts: &[&str]| {
+            let description = describe_closest(text, wanted, "old_text").unwrap();
+            for part in parts {
+                assert!(description.contains(part), "no {part:?} in {description}");
             }
         };
         check("x\nlet a = 10;\n", "let a = 12;", &["line 2 (90% similar)"]);
@@ -312,8 +312,8 @@ mod tests {
         let check = |lines: &str, wanted: &str, ignored: IgnoredSpace, expect: &[usize]| {
             let lines: Vec<&str> = lines.split('\n').collect();
             let wanted: Vec<&str> = wanted.split('\n').collect();
-            let found = find_lines(&lines, &wanted, ignored);
-            assert_eq!(found, expect, "{lines:?} {wanted:?} {ignored:?}");
+            let indices = find_lines(&lines, &wanted, ignored);
+            assert_eq!(indices, expect, "{lines:?} {wanted:?} {ignored:?}");
         };
         use IgnoredSpace::{None, Surrounding, Trailing};
         check("a\nb\na", "a", None, &[0, 2]);
@@ -328,15 +328,15 @@ mod tests {
     #[test]
     fn indentation_is_carried_over() {
         // The lines as the model wrote them, those of the file, and pairs of a new line and what it becomes.
-        let check = |wanted: &[&str], found: &[&str], lines: &[(&str, Option<&str>)]| {
-            let map = IndentationMap::new(wanted, found);
+        let check = |wanted: &[&str], file_lines: &[&str], lines: &[(&str, Option<&str>)]| {
+            let map = IndentationMap::new(wanted, file_lines);
             for (line, expect) in lines {
                 let reindented = map.try_reindent(line);
-                assert_eq!(reindented.as_deref(), *expect, "{line:?} {wanted:?} {found:?}");
+                assert_eq!(reindented.as_deref(), *expect, "{line:?} {wanted:?} {file_lines:?}");
             }
         };
         // Line by line, and deeper levels by the width of a level.
-        let known = [
+        let levels = [
             ("    x", Some("\tx")),
             ("        x", Some("\t\tx")),
             ("            x", Some("\t\t\tx")),
@@ -346,10 +346,10 @@ mod tests {
             ("      x", None),
             ("\tx", None),
         ];
-        check(&["    a", "        b"], &["\ta", "\t\tb"], &known);
-        check(&["    a"], &["\ta"], &known);
-        check(&["        a"], &["\t\ta"], &known);
-        check(&["a", "", "    b"], &["a", "\t", "\tb"], &known);
+        check(&["    a", "        b"], &["\ta", "\t\tb"], &levels);
+        check(&["    a"], &["\ta"], &levels);
+        check(&["        a"], &["\t\ta"], &levels);
+        check(&["a", "", "    b"], &["a", "\t", "\tb"], &levels);
         let narrow = [("  x", Some("    x")), ("      x", Some("            x")), ("\tx", None)];
         check(&["a", "  b"], &["a", "    b"], &narrow);
         let wide = [("\tx", Some("  x")), ("\t\t\tx", Some("      x"))];

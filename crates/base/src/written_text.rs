@@ -402,11 +402,11 @@ mod tests {
     fn spelling_may_differ() {
         let check = |text: &str, bytes: &[u8], expect: &[&str]| {
             let ranges = SearchText::new(text).find(bytes);
-            let found: Vec<_> = ranges
+            let texts: Vec<_> = ranges
                 .into_iter()
                 .map(|range| String::from_utf8_lossy(&bytes[range]).into_owned())
                 .collect();
-            assert_eq!(found, expect, "{text}");
+            assert_eq!(texts, expect, "{text}");
         };
         check("anna", b"a\xff\xfeanna\xc3anNA", &["anna", "anNA"]);
         check("", b"anna", &[]);

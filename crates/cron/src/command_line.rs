@@ -220,8 +220,8 @@ mod tests {
 
     #[test]
     fn paths_that_a_crontab_cannot_hold_are_rejected() {
-        let check = |parts: CommandParts, words: &str| {
-            assert_eq!(build_command(&parts).unwrap_err(), words);
+        let check = |parts: CommandParts, expect: &str| {
+            assert_eq!(build_command(&parts).unwrap_err(), expect);
         };
         let home = Path::new("/home/a\nb");
         check(
@@ -253,9 +253,9 @@ mod tests {
     #[test]
     fn a_long_path_is_shortened() {
         let path = Some("/usr/bin::/opt/a:/usr/bin:rel:/opt/a:.:/bin/:/bin:~/x");
-        let made = build_command(&CommandParts { path, ..parts() }).unwrap();
-        assert!(made.text.contains(" PATH=/usr/bin:/opt/a:/bin/:/bin /usr"), "{}", made.text);
-        assert_eq!(made.omitted_dirs, ["rel", ".", "~/x"]);
+        let command = build_command(&CommandParts { path, ..parts() }).unwrap();
+        assert!(command.text.contains(" PATH=/usr/bin:/opt/a:/bin/:/bin /usr"), "{}", command.text);
+        assert_eq!(command.omitted_dirs, ["rel", ".", "~/x"]);
         let dirs: Vec<String> = (0..9).map(|n| format!("/opt/{n}/{}", "y".repeat(150))).collect();
         let path = format!("rel:{}:/usr/bin:/opt/tiny:/bin", dirs.join(":"));
         let CrontabCommand { text, omitted_dirs: left_out } =
@@ -274,19 +274,22 @@ mod tests {
 
     #[test]
     fn a_command_round_trips() {
-        let made = build_command(&CommandParts {
+        let command = build_command(&CommandParts {
             home: Path::new("/home/it's 100%"),
             workspace: Some(Path::new("/srv/a=b c")),
             ..parts()
         });
-        let started = ParsedCommand::parse(&made.unwrap().text).unwrap();
-        let variables: Vec<(&str, &str)> =
-            started.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let parsed_command = ParsedCommand::parse(&command.unwrap().text).unwrap();
+        let variables: Vec<(&str, &str)> = parsed_command
+            .variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
         assert_eq!(variables, [("HOME", "/home/it's 100%"), ("PATH", "/usr/bin:/bin")]);
-        let words = "/usr/bin/nanobot -w";
-        let words = words.split(' ').chain(["/srv/a=b c"]);
-        let words = words.chain("cron run a1b2 --scheduled".split(' '));
-        assert_eq!(started.argv, words.collect::<Vec<_>>());
+        let arguments = "/usr/bin/nanobot -w";
+        let arguments = arguments.split(' ').chain(["/srv/a=b c"]);
+        let arguments = arguments.chain("cron run a1b2 --scheduled".split(' '));
+        assert_eq!(parsed_command.argv, arguments.collect::<Vec<_>>());
         for text in ["", "nanobot", "/usr/bin/env A=b", "/usr/bin/env 'x"] {
             assert_eq!(ParsedCommand::parse(text), None, "{text}");
         }

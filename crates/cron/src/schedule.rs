@@ -419,10 +419,10 @@ mod tests {
     fn due_state(
         schedule: &Schedule,
         catch_up: CatchUpPolicy,
-        handled: &str,
+        last_slot: &str,
         now: &str,
     ) -> DueState {
-        let handled = (!handled.is_empty()).then(|| time(handled));
+        let last_slot = (!last_slot.is_empty()).then(|| time(last_slot));
         let created = time(CREATED);
         let timetable = Timetable {
             schedule,
@@ -434,13 +434,13 @@ mod tests {
             delay: Duration::ZERO,
             max_delay: Duration::ZERO,
         };
-        timetable.due_state(handled, time(now))
+        timetable.due_state(last_slot, time(now))
     }
 
     #[test]
     fn a_delayed_start_is_due_later_and_not_late() {
         let created = time(CREATED);
-        let check = |handled: &str, now: &str, expect: DueState| {
+        let check = |last_slot: &str, now: &str, expect: DueState| {
             let timetable = Timetable {
                 schedule: &daily(),
                 catch_up: CatchUpPolicy::None,
@@ -451,7 +451,7 @@ mod tests {
                 delay: Duration::from_secs(1205),
                 max_delay: Duration::from_mins(30),
             };
-            assert_eq!(timetable.due_state(Some(time(handled)), time(now)), expect);
+            assert_eq!(timetable.due_state(Some(time(last_slot)), time(now)), expect);
         };
         let slot = time("2026-01-05T08:00:00Z");
         let before = "2026-01-04T08:00:00Z";
@@ -469,7 +469,7 @@ mod tests {
     fn the_end_of_the_run_before_is_a_slot() {
         let created = time(CREATED);
         let schedule = Schedule::After("a".into());
-        let check = |catch_up, end: &str, handled: &str, now: &str, expect: DueState| {
+        let check = |catch_up, end: &str, last_slot: &str, now: &str, expect: DueState| {
             let timetable = Timetable {
                 schedule: &schedule,
                 catch_up,
@@ -480,8 +480,12 @@ mod tests {
                 delay: Duration::ZERO,
                 max_delay: Duration::ZERO,
             };
-            let handled = (!handled.is_empty()).then(|| time(handled));
-            assert_eq!(timetable.due_state(handled, time(now)), expect, "{end} {handled:?} {now}");
+            let last_slot = (!last_slot.is_empty()).then(|| time(last_slot));
+            assert_eq!(
+                timetable.due_state(last_slot, time(now)),
+                expect,
+                "{end} {last_slot:?} {now}"
+            );
         };
         let (once, none) = (CatchUpPolicy::Once, CatchUpPolicy::None);
         let not_yet = DueState::NotYet { next: None };
@@ -518,9 +522,9 @@ mod tests {
                 max_delay: Duration::from_mins(2),
             };
             let last = (!last.is_empty()).then(|| time(last));
-            let found = timetable.overdue_slot(last, time(now), SignedDuration::from_mins(5));
+            let slot = timetable.overdue_slot(last, time(now), SignedDuration::from_mins(5));
             let expect = (!expect.is_empty()).then(|| time(expect));
-            assert_eq!(found, expect, "{text} {last:?} {now}");
+            assert_eq!(slot, expect, "{text} {last:?} {now}");
         };
         let eight = "2026-01-05T08:00:00Z";
         for catch_up in [CatchUpPolicy::None, CatchUpPolicy::Once] {
@@ -548,11 +552,11 @@ mod tests {
 
     #[test]
     fn due_slots() {
-        let check = |handled: &str, now: &str, expect: DueState| {
+        let check = |last_slot: &str, now: &str, expect: DueState| {
             assert_eq!(
-                due_state(&daily(), CatchUpPolicy::None, handled, now),
+                due_state(&daily(), CatchUpPolicy::None, last_slot, now),
                 expect,
-                "{handled} {now}"
+                "{last_slot} {now}"
             );
         };
         let not_yet = |next| DueState::NotYet { next: Some(time(next)) };
@@ -572,9 +576,9 @@ mod tests {
 
     #[test]
     fn missed_slots_are_caught_up() {
-        let check = |handled: &str, now: &str, expect: &str| {
+        let check = |last_slot: &str, now: &str, expect: &str| {
             let expect = DueState::Due { slot: time(expect) };
-            assert_eq!(due_state(&daily(), CatchUpPolicy::Once, handled, now), expect);
+            assert_eq!(due_state(&daily(), CatchUpPolicy::Once, last_slot, now), expect);
         };
         check("", "2026-01-01T20:00:00Z", "2026-01-01T08:00:00Z");
         check("2026-01-01T08:00:00Z", "2026-02-01T07:00:00Z", "2026-01-31T08:00:00Z");
@@ -582,13 +586,16 @@ mod tests {
 
     #[test]
     fn a_wrong_clock_is_detected() {
-        let check = |handled: &str, now: &str, again: DueState| {
-            let DueState::ClockWasWrong { last_slot: handled } =
-                due_state(&daily(), CatchUpPolicy::Once, handled, now)
+        let check = |last_slot: &str, now: &str, again: DueState| {
+            let DueState::ClockWasWrong { last_slot } =
+                due_state(&daily(), CatchUpPolicy::Once, last_slot, now)
             else {
-                panic!("{handled} {now}");
+                panic!("{last_slot} {now}");
             };
-            assert_eq!(due_state(&daily(), CatchUpPolicy::Once, &handled.to_string(), now), again);
+            assert_eq!(
+                due_state(&daily(), CatchUpPolicy::Once, &last_slot.to_string(), now),
+                again
+            );
         };
         let slot = time("2026-01-02T08:00:00Z");
         check("2036-01-01T08:00:00Z", "2026-01-02T08:00:20Z", DueState::Due { slot });
@@ -614,10 +621,10 @@ mod tests {
         let check = |seconds: u64, after: &str, next: &str, latest: &str| {
             let schedule = Schedule::Every(Duration::from_secs(seconds));
             let created = time(CREATED);
-            let found = schedule.next(time(after), created, &TimeZone::UTC);
-            assert_eq!(found, Some(time(next)), "after {after}");
-            let found = schedule.latest(time(after), created, &TimeZone::UTC);
-            assert_eq!(found, Some(time(latest)), "until {after}");
+            let slot = schedule.next(time(after), created, &TimeZone::UTC);
+            assert_eq!(slot, Some(time(next)), "after {after}");
+            let slot = schedule.latest(time(after), created, &TimeZone::UTC);
+            assert_eq!(slot, Some(time(latest)), "until {after}");
         };
         check(5400, "2026-01-01T00:00:20Z", "2026-01-01T01:30:00Z", "2026-01-01T00:00:00Z");
         check(5400, "2026-01-01T01:30:00Z", "2026-01-01T03:00:00Z", "2026-01-01T01:30:00Z");

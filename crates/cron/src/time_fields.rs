@@ -194,8 +194,8 @@ mod tests {
 
     fn check(schedule: &Schedule, catch_up: CatchUpPolicy, zones: [&str; 2], expect: &[&str]) {
         let [of, system] = zones.map(zone);
-        let found = crontab_fields(schedule, catch_up, CREATED.parse().unwrap(), &of, &system);
-        assert_eq!(found, expect, "{schedule:?}");
+        let fields = crontab_fields(schedule, catch_up, CREATED.parse().unwrap(), &of, &system);
+        assert_eq!(fields, expect, "{schedule:?}");
     }
 
     #[test]

@@ -194,9 +194,9 @@ mod tests {
     /// Parses `pieces` and returns their events.
     fn read(pieces: &[&[u8]], finish: bool) -> Vec<SseEvent> {
         let mut parser = SseParser::new(MIB);
-        let mut found = Vec::new();
+        let mut events = Vec::new();
         let mut on_event = |event: &mut SseEvent| {
-            found.push(std::mem::take(event));
+            events.push(std::mem::take(event));
             Ok::<(), EventTooLarge>(())
         };
         for piece in pieces {
@@ -205,14 +205,14 @@ mod tests {
         if finish {
             parser.finish(&mut on_event).unwrap();
         }
-        found
+        events
     }
 
     /// Checks the data of `stream`, split at every byte.
     fn check_data(stream: &[u8], expect: &[&str]) {
         for cut in 0..=stream.len() {
-            let found = read(&[&stream[..cut], &stream[cut..]], true);
-            let data: Vec<_> = found.into_iter().filter_map(|event| event.data).collect();
+            let events = read(&[&stream[..cut], &stream[cut..]], true);
+            let data: Vec<_> = events.into_iter().filter_map(|event| event.data).collect();
             assert_eq!(data, expect, "cut at {cut}");
         }
     }
@@ -249,9 +249,9 @@ mod tests {
                     event.retry.unwrap_or_default().as_millis()
                 )
             };
-            let found = read(&[text.as_bytes()], false);
-            let found: Vec<_> = found.into_iter().map(display).collect();
-            assert_eq!(found, expect, "{text:?}");
+            let events = read(&[text.as_bytes()], false);
+            let events: Vec<_> = events.into_iter().map(display).collect();
+            assert_eq!(events, expect, "{text:?}");
         };
         check("data: a\n\n", &[r#" "a"  0"#]);
         check("\u{feff}data:a\r\n\r\ndata: b\r\rdata: c", &[r#" "a"  0"#, r#" "b"  0"#]);

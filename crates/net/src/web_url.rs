@@ -272,8 +272,8 @@ mod tests {
     #[test]
     fn redirects_stay_within_an_origin() {
         let check = |location: &str, expect: Option<&str>| {
-            let found = redirect_within_origin("https://u:p@a.example/v1/x?k=1", location);
-            assert_eq!(found.as_deref(), expect, "{location}");
+            let target = redirect_within_origin("https://u:p@a.example/v1/x?k=1", location);
+            assert_eq!(target.as_deref(), expect, "{location}");
         };
         check("/v2/x?k=1", Some("https://u:p@a.example/v2/x?k=1"));
         check("y", Some("https://u:p@a.example/v1/y"));

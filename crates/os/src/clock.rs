@@ -287,7 +287,7 @@ mod tests {
     fn zone_names_are_only_zones() {
         let names = zone_names();
         for name in ["Europe/Berlin", "America/Argentina/Ushuaia", "UTC"] {
-            assert!(names.iter().any(|found| found == name), "{name}");
+            assert!(names.iter().any(|other| other == name), "{name}");
         }
         let wrong = ["zone.tab", "tzdata.zi", "leapseconds", "posix/UTC"];
         assert!(names.iter().all(|name| !wrong.contains(&&**name)));

@@ -41,8 +41,8 @@ mod tests {
     #[test]
     fn a_leading_tilde_is_the_home() {
         let check = |path: &str, expect: &str| {
-            let found = expand_home(Path::new(path), Some("/h".into()));
-            assert_eq!(found.as_deref(), Ok(Path::new(expect)), "{path}");
+            let expanded = expand_home(Path::new(path), Some("/h".into()));
+            assert_eq!(expanded.as_deref(), Ok(Path::new(expect)), "{path}");
         };
         check("~", "/h");
         check("~/", "/h");

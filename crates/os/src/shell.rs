@@ -74,8 +74,8 @@ mod tests {
         let check = |variables: &[(&str, &str)], expect: Option<&str>| {
             let env: Env = variables.iter().copied().chain([("HOME", "/h")]).collect();
             let paths = Paths::resolve(&env, None).unwrap();
-            let place = UserShell::from_env(&env).map(|shell| shell.completion_path(&env, &paths));
-            assert_eq!(place.as_deref(), expect.map(std::path::Path::new));
+            let path = UserShell::from_env(&env).map(|shell| shell.completion_path(&env, &paths));
+            assert_eq!(path.as_deref(), expect.map(std::path::Path::new));
         };
         check(&[], None);
         check(&[("SHELL", "/bin/dash")], None);

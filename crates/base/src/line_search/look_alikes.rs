@@ -220,9 +220,9 @@ mod tests {
     #[test]
     fn look_alikes_are_found() {
         let check = |text: &str, wanted: &str, expect: &[&str]| {
-            let found = find_similar(text, wanted, IgnoredForms::LookAlikes);
-            let found: Vec<&str> = found.into_iter().map(|range| &text[range]).collect();
-            assert_eq!(found, expect, "{text:?} {wanted:?}");
+            let parts = find_similar(text, wanted, IgnoredForms::LookAlikes);
+            let parts: Vec<&str> = parts.into_iter().map(|range| &text[range]).collect();
+            assert_eq!(parts, expect, "{text:?} {wanted:?}");
         };
         check("a\u{a0}b a\u{202f}b", "a b", &["a\u{a0}b", "a\u{202f}b"]);
         check("say \u{201c}it\u{2019}s\u{201d}.", "\"it's\"", &["\u{201c}it\u{2019}s\u{201d}"]);
@@ -249,19 +249,19 @@ mod tests {
 
     #[test]
     fn the_characters_of_the_file_are_kept_where_nothing_changes() {
-        let check = |new: &str, old: &str, found: &str, expect: &str| {
-            assert_eq!(respell(new, old, found, IgnoredForms::LookAlikes), expect, "{new:?}");
+        let check = |new: &str, old: &str, file_text: &str, expect: &str| {
+            assert_eq!(respell(new, old, file_text, IgnoredForms::LookAlikes), expect, "{new:?}");
         };
-        let found = "\u{201c}one\u{201d} is\u{a0}10\u{a0}km \u{2014} cafe\u{301}";
+        let file_text = "\u{201c}one\u{201d} is\u{a0}10\u{a0}km \u{2014} cafe\u{301}";
         let old = "\"one\" is 10 km - caf\u{e9}";
         check(
             "\"one\" is 12 km - caf\u{e9}s!",
             old,
-            found,
+            file_text,
             "\u{201c}one\u{201d} is\u{a0}12\u{a0}km \u{2014} caf\u{e9}s!",
         );
-        check("\"two\" is 10 km", old, found, "\u{201c}two\u{201d} is\u{a0}10\u{a0}km");
-        check("", old, found, "");
+        check("\"two\" is 10 km", old, file_text, "\u{201c}two\u{201d} is\u{a0}10\u{a0}km");
+        check("", old, file_text, "");
         check("x\nb", "a\nb", "a\r\nb", "x\r\nb");
         // Parts without a counterpart are left unchanged.
         check("new", "old", "other", "new");
@@ -270,8 +270,8 @@ mod tests {
     #[test]
     fn differences_are_named() {
         let check = |line: &str, wanted: &str, expect: Option<&str>| {
-            let found = describe_difference(line, wanted, "old_text", 0);
-            assert_eq!(found.as_deref(), expect, "{line:?} {wanted:?}");
+            let difference = describe_difference(line, wanted, "old_text", 0);
+            assert_eq!(difference.as_deref(), expect, "{line:?} {wanted:?}");
         };
         check("a", "a", None);
         check("a", "b", None);
@@ -311,10 +311,10 @@ mod tests {
             let wanted: String = characters[start..].iter().take(5).collect();
             for ignored in [IgnoredForms::LineEnds, IgnoredForms::LookAlikes] {
                 for range in find_similar(&text, &wanted, ignored) {
-                    let found = &text[range];
-                    assert_eq!(super::fold(found, ignored), super::fold(&wanted, ignored));
-                    let respelled = respell(&wanted, &wanted, found, ignored);
-                    assert_eq!(super::fold(&respelled, ignored), super::fold(found, ignored));
+                    let file_text = &text[range];
+                    assert_eq!(super::fold(file_text, ignored), super::fold(&wanted, ignored));
+                    let respelled = respell(&wanted, &wanted, file_text, ignored);
+                    assert_eq!(super::fold(&respelled, ignored), super::fold(file_text, ignored));
                 }
             }
         });

@@ -240,12 +240,12 @@ mod tests {
     #[test]
     fn addresses_in_text() {
         let check = |text: &str, expect: &[&str]| {
-            let mut found: Vec<String> = find_addresses(text).map(String::from).collect();
-            found.dedup();
+            let mut addresses: Vec<String> = find_addresses(text).map(String::from).collect();
+            addresses.dedup();
             for wanted in expect {
-                assert!(found.iter().any(|url| url == wanted), "{text}: {found:?}");
+                assert!(addresses.iter().any(|url| url == wanted), "{text}: {addresses:?}");
             }
-            assert_eq!(found.is_empty(), expect.is_empty(), "{text}: {found:?}");
+            assert_eq!(addresses.is_empty(), expect.is_empty(), "{text}: {addresses:?}");
         };
         check("", &[]);
         check("ftp://a/ ://b http:c", &[]);
@@ -307,8 +307,8 @@ mod tests {
     #[test]
     fn hosts_in_text() {
         let check = |text: &str, expect: &[&str]| {
-            let found: Vec<String> = find_hosts(text).into_iter().collect();
-            assert_eq!(found, expect, "{text}");
+            let hosts: Vec<String> = find_hosts(text).into_iter().collect();
+            assert_eq!(hosts, expect, "{text}");
         };
         check("look at Example.org, docs.example.", &["docs.example", "example.org"]);
         check("fix main.rs and README.md, e.g. v1.2, a.b", &[]);

@@ -374,16 +374,16 @@ mod tests {
 
     #[test]
     fn the_search_for_names_is_limited() {
-        let words = "a ".repeat(120);
-        let hosts: String = (0..6).map(|number| format!("{words}h{number}.example ")).collect();
-        let text = UserText::typed(format!("{hosts}{words}https://example.org/"));
+        let filler = "a ".repeat(120);
+        let hosts: String = (0..6).map(|number| format!("{filler}h{number}.example ")).collect();
+        let text = UserText::typed(format!("{hosts}{filler}https://example.org/"));
         let lookups = Cell::new(0);
-        let found = text.sources(&|_| {
+        let sources = text.sources(&|_| {
             lookups.set(lookups.get() + 1);
             false
         });
         assert_eq!(lookups.get(), MAX_LOOKUPS);
-        let hosts: Vec<&str> = found.hosts.iter().map(String::as_str).collect();
+        let hosts: Vec<&str> = sources.hosts.iter().map(String::as_str).collect();
         assert!(hosts.contains(&"example.org") && hosts.contains(&"h0.example"));
         assert!(!hosts.contains(&"h5.example"), "{hosts:?}");
     }

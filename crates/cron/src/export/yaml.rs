@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn ambiguous_scalars_are_quoted() {
-        let words = [
+        let scalars = [
             "y",
             "n",
             "yes",
@@ -79,9 +79,9 @@ mod tests {
             "*a",
             "a\nb",
         ];
-        for word in words {
-            let quoted = Value::from(word).to_string();
-            let written = to_document(&json!({ "k": word, "l": [word], word: 1 }));
+        for scalar in scalars {
+            let quoted = Value::from(scalar).to_string();
+            let written = to_document(&json!({ "k": scalar, "l": [scalar], scalar: 1 }));
             let expect = format!("k: {quoted}\nl:\n  - {quoted}\n{quoted}: 1\n");
             assert_eq!(written, expect);
         }

@@ -214,10 +214,10 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(b"* OK\r\nab\ncde").unwrap();
-            let mut asked = [0; 5];
-            stream.read_exact(&mut asked).unwrap();
+            let mut request = [0; 5];
+            stream.read_exact(&mut request).unwrap();
             stream.write_all(b"fg\r\n").unwrap();
-            asked
+            request
         });
         let mut stream = client(true).open_stream("127.0.0.1", port, false).unwrap();
         let mut text = Vec::new();

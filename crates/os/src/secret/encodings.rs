@@ -250,8 +250,8 @@ mod tests {
             Secret::new("correct horse battery"),
         ]);
         let check = |text: &str, expect: &str| {
-            let found = replace_matches(text, find_respelled(text, &forms)).into_owned();
-            assert_eq!(found, expect, "{text}");
+            let redacted = replace_matches(text, find_respelled(text, &forms)).into_owned();
+            assert_eq!(redacted, expect, "{text}");
         };
         check("a SK-ABCDEFGH01234567 b", "a *** b");
         check("é s k - A b C d E f G h 0 1 2 3 4 5 6 7.", "é ***.");
@@ -269,13 +269,13 @@ mod tests {
                 for after in 0..4 {
                     let text = format!("{}{KEY}{}", "é".repeat(before), "x".repeat(after));
                     let text = engine.encode(text);
-                    let found = masked(&text);
-                    assert!(found.contains("***"), "{text} {found}");
-                    assert!(found.len() < text.len() - 18, "{text} {found}");
+                    let redacted = masked(&text);
+                    assert!(redacted.contains("***"), "{text} {redacted}");
+                    assert!(redacted.len() < text.len() - 18, "{text} {redacted}");
                     // Wrapped, as the `base64` program does.
                     let mut lines = text.clone();
                     lines.insert(text.len() / 2, '\n');
-                    assert_eq!(masked(&lines), found);
+                    assert_eq!(masked(&lines), redacted);
                 }
             }
         }

@@ -309,9 +309,9 @@ mod tests {
     use crate::secret::replacement::replace_matches;
 
     fn hidden(text: &str) -> String {
-        let mut found = Vec::new();
-        find_keys(text, None, &mut found);
-        replace_matches(text, found).into_owned()
+        let mut matches = Vec::new();
+        find_keys(text, None, &mut matches);
+        replace_matches(text, matches).into_owned()
     }
 
     /// Text that looks like a key, generated so that no scanner reports this file.

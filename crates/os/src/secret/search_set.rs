@@ -84,9 +84,10 @@ mod tests {
         let set = SearchSet::new(["ab", "abc", "bcd", "é!", "x", "ab"].map(str::to_owned).into());
         assert_eq!(set.strings(), ["ab", "abc", "bcd", "é!"]);
         let check = |text: &str, expect: &[(usize, &str)]| {
-            let found = set.find(text.as_bytes());
-            let found: Vec<_> = found.map(|(at, index)| (at, &*set.strings()[index])).collect();
-            assert_eq!(found, expect, "{text}");
+            let occurrences = set.find(text.as_bytes());
+            let occurrences: Vec<_> =
+                occurrences.map(|(at, index)| (at, &*set.strings()[index])).collect();
+            assert_eq!(occurrences, expect, "{text}");
         };
         check("abcd", &[(0, "abc"), (0, "ab"), (1, "bcd")]);
         check("xaab é!", &[(2, "ab"), (5, "é!")]);
