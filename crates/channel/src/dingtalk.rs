@@ -398,12 +398,14 @@ mod tests {
             Some(false)
         );
         assert_eq!(is_unreadable(json!({ "msgtype": "text", "text": { "content": " " } })), None);
-        let replied = json!({ "msgId": "0", "msgType": "text", "content": { "text": "earlier" } });
-        let text = json!({ "content": "this", "isReplyMsg": true, "repliedMsg": replied });
-        let quote = of(json!({ "msgtype": "text", "text": text })).unwrap().quotes.remove(0);
-        assert_eq!(
-            (quote.text.as_str(), quote.replied.unwrap().id.as_deref()),
-            ("earlier", Some("0"))
-        );
+        for (content, expect) in [(json!({ "text": "earlier" }), "earlier"), (json!({}), "")] {
+            let replied = json!({ "msgId": "0", "content": content });
+            let text = json!({ "content": "this", "isReplyMsg": true, "repliedMsg": replied });
+            let quote = of(json!({ "msgtype": "text", "text": text })).unwrap().quotes.remove(0);
+            assert_eq!(
+                (quote.text.as_str(), quote.replied.unwrap().id.as_deref()),
+                (expect, Some("0"))
+            );
+        }
     }
 }

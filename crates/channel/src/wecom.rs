@@ -297,6 +297,8 @@ mod tests {
         let quote = json!({ "msgtype": "text", "text": { "content": "earlier" } });
         let text = json!({ "content": "this" });
         check(json!({ "msgtype": "text", "text": text, "quote": quote }), Some(("this", 1)));
+        let picture = json!({ "msgtype": "image", "image": { "url": "u" } });
+        check(json!({ "msgtype": "text", "text": text, "quote": picture }), Some(("this", 1)));
         // Kinds without a form here are said.
         let is_unreadable = |body: serde_json::Value| {
             let mut body = body;

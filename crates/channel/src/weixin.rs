@@ -285,7 +285,9 @@ impl Weixin {
 
     fn read_contexts(&self) -> Result<Value> {
         let text = durable_file::read(&self.contexts)?;
-        Ok(serde_json::from_slice(&text.unwrap_or_default()).unwrap_or_default())
+        let contexts: Value = serde_json::from_slice(&text.unwrap_or_default()).unwrap_or_default();
+        // A damaged file is replaced by the next message.
+        Ok(if contexts.is_object() { contexts } else { json!({}) })
     }
 
     /// Stores the context tokens of allowed senders.

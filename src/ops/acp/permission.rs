@@ -88,20 +88,20 @@ impl UserPrompt for EditorPrompter {
     }
 
     fn approve(&self, request: &ApprovalRequest<'_>) -> Result<Approval, ToolError> {
-        let flag = request.refusal.suggested_flag.clone();
-        let key = (request.tool.to_owned(), flag.clone().unwrap_or_default());
-        if self.session.state().granted.contains(&key) {
+        // A hook asks about one call, which no grant can answer.
+        let grant = request.refusal.suggested_flag.clone();
+        let grant = grant.map(|flag| (request.tool.to_owned(), flag));
+        if grant.as_ref().is_some_and(|grant| self.session.state().granted.contains(grant)) {
             return Ok(Approval::Earlier);
         }
         let profile = self.session.state().profile.clone();
-        // A hook asks about one call, so no rule can answer it.
-        let rule = if flag.is_some() {
+        let rule = if grant.is_some() {
             permanent_rule::rule_for(&self.ctx, Some(&profile), request)
         } else {
             None
         };
         let mut options = vec![option("once", "Allow once", "allow_once")];
-        if flag.is_some() {
+        if grant.is_some() {
             let name = format!("In this session: {}", approval_text::permission(request));
             options.push(option("session", &name, "allow_always"));
         }
@@ -111,18 +111,18 @@ impl UserPrompt for EditorPrompter {
         }
         options.push(option("no", "Reject", "reject_once"));
         let choice = self.choose(&self.describe(request), &options);
-        match (choice.as_deref(), rule) {
-            (Some("once"), _) => {}
-            (Some("session"), _) if flag.is_some() => {
-                self.session.state().granted.insert(key);
+        match (choice.as_deref(), rule, grant) {
+            (Some("once"), ..) => {}
+            (Some("session"), _, Some(grant)) => {
+                self.session.state().granted.insert(grant);
             }
-            (Some("always"), Some(rule)) => {
+            (Some("always"), Some(rule), Some(grant)) => {
                 if let Err(error) = rule.write(&self.ctx) {
                     log::warn!(target: "acp", "cannot save the rule: {error:#}");
                 }
-                self.session.state().granted.insert(key);
+                self.session.state().granted.insert(grant);
             }
-            (None, _) => {
+            (None, ..) => {
                 return Err(ToolError::Declined(
                     "Tool call denied: the user did not answer. Continue without it.".into(),
                 ));
