@@ -35,9 +35,9 @@ fn a_command_takes_the_place_of_the_model() {
     run_cron(&story, &["show", "disk"])
         .stdout_has("command      cat $DIR/state 2>&1")
         .stdout_has("sent to telegram 7");
-    let shown = run_cron(&story, &["show", "disk", "--json"]).json();
-    assert_eq!(shown["terms"]["kind"], "command");
-    assert_eq!(shown["terms"]["command"], "cat $DIR/state 2>&1");
+    let job = run_cron(&story, &["show", "disk", "--json"]).json();
+    assert_eq!(job["terms"]["kind"], "command");
+    assert_eq!(job["terms"]["command"], "cat $DIR/state 2>&1");
 
     run_cron(&story, &["run", "disk"]).stdout("").stderr("");
     assert_eq!(telegram.sent().last().unwrap(), "disk: 91 %");
@@ -146,14 +146,14 @@ fn a_list_of_jobs_may_have_commands() {
 #[test]
 fn a_model_runs_only_if_the_command_prints_something() {
     let story = Story::new().script([says("Two new lines."), says("A difference.")]);
-    let news = story.dir().join("news");
-    let command = format!("cat {}", news.display());
+    let news_path = story.dir().join("news");
+    let command = format!("cat {}", news_path.display());
     let id = add_job(&story, &["-n", "news", "--every", "1h", "--when-output", &command]);
     run_cron(&story, &["show", "news"]).stdout_has("only if      `cat $DIR/news` prints something");
-    std::fs::write(&news, "").unwrap();
+    std::fs::write(&news_path, "").unwrap();
     run_cron(&story, &["run", "news"]).stdout("").stderr("");
     assert_eq!(last_record(&story, &id)["outcome"], "no");
-    std::fs::write(&news, "one\ntwo\n").unwrap();
+    std::fs::write(&news_path, "one\ntwo\n").unwrap();
     run_cron(&story, &["run", "news"]).stdout("Two new lines.\n");
     assert!(story.requests()[0].last_content().contains("<stdin>\none\ntwo\n</stdin>"));
     // `diff` reports differences by its status too; `grep` that it has found nothing.
@@ -172,9 +172,9 @@ fn a_model_runs_only_if_the_command_prints_something() {
         .status(1)
         .stderr_has("`--when-output` failed with exit status 6: cannot resolve host");
     run_cron(&story, &["edit", "news", "--when-output", ""]).stdout_has("Changed");
-    let shown = run_cron(&story, &["show", "news", "--json"]).json();
+    let job = run_cron(&story, &["show", "news", "--json"]).json();
     assert_eq!(
-        (&shown["terms"]["when"], &shown["terms"]["when_output"]),
+        (&job["terms"]["when"], &job["terms"]["when_output"]),
         (&json!(null), &json!(false))
     );
     assert_eq!(story.requests().len(), 2);
