@@ -106,6 +106,21 @@ fn without_tasks_no_request_is_sent() {
     run_heartbeat(&story, &[]);
 }
 
+/// Its name is that of no job in the job file.
+#[test]
+fn an_enabled_heartbeat_is_not_replaced_by_a_job() {
+    let story = story_with_list();
+    enable_heartbeat(&story, &[]);
+    for flag in [None, Some("--replace")] {
+        let arguments = ["add", "-n", "heartbeat", "-m", "x", "-e", "1h"];
+        run_cron(&story, &[&arguments[..], flag.as_slice()].concat())
+            .status(2)
+            .stderr_has("`heartbeat` is the heartbeat");
+    }
+    write(&story.dir().join("jobs.yaml"), b"- {name: heartbeat, message: x, every: 1h}\n");
+    run_cron(&story, &["apply", "-f", "jobs.yaml"]).status(2).stderr_has("is the heartbeat");
+}
+
 #[test]
 fn a_check_is_one_request_with_a_forced_tool() {
     let story = story_with_list().script([calls_skip()]);

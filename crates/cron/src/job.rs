@@ -256,6 +256,18 @@ impl Job {
         }
     }
 
+    /// Sets the properties that commands can change to those of `edited_job`.
+    pub fn apply_edit(&mut self, edited_job: &Self) {
+        let next_run = edited_job.state.next_run;
+        *self = Self {
+            id: std::mem::take(&mut self.id),
+            created: self.created,
+            state: JobState { next_run, ..std::mem::take(&mut self.state) },
+            ..edited_job.clone()
+        };
+        self.bind_options();
+    }
+
     /// True if another program changed the message or the session after the options were set. Other programs may change
     /// the schedule.
     pub fn is_altered(&self) -> bool {

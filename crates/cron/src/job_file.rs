@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::durable_file;
+use nanobot_os::file_lock::FileLock;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -113,15 +114,27 @@ pub(super) fn damaged_error(path: &Path, cause: &str) -> anyhow::Error {
     )
 }
 
+/// Takes the lock for a change of the file at `path`.
+pub(super) fn lock(path: &Path) -> Result<FileLock> {
+    durable_file::lock_for_change(path, "the job file")
+}
+
 /// Changes the file at `path` under its lock. The file is written only if `change` returns true. Returns the same.
 pub(super) fn update(
     path: &Path,
     change: impl FnOnce(&mut Map<String, Value>) -> Result<bool>,
 ) -> Result<bool> {
-    let is_new = !path.exists();
-    let lock = durable_file::lock_for_change(path, "the job file")?;
+    let _lock = lock(path)?;
+    update_locked(path, change)
+}
+
+/// Like [`update`], while the caller has the lock.
+pub(super) fn update_locked(
+    path: &Path,
+    change: impl FnOnce(&mut Map<String, Value>) -> Result<bool>,
+) -> Result<bool> {
     let mut file = load(path)?;
-    if is_new {
+    if !path.exists() {
         file.entry("version").or_insert(json!(1));
     }
     let is_changed = change(&mut file)?;
@@ -129,7 +142,6 @@ pub(super) fn update(
         let text = serde_json::to_vec_pretty(&file).context("encode the jobs")?;
         durable_file::replace(path, &text)?;
     }
-    drop(lock);
     Ok(is_changed)
 }
 

@@ -7,9 +7,7 @@
 use super::job::{HEARTBEAT_ID, Job, JobKind, JobOptions, Predecessor};
 use super::job_chain::check_chain;
 use super::job_entry::{self, get_text, has_id, parse_period, update_entry};
-use super::job_file::{
-    READ_LIMIT_BYTES, damaged_error, entries, entries_mut, find_entry, has_job, load, update,
-};
+use super::job_file::{self, READ_LIMIT_BYTES, damaged_error, entries, entries_mut, has_job, load};
 use super::run_record::JobDir;
 use super::schedule::Schedule;
 use anyhow::{Context, Result};
@@ -17,7 +15,8 @@ use jiff::Timestamp;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::durable_file;
 use serde_json::{Map, Value, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The path of the file, relative to the workspace or the data directory.
@@ -31,16 +30,6 @@ pub enum AddResult {
     Added,
     /// The limit on jobs created by runs is reached.
     LimitReached,
-}
-
-/// A job to add or to change.
-#[derive(Clone, Copy, Debug)]
-pub struct JobUpdate<'a> {
-    pub job: &'a Job,
-    /// The job that it replaces; `None` if it is added.
-    pub old: Option<&'a Job>,
-    /// Changes the job of the file, which may have changed meanwhile, to `job`.
-    pub change: fn(&mut Job, &Job),
 }
 
 /// The jobs of a workspace.
@@ -177,27 +166,21 @@ impl JobStore {
         if id == HEARTBEAT_ID {
             return self.heartbeat();
         }
-        for path in &self.job_files {
-            if let Some(value) = find_entry(path, id)? {
-                return self.with_options(job_entry::to_job(&value)).map(Some);
-            }
-        }
-        Ok(None)
+        let value = self.find_entry(id)?;
+        value.map(|value| self.with_options(job_entry::to_job(&value))).transpose()
     }
 
-    /// Adds a job with a unique id. Our own data is written first, so a job is never in the file without its limits.
+    /// Adds a job with a unique id, or replaces the heartbeat.
     ///
     /// With `limit`, the job is only added if runs have created fewer jobs than that.
     pub fn add(&self, job: &Job, now: Timestamp, limit: Option<usize>) -> Result<AddResult> {
         let mut job = job.clone();
         job.bind_options();
-        let job = &job;
-        self.write_options(job)?;
         if job.id == HEARTBEAT_ID {
-            return Ok(AddResult::Added);
+            return self.write_options(&job).map(|()| AddResult::Added);
         }
         let path = self.job_file().to_owned();
-        let is_added = update(&path, |file| {
+        let is_added = self.change(&path, |file, replaced| {
             if let Some(limit) = limit {
                 let jobs = self.jobs()?;
                 let by_model =
@@ -206,20 +189,10 @@ impl JobStore {
                     return Ok(false);
                 }
             }
-            add_entry(file, &path, job, now)?;
-            Ok(true)
-        });
-        match is_added {
-            Ok(true) => Ok(AddResult::Added),
-            Ok(false) => self.remove_job_dir(&job.id).map(|()| AddResult::LimitReached),
-            // The job may be in the file even if only the last system call failed; then it keeps its limits.
-            Err(error) if load(&path).map_or(true, |file| has_job(&file, &job.id)) => Err(error),
-            // A job that was not added leaves nothing behind, if cleanup succeeds.
-            Err(error) => match self.remove_job_dir(&job.id) {
-                Ok(()) => Err(error),
-                Err(other) => Err(error.context(format!("{other:#}"))),
-            },
-        }
+            self.replace_options(&job, replaced)?;
+            add_entry(file, &path, &job, now).map(|()| true)
+        })?;
+        Ok(if is_added { AddResult::Added } else { AddResult::LimitReached })
     }
 
     /// Changes the current state of the job `id` in its file; returns true if it exists. The options are only written
@@ -240,7 +213,7 @@ impl JobStore {
             return Ok(true);
         }
         for path in &self.job_files {
-            let exists = update(path, |file| {
+            let exists = self.change(path, |file, replaced| {
                 let Some(value) = entries_mut(file).find(|value| has_id(value, id)) else {
                     return Ok(false);
                 };
@@ -250,7 +223,7 @@ impl JobStore {
                     if job.follows().is_some() {
                         check_chain(&self.jobs()?, &job)?;
                     }
-                    self.write_options(&job)?;
+                    self.replace_options(&job, replaced)?;
                 }
                 update_entry(value, &job, now);
                 Ok(true)
@@ -272,7 +245,7 @@ impl JobStore {
         }
         let mut existed = false;
         for path in &self.job_files {
-            existed |= update(path, |file| {
+            existed |= job_file::update(path, |file| {
                 let Some(jobs) = file.get_mut("jobs").and_then(Value::as_array_mut) else {
                     return Ok(false);
                 };
@@ -287,94 +260,104 @@ impl JobStore {
         Ok(existed)
     }
 
-    /// Adds and changes jobs and removes others, in one change of each file that contains some of them.
+    /// Adds `saved_jobs`, or changes the jobs with their ids as [`Job::apply_edit`] does, and removes the jobs with the ids
+    /// `removed_ids`, in one change of each file that contains some of them.
     ///
     /// # Errors
-    /// A job or the file cannot be written, or a job would run after itself; then the file and the options are as before.
-    pub fn save(&self, updates: &[JobUpdate<'_>], removed: &[&str], now: Timestamp) -> Result<()> {
-        let before = self.file_contents()?;
-        if let Err(error) = self.write_all(updates, removed, now) {
-            // The files may be written even if only the last system call failed; then the jobs keep their options.
-            if self.file_contents().is_ok_and(|after| after == before) {
-                for JobUpdate { job, old, .. } in updates {
-                    let restored = match old {
-                        Some(old) => self.write_options(old),
-                        None => self.remove_job_dir(&job.id),
-                    };
-                    if let Err(other) = restored {
-                        return Err(error.context(format!("{other:#}")));
-                    }
-                }
-            }
-            return Err(error);
-        }
-        for id in removed {
-            self.remove_options(id)?;
-        }
-        Ok(())
-    }
-
-    /// The bytes of the job files.
-    fn file_contents(&self) -> Result<Vec<Option<Vec<u8>>>> {
-        self.job_files.iter().map(|path| durable_file::read(path)).collect()
-    }
-
-    fn write_all(&self, updates: &[JobUpdate<'_>], removed: &[&str], now: Timestamp) -> Result<()> {
-        let changes: HashMap<&str, &JobUpdate<'_>> = updates
-            .iter()
-            .filter(|update| update.old.is_some())
-            .map(|update| (update.job.id.as_str(), update))
-            .collect();
+    /// A job or a file cannot be written, or a job would run after itself; then that file and its options are as before.
+    pub fn save(&self, saved_jobs: &[&Job], removed_ids: &[&str], now: Timestamp) -> Result<()> {
         let new_file = self.job_file().to_owned();
         for path in &self.job_files {
-            update(path, |file| {
-                self.check_chains(updates)?;
-                let mut has_changed = false;
-                for value in entries_mut(file) {
-                    let id = get_text(value, "id").unwrap_or_default();
-                    let Some(job_update) = changes.get(id.as_str()) else {
+            self.change(path, |file, replaced| {
+                self.check_chains(saved_jobs)?;
+                let other_paths = self.job_files.iter().filter(|other| *other != path);
+                let other_files = other_paths.map(|path| load(path)).collect::<Result<Vec<_>>>()?;
+                let is_elsewhere = |id: &str| other_files.iter().any(|file| has_job(file, id));
+                let mut is_changed = false;
+                for saved_job in saved_jobs {
+                    if let Some(value) =
+                        entries_mut(file).find(|value| has_id(value, &saved_job.id))
+                    {
+                        let mut job = self.with_options(job_entry::to_job(value))?;
+                        job.apply_edit(saved_job);
+                        self.replace_options(&job, replaced)?;
+                        update_entry(value, &job, now);
+                    } else if *path == new_file && !is_elsewhere(&saved_job.id) {
+                        let mut job = (*saved_job).clone();
+                        job.bind_options();
+                        self.replace_options(&job, replaced)?;
+                        add_entry(file, path, &job, now)?;
+                    } else {
                         continue;
-                    };
-                    let mut job = self.with_options(job_entry::to_job(value))?;
-                    (job_update.change)(&mut job, job_update.job);
-                    self.write_options(&job)?;
-                    update_entry(value, &job, now);
-                    has_changed = true;
+                    }
+                    is_changed = true;
                 }
-                let is_removed = |value: &Value| removed.iter().any(|id| has_id(value, id));
+                let is_removed = |value: &Value| removed_ids.iter().any(|id| has_id(value, id));
                 if entries(file).any(is_removed)
                     && let Some(jobs) = file.get_mut("jobs").and_then(Value::as_array_mut)
                 {
                     jobs.retain(|value| !is_removed(value));
-                    has_changed = true;
+                    is_changed = true;
                 }
-                if *path == new_file {
-                    let additions = updates.iter().filter(|update| update.old.is_none());
-                    for JobUpdate { job, .. } in additions {
-                        let mut job = (*job).clone();
-                        job.bind_options();
-                        self.write_options(&job)?;
-                        add_entry(file, path, &job, now)?;
-                        has_changed = true;
-                    }
-                }
-                Ok(has_changed)
+                Ok(is_changed)
             })?;
         }
-        Ok(())
+        removed_ids.iter().try_for_each(|id| self.remove_options(id))
     }
 
-    /// Checks that no job of `updates` will run after itself. The file is locked.
-    fn check_chains(&self, updates: &[JobUpdate<'_>]) -> Result<()> {
-        if updates.iter().all(|update| update.job.follows().is_none()) {
+    /// Returns the entry of the job `id` in the first file that contains it.
+    fn find_entry(&self, id: &str) -> Result<Option<Value>> {
+        for path in &self.job_files {
+            if let Some(value) = job_file::find_entry(path, id)? {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Changes the job file at `path`, and the options of its jobs, under the lock of the file. It is written only if `change` returns
+    /// true. Returns the same.
+    ///
+    /// Options are written before the file, so that a job is never in the file without its limits. If the file cannot be
+    /// written, those in the list that `change` gets are restored before the lock is free: another process may change
+    /// them from then on.
+    fn change(
+        &self,
+        path: &Path,
+        change: impl FnOnce(&mut Map<String, Value>, &mut Vec<ReplacedOptions>) -> Result<bool>,
+    ) -> Result<bool> {
+        let _lock = job_file::lock(path)?;
+        // The file is replaced by another one.
+        let inode = || std::fs::metadata(path).ok().map(|metadata| metadata.ino());
+        let inode_before = inode();
+        let mut replaced = Vec::new();
+        let result = job_file::update_locked(path, |file| change(file, &mut replaced));
+        // The file may be written even if only the last system call failed; then its jobs keep their options.
+        if result.is_err() && inode() == inode_before {
+            for ReplacedOptions { id, bytes } in replaced.iter().rev() {
+                let restored = match bytes {
+                    Some(bytes) => durable_file::replace(&self.options_path(id)?, bytes),
+                    None => self.remove_job_dir(id),
+                };
+                if let Err(other) = restored {
+                    return result.context(format!("{other:#}"));
+                }
+            }
+        }
+        result
+    }
+
+    /// Checks that none of `saved_jobs` will run after itself. The file is locked.
+    fn check_chains(&self, saved_jobs: &[&Job]) -> Result<()> {
+        if saved_jobs.iter().all(|job| job.follows().is_none()) {
             return Ok(());
         }
         let mut jobs = self.jobs()?;
-        for JobUpdate { job, .. } in updates {
-            jobs.retain(|other| other.id != job.id);
-            jobs.push((*job).clone());
+        for saved_job in saved_jobs {
+            jobs.retain(|job| job.id != saved_job.id);
+            jobs.push((*saved_job).clone());
         }
-        updates.iter().try_for_each(|update| check_chain(&jobs, update.job))
+        saved_jobs.iter().try_for_each(|job| check_chain(&jobs, job))
     }
 
     fn remove_options(&self, id: &str) -> Result<()> {
@@ -452,6 +435,15 @@ impl JobStore {
         durable_file::replace(&path, &text)
     }
 
+    /// Writes the options of `job`, and adds those that they replace to `replaced`.
+    fn replace_options(&self, job: &Job, replaced: &mut Vec<ReplacedOptions>) -> Result<()> {
+        if job.options.is_some() {
+            let bytes = durable_file::read(&self.options_path(&job.id)?)?;
+            replaced.push(ReplacedOptions { id: job.id.clone(), bytes });
+        }
+        self.write_options(job)
+    }
+
     /// Adds the options that only this program stores.
     fn with_options(&self, mut job: Job) -> Result<Job> {
         job.options = self.read_options(&job.id)?;
@@ -472,14 +464,7 @@ impl JobStore {
         let job = if id == HEARTBEAT_ID {
             self.heartbeat()?
         } else {
-            let values = self.job_files.iter().map(|path| find_entry(path, id));
-            values
-                .collect::<Result<Vec<_>>>()?
-                .into_iter()
-                .flatten()
-                .next()
-                .as_ref()
-                .map(job_entry::to_job)
+            self.find_entry(id)?.as_ref().map(job_entry::to_job)
         };
         let record = JobDir::new(self.job_dir(id)?).last_answered(Timestamp::MAX)?;
         Ok(Predecessor {
@@ -489,6 +474,13 @@ impl JobStore {
             last_end: record.and_then(|record| record.slot_of_followers()),
         })
     }
+}
+
+/// The options of a job that are to be restored if a change fails.
+struct ReplacedOptions {
+    id: String,
+    /// The content of their file; `None` if there was none.
+    bytes: Option<Vec<u8>>,
 }
 
 /// Adds an entry for `job` to the file at `path`.
@@ -530,27 +522,36 @@ mod tests {
     use crate::job::{Job, JobOptions};
     use crate::schedule::Schedule;
     use jiff::Timestamp;
+    use std::path::Path;
     use std::time::Duration;
 
-    /// Two processes may change two jobs at the same time, each of which is right as the other was.
-    #[test]
-    fn a_change_that_closes_a_chain_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = JobStore::new(&folder.path().join("workspace"), folder.path(), false);
-        let now = Timestamp::UNIX_EPOCH;
-        let job = |id: &str, schedule: Schedule| Job {
+    fn open_store(folder: &Path) -> JobStore {
+        JobStore::new(&folder.join("workspace"), folder, false)
+    }
+
+    fn job(id: &str, schedule: Schedule) -> Job {
+        Job {
             id: id.to_owned(),
             name: id.to_owned(),
             message: "x".to_owned(),
             schedule: Ok(schedule),
             options: Some(JobOptions::default()),
-            ..Job::heartbeat(now)
-        };
-        let hourly = Schedule::Every(Duration::from_hours(1));
-        store.add(&job("a", hourly), now, None).unwrap();
-        store.add(&job("b", Schedule::After("a".to_owned())), now, None).unwrap();
+            ..Job::heartbeat(NOW)
+        }
+    }
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+    const HOURLY: Schedule = Schedule::Every(Duration::from_hours(1));
+
+    /// Two processes may change two jobs at the same time, each of which is right as the other was.
+    #[test]
+    fn a_change_that_closes_a_chain_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open_store(folder.path());
+        store.add(&job("a", HOURLY), NOW, None).unwrap();
+        store.add(&job("b", Schedule::After("a".to_owned())), NOW, None).unwrap();
         let run_after = |id: &str| {
-            store.update("a", now, |job| {
+            store.update("a", NOW, |job| {
                 job.schedule = Ok(Schedule::After(id.to_owned()));
                 job.bind_options();
                 true
@@ -561,5 +562,38 @@ mod tests {
         assert_eq!(store.job("a").unwrap().unwrap().follows(), None);
         store.remove("b").unwrap();
         assert!(run_after("b").unwrap());
+    }
+
+    /// Another process changes a job after this one has read it.
+    #[test]
+    fn a_change_that_fails_leaves_the_jobs_as_others_have_changed_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open_store(folder.path());
+        let jobs = ["a", "b"].map(|id| job(id, HOURLY));
+        for job in &jobs {
+            store.add(job, NOW, None).unwrap();
+        }
+        let model = || store.job("a").unwrap().unwrap().options.unwrap().model;
+        let set_model = |job: &mut Job| {
+            job.options.as_mut().unwrap().model = Some("other".to_owned());
+            true
+        };
+        assert!(store.update("a", NOW, set_model).unwrap());
+        let options_path = store.options_path("b").unwrap();
+        let options = std::fs::read(&options_path).unwrap();
+        std::fs::write(&options_path, "damaged").unwrap();
+        let file = std::fs::read(store.job_file()).unwrap();
+        let new_job = job("c", HOURLY);
+        store.save(&[&jobs[0], &new_job, &jobs[1]], &[], NOW).unwrap_err();
+        assert_eq!(std::fs::read(store.job_file()).unwrap(), file);
+        assert_eq!(model().as_deref(), Some("other"));
+        assert!(!store.job_dir("c").unwrap().exists());
+        // One that succeeds saves also a job that was removed meanwhile.
+        std::fs::write(&options_path, options).unwrap();
+        store.remove("b").unwrap();
+        store.save(&[&jobs[0], &new_job, &jobs[1]], &[], NOW).unwrap();
+        assert_eq!(model(), None);
+        let ids: Vec<String> = store.jobs().unwrap().into_iter().map(|job| job.id).collect();
+        assert_eq!(ids, ["a", "c", "b"]);
     }
 }

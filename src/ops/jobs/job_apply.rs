@@ -10,7 +10,6 @@ use jiff::Zoned;
 use nanobot_base::error::{Exit, fail_with_hint, outside_turn};
 use nanobot_cron::job::Job;
 use nanobot_cron::job_chain::check_chain;
-use nanobot_cron::job_store::JobUpdate;
 
 pub(crate) struct JobListItem<'a> {
     pub(crate) draft: JobDraft<'a>,
@@ -73,15 +72,15 @@ pub(crate) fn apply(ctx: &Context, list: &[JobListItem<'_>], prune: bool) -> Res
             return Err(outside_turn(error, position));
         }
     }
-    let updates: Vec<JobUpdate<'_>> = plans
+    let saved_jobs: Vec<&Job> = plans
         .iter()
         .filter(|plan| plan.change != JobChange::Unchanged)
-        .map(PlannedJob::to_update)
+        .map(|plan| &plan.job)
         .collect();
-    if !updates.is_empty() || !removed.is_empty() {
+    if !saved_jobs.is_empty() || !removed.is_empty() {
         job_edit::require_known_file(ctx, &settings, &store)?;
         let ids: Vec<&str> = removed.iter().map(|job| job.id.as_str()).collect();
-        store.save(&updates, &ids, now)?;
+        store.save(&saved_jobs, &ids, now)?;
     }
     let mut exit = Exit::Answered;
     for job in &removed {

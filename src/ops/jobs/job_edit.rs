@@ -19,7 +19,7 @@ use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_config::settings::Settings;
 use nanobot_cron::job::{Delivery, Job, JobKind, JobOptions, JobState, Predecessor};
 use nanobot_cron::job_chain::check_chain;
-use nanobot_cron::job_store::{JobStore, JobUpdate};
+use nanobot_cron::job_store::JobStore;
 use nanobot_cron::schedule::{CatchUpPolicy, Schedule};
 use nanobot_os::input::{self, StdinMode};
 use nanobot_os::signal;
@@ -82,15 +82,6 @@ pub(super) struct PlannedJob {
     pub(super) change: JobChange,
     /// Notices for the user.
     pub(super) notices: Vec<String>,
-    /// The job that it replaces.
-    old: Option<Job>,
-}
-
-impl PlannedJob {
-    /// The change of the job file.
-    pub(super) fn to_update(&self) -> JobUpdate<'_> {
-        JobUpdate { job: &self.job, old: self.old.as_ref(), change: apply_changes }
-    }
 }
 
 /// Creates a job. With `replace`, a job of that name gets the state of a new job instead; its id, its records and its enabled state stay.
@@ -105,9 +96,9 @@ pub(crate) fn add(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Result<
     check_chain(&jobs, &planned.job)?;
     if planned.change != JobChange::Unchanged {
         require_known_file(ctx, &settings, &store)?;
-        store.save(&[planned.to_update()], &[], ctx.clock.timestamp())?;
+        store.save(&[&planned.job], &[], ctx.clock.timestamp())?;
     }
-    let PlannedJob { job, change, notices, .. } = planned;
+    let PlannedJob { job, change, notices } = planned;
     Ok(SavedJob::new(ctx, &settings, &store, job, change, notices))
 }
 
@@ -121,7 +112,7 @@ pub(crate) fn preview(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Res
     let jobs = store.jobs()?;
     let planned = plan(ctx, &settings, &store, &jobs, draft, replace)?;
     check_chain(&jobs, &planned.job)?;
-    let PlannedJob { job, change, notices, .. } = planned;
+    let PlannedJob { job, change, notices } = planned;
     let other_jobs = jobs.into_iter().filter(|old| old.id != job.id);
     let crontab = crontab_sync::preview(
         ctx,
@@ -185,6 +176,11 @@ pub(super) fn plan(
         None
     };
     let change = match &old {
+        Some(old) if workspace_jobs::is_heartbeat(old) => {
+            let cause = format!("`{}` is the heartbeat, which is not in the job file", old.name);
+            let hint = "`nanobot cron heartbeat enable` to change it, or another `--name`";
+            return Err(fail_with_hint(Exit::Usage, cause, hint));
+        }
         Some(old) if !replace => {
             let hint = "`--replace` to change that job, or another `--name`";
             return Err(duplicate_name_error(old, hint));
@@ -197,7 +193,7 @@ pub(super) fn plan(
         notices.extend(unknown_price_notice(ctx, &job, &resolved));
         notices.extend(consequence_notices(ctx, &job, grants, &resolved));
     }
-    Ok(PlannedJob { job, change, notices, old })
+    Ok(PlannedJob { job, change, notices })
 }
 
 /// Refuses to create a job file while the crontab has lines of jobs: all of them would look obsolete. If the crontab
@@ -308,7 +304,7 @@ pub(crate) fn edit(
     }
     timing::update_next_run(ctx, &mut job, now);
     if !store.update(&job.id, now, |stored| {
-        apply_changes(stored, &job);
+        stored.apply_edit(&job);
         true
     })? {
         return Err(workspace_jobs::unknown_job_error(&[], name_or_id));
@@ -366,26 +362,6 @@ fn set_schedule(
         }
     }
     catch_up
-}
-
-/// Applies the edited fields of `edited_job` to the job as it is stored now.
-fn apply_changes(stored_job: &mut Job, edited_job: &Job) {
-    let Job {
-        name, enabled, schedule, message, delivery, session, delete_after_run, options, ..
-    } = edited_job.clone();
-    *stored_job = Job {
-        name,
-        enabled,
-        schedule,
-        message,
-        delivery,
-        session,
-        delete_after_run,
-        options,
-        ..stored_job.clone()
-    };
-    stored_job.bind_options();
-    stored_job.state.next_run = edited_job.state.next_run;
 }
 
 /// The fields of a job that flags can set, as text, to detect changes.
