@@ -4,7 +4,7 @@ use crate::cron::add_job;
 use crate::memory::{calls_save_memory, session_text};
 use crate::requirements::require;
 use crate::server::{Response, calls, fails, says, sends};
-use crate::story::{Story, write};
+use crate::story::{NANOBOT, Story, write};
 use crate::wait::until_change_in;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -174,6 +174,19 @@ fn jobs_beyond_the_limit_wait_for_others() {
         .run(["config", "check"])
         .status(78)
         .stdout_has("`cron.maxRunning` is 0");
+}
+
+/// A condition may run another job, which would wait for the place that its own job has.
+#[test]
+fn a_run_that_another_one_starts_needs_no_place_of_its_own() {
+    let story = Story::new().set("cron.maxRunning", json!(1));
+    story.server().script([says("The mail is sorted."), says("Read it.")]);
+    add_job(&story, &["-n", "sort", "-e", "1h"]);
+    let when = format!("{NANOBOT} cron run sort");
+    add_job(&story, &["-n", "read", "-e", "1h", "--timeout", "20", "--when", &when]);
+    story.run(["cron", "run", "read"]).stdout("Read it.\n");
+    let content = story.requests()[1].last_content();
+    assert!(content.contains("The mail is sorted."), "{content}");
 }
 
 #[test]

@@ -32,6 +32,9 @@ pub const LOG: &str = "NANOBOT_LOG";
 pub const INSIDE_SANDBOX: &str = "NANOBOT_INSIDE";
 /// Set for every hook, to the event's name. A `nanobot` that finds it runs no hooks.
 pub const INSIDE_HOOK: &str = "NANOBOT_HOOK";
+/// Set for the commands of a job's run while it has one of the places of `cron.maxRunning`. A `nanobot` that finds it runs jobs without
+/// a place of their own: that run waits for it.
+pub const INSIDE_JOB: &str = "NANOBOT_INSIDE_JOB";
 /// Set for commands that git may sign in: the socket of the run, and with it this program signs in the place of gpg.
 pub const SIGNING_SOCKET: &str = "NANOBOT_SIGNING";
 /// The trace that a run continues, as [`TraceContext`] reads it. Commands, hooks and local servers continue it.
@@ -112,6 +115,10 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: INSIDE_HOOK,
         meaning: "set for hooks, to the name of the event; a `nanobot` that a hook starts runs no hooks",
+    },
+    Variable {
+        name: INSIDE_JOB,
+        meaning: "set for the commands and hooks of a job that counts for `cron.maxRunning`; a `nanobot` that they start runs jobs without a wait",
     },
     Variable { name: "NO_COLOR", meaning: "disables colours" },
     Variable {

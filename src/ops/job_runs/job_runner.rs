@@ -43,6 +43,7 @@ use nanobot_cron::run_record::{
     JobDir, PendingRetry, RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger,
 };
 use nanobot_os::durable_file;
+use nanobot_os::env::INSIDE_JOB;
 use nanobot_os::host;
 use nanobot_os::input;
 use nanobot_os::secret::{self, random_hex};
@@ -298,10 +299,13 @@ impl JobRunner<'_> {
         Ok(combined_exit(exit, &errors))
     }
 
-    /// Waits until fewer jobs run than the config allows at once; `None` without such a limit. While the run waits, `state` is stored
+    /// Waits until fewer jobs run than the config allows at once; `None` without such a limit, or if a command of another run started
+    /// this one. While the run waits, `state` is stored
     /// and says so.
     fn wait_for_permit(&self, trigger: Trigger, mut state: RunState) -> Result<Option<Permit>> {
-        let Some(limit) = self.settings.max_running_jobs else {
+        // A run that a command of another one starts would wait for the place of that one, which waits for its command.
+        let is_nested = self.ctx.env.get(INSIDE_JOB).is_some();
+        let Some(limit) = self.settings.max_running_jobs.filter(|_| !is_nested) else {
             return Ok(None);
         };
         let path = self.ctx.paths.running_jobs();
@@ -478,10 +482,13 @@ impl JobRunner<'_> {
         let mut ctx = self.ctx.clone();
         // Without a terminal, cron would mail every notice, so only failures are printed.
         ctx.quiet |= !ctx.terminal.stderr_is_tty;
+        if self.settings.max_running_jobs.is_some() {
+            ctx.env = ctx.env.with(INSIDE_JOB, job.id.clone());
+        }
         let condition = match (self.repeated_condition(job)?, &options.when) {
             (Some(repeated), _) => repeated,
             (None, Some(command)) => {
-                self.check_condition(job, command, options.when_output, slot)?
+                self.check_condition(&ctx, job, command, options.when_output, slot)?
             }
             (None, None) => ConditionResult::Met(Vec::new()),
         };
@@ -506,7 +513,8 @@ impl JobRunner<'_> {
         }
         if let Some(command) = &options.command {
             let answer = predecessor_answer.as_ref().map(|answer| answer.text.as_bytes());
-            return self.run_command(job, command, slot, extra_input.as_deref().or(answer));
+            let input = extra_input.as_deref().or(answer);
+            return self.run_command(&ctx, job, command, slot, input);
         }
         let mut turn_options = self.turn_options(job, options)?;
         if let Some(answer) = predecessor_answer {
@@ -662,6 +670,7 @@ impl JobRunner<'_> {
     /// input of the run is the output of both streams.
     fn check_condition(
         &self,
+        ctx: &Context,
         job: &Job,
         command: &str,
         output_decides: bool,
@@ -669,7 +678,7 @@ impl JobRunner<'_> {
     ) -> Result<ConditionResult> {
         let spec = CommandSpec {
             capture_bytes: COMMAND_OUTPUT_LIMIT_BYTES,
-            ..delivery::shell_spec(self.ctx, self.settings, job, slot, command, None)
+            ..delivery::shell_spec(ctx, self.settings, job, slot, command, None)
         };
         let (flag, finished) = if output_decides {
             ("--when-output", process::run_split_stderr(&spec))
@@ -696,6 +705,7 @@ impl JobRunner<'_> {
     /// Runs the command of a job without a model, with `input` as its standard input.
     fn run_command(
         &self,
+        ctx: &Context,
         job: &Job,
         command: &str,
         slot: Option<Timestamp>,
@@ -706,7 +716,7 @@ impl JobRunner<'_> {
             // The run has a time limit of its own.
             timeout: Duration::MAX,
             input: input.map(|text| [text.trim_ascii_end(), b"\n"].concat()),
-            ..delivery::shell_spec(self.ctx, self.settings, job, slot, command, None)
+            ..delivery::shell_spec(ctx, self.settings, job, slot, command, None)
         };
         let (result, stderr) = process::run_split_stderr(&spec).context("run `--command`")?;
         if !result.status.is_some_and(|status| status.success()) {
