@@ -179,7 +179,7 @@ pub const COMMANDS: &[JsonShape] = &[
     JsonShape { name: "cron add NAME --json", form: OneObject, meaning: "The job.", base: Some("saved_job"), fields: &[] },
     JsonShape { name: "cron apply -f FILE --json", form: Lines, meaning: "Each job of the list, and each that was removed.", base: Some("saved_job"), fields: &[] },
     JsonShape { name: "cron check --json", form: Lines, meaning: "Each problem of a job, of the crontab, or of a channel. Nothing is printed, and the status is 0, if there is none.", base: None, fields: &[
-        ("problem", OneOf("failing overdue unusable clock crontab program daemon time_zone disk waiting not_polled"), ""),
+        ("problem", OneOf("failing overdue unusable clock unwatched crontab program daemon time_zone disk waiting not_polled"), ""),
         ("error", OrNull(&Text), ""), ("since?", OrNull(&Time), ""), ("job?", Text, "of a job: its id"), ("name?", Text, "of a job"),
         ("failures?", Count, "of a job: the failed runs since the last success"), ("last_success?", OrNull(&Time), "of a job"),
         ("channel?", Text, "of a channel: its name"), ("waiting?", Count, "of a channel: the messages that wait"),

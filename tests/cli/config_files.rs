@@ -75,6 +75,7 @@ fn both_releases_read_the_file_after_every_config_set() {
             KeyType::Any | KeyType::Object | KeyType::Verbatim => "{}".to_owned(),
             _ if key.path.ends_with("profile") => "plan".to_owned(),
             _ if key.path == "notify.target" => "mail".to_owned(),
+            _ if key.path == "cron.ping" => "https://hc.example/{job}".to_owned(),
             _ if key.path == "telemetry.otlp" => "~/spans.jsonl".to_owned(),
             _ if key.path.starts_with("agents.defaults.promptFiles") => {
                 write(&story.home().join("prompt"), b"Be brief.");

@@ -412,17 +412,36 @@ fn a_ping_never_fails_a_job() {
     let id = add_daily(&story, &[]);
     let refused = "`127.0.0.1` is not a public address";
     run_cron(&story, &["edit", &id, "--ping", &address]).stdout_has(&id).stderr_has(refused);
+    at(&story, "07:00:00", &["check"])
+        .status(1)
+        .stdout_has(&format!("({id}): its pings are not sent: {refused}; `tools.ssrfWhitelist`"));
+    let checked = at(&story, "07:00:00", &["check", "--json"]).status(1).json_lines();
+    assert_eq!(checked[0]["problem"], "unwatched");
+    let ran = story.run(["status", "check", "--offline", "--no-crontab"]);
+    ran.stdout_has("its pings are not sent").code();
     start(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
     at(&story, "09:00:00", &["run", &id]).stdout("Done.\n").stderr_has(refused);
     assert_eq!(server.requests().len(), 0);
     // A mistake in the config is reported, since no service would raise the alarm.
-    let story =
-        watched_story().script([says("Done.")]).set("cron", json!({ "ping": "hc.example" }));
+    let story = watched_story().script([says("Done.")]);
     let id = add_daily(&story, &[]);
+    let story = story.set("cron", json!({ "ping": "hc.example" }));
+    story.run(["config", "check"]).status(78).stdout_has("`cron.ping`: `hc.example`");
+    at(&story, "07:00:00", &["check"]).status(1).stdout_has("the address to ping: ");
     start(&story, "08:00:00", &id).stdout("Done.\n").stderr_has("the address to ping: ");
     run_cron(&story, &["add", "-m", "x", "-e", "1h", "--ping", "hc.example"])
         .status(2)
         .stderr_has("the address to ping");
+    let story = Story::new();
+    for address in ["ftp://hc.example", "hc.example"] {
+        story
+            .run(["config", "set", "cron.ping", address])
+            .status(78)
+            .stderr_has(&format!("`cron.ping`: `{}", address.split(':').next().unwrap()));
+    }
+    for address in ["https://hc.example/{job}", "none"] {
+        story.run(["config", "set", "cron.ping", address]).stdout("");
+    }
 }
 
 /// A port at which nothing listens.

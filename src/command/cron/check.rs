@@ -58,6 +58,7 @@ fn problem_line(status: &JobStatus, problem: &JobProblem, now: &Zoned) -> String
     let history = &status.history;
     let description = match problem {
         JobProblem::Unusable(reason) => format!("never runs: {}", cell(reason)),
+        JobProblem::Unwatched(reason) => cell(reason),
         JobProblem::Overdue(slot) => format!("overdue since {}", format(*slot)),
         JobProblem::ClockAhead(until) => {
             format!("does not run before {}: the clock was ahead at its last run", format(*until))
@@ -94,7 +95,7 @@ fn channel_json(channel: &ChannelHealth, problem: &ChannelProblem<'_>) -> Value 
 fn problem_json(status: &JobStatus, problem: &JobProblem) -> Value {
     let history = &status.history;
     let (since, error) = match problem {
-        JobProblem::Unusable(reason) => (None, Some(reason)),
+        JobProblem::Unusable(reason) | JobProblem::Unwatched(reason) => (None, Some(reason)),
         JobProblem::Overdue(slot) => (Some(*slot), None),
         JobProblem::ClockAhead(_) => (None, None),
         JobProblem::Failing => (history.failing_since, history.error.as_ref()),

@@ -212,13 +212,16 @@ fn last_run_problem(input: &CheckInput, job: &Job) -> Result<Option<String>> {
     })
 }
 
-/// Checks that this version can deliver the jobs' answers.
+/// Checks that the jobs' answers can be delivered, and their pings sent.
 pub(crate) fn check_delivery(input: &CheckInput) -> Vec<CheckResult> {
-    let message = |job| {
-        let notice = job_notices::unsupported_channel_notice(input.ctx, job)
-            .or_else(|| job_notices::chat_error_notice(input.ctx, job));
-        Some((job, notice?))
-    };
-    let results = input.enabled_jobs().filter_map(message);
-    results.map(|(job, message)| CheckResult::warn(message).with_jobs([job])).collect()
+    let (ctx, settings) = (input.ctx, input.settings);
+    let results = input.enabled_jobs().flat_map(|job| {
+        let delivery = job_notices::unsupported_channel_notice(ctx, job)
+            .or_else(|| job_notices::chat_error_notice(ctx, job));
+        let ping = job_notices::find_ping_error(ctx, settings, job)
+            .map(|error| format!("{}: {error}", job_label(job)));
+        let messages = delivery.into_iter().chain(ping);
+        messages.map(move |message| CheckResult::warn(message).with_jobs([job]))
+    });
+    results.collect()
 }

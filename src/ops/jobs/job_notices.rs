@@ -3,15 +3,16 @@
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::delivery;
-use crate::ops::jobs::job_context::with_config;
+use crate::ops::jobs::job_context::{job_context, with_config};
 use crate::ops::jobs::job_grants::{as_flags, has_any_flag};
 use crate::ops::jobs::job_options::is_local;
-use crate::ops::jobs::ping::refused_address_notice;
+use crate::ops::jobs::ping;
 use crate::ops::jobs::resolved_job::ResolvedJob;
 use crate::ops::model;
 use crate::options::grants::Grants;
 use anyhow::Result;
 use nanobot_channel::table;
+use nanobot_config::settings::Settings;
 use nanobot_cron::job::{AnswerDestination, Delivery, Job, JobKind};
 use nanobot_model::provider::registry::model_info::find_family_bound;
 use std::path::Path;
@@ -59,7 +60,7 @@ pub(crate) fn consequence_notices(
         ));
     }
     notices.extend(job.predecessor_problem());
-    notices.extend(refused_address_notice(&resolved.settings, job));
+    notices.extend(ping::find_address_error(&resolved.settings, job));
     notices.extend(unsupported_channel_notice(ctx, job));
     notices.extend(chat_error_notice(ctx, job));
     notices.extend(relative_program_notices(ctx, job));
@@ -130,6 +131,13 @@ pub(crate) fn find_chat_error(ctx: &Context, job: &Job) -> Option<String> {
     let ctx = job.options.as_ref().map_or_else(|| ctx.clone(), |options| with_config(ctx, options));
     let error = delivery::check_chat_service(&ctx, job).err()?;
     Some(format!("its answers cannot be sent: {error:#}"))
+}
+
+/// The reason why the pings of a job can never be sent, with the config of the job.
+pub(crate) fn find_ping_error(ctx: &Context, settings: &Settings, job: &Job) -> Option<String> {
+    // A config that cannot be read stops the run, which says so.
+    let (_, settings) = job_context(ctx, settings.clone(), job).ok()?;
+    ping::find_address_error(&settings, job)
 }
 
 /// The notice about a job that does not run because its answers cannot be sent.

@@ -2,7 +2,7 @@
 
 use super::crontab_status::{CrontabStatus, LineState};
 use super::job_grants::stored_grants;
-use super::job_notices::find_chat_error;
+use super::job_notices::{find_chat_error, find_ping_error};
 use super::retry;
 use super::scheduler_problems::{self, SchedulerProblem};
 use super::time_format;
@@ -35,6 +35,8 @@ pub(crate) struct JobStatus {
     pub(crate) schedule_error: Option<String>,
     /// The reason why its answers cannot be sent, so that it does not run. Only [`check`] finds it.
     chat_error: Option<String>,
+    /// The reason why its pings cannot be sent. Only [`check`] finds it.
+    ping_error: Option<String>,
     pub(crate) line_state: LineState,
     pub(crate) history: RunHistory,
     pub(crate) run_state: RunState,
@@ -113,6 +115,7 @@ impl JobStatus {
             line_state: crontab.line_state(ctx, &job, retry),
             schedule_error,
             chat_error: None,
+            ping_error: None,
             retry,
             history,
             run_state,
@@ -156,7 +159,8 @@ impl JobStatus {
             return Some(JobProblem::Unusable(reason));
         }
         let clock_problem = self.held_until.map(JobProblem::ClockAhead);
-        clock_problem.or(self.overdue_slot.map(JobProblem::Overdue))
+        let ping_problem = || self.ping_error.clone().map(JobProblem::Unwatched);
+        clock_problem.or(self.overdue_slot.map(JobProblem::Overdue)).or_else(ping_problem)
     }
 }
 
@@ -170,6 +174,8 @@ pub(crate) enum JobProblem {
     Overdue(Timestamp),
     /// The clock was ahead at the last run, so the job does not run before this time.
     ClockAhead(Timestamp),
+    /// Its pings cannot be sent, for this reason: a service that waits for them learns nothing of its runs.
+    Unwatched(String),
 }
 
 impl JobProblem {
@@ -180,6 +186,7 @@ impl JobProblem {
             Self::Failing => "failing",
             Self::Overdue(_) => "overdue",
             Self::ClockAhead(_) => "clock",
+            Self::Unwatched(_) => "unwatched",
         }
     }
 }
@@ -203,8 +210,10 @@ pub(crate) fn check(ctx: &Context) -> Result<JobList> {
     let mut list = read_jobs(ctx, &|settings, crontab| {
         scheduler_problems::find(ctx, settings, crontab.all_lines())
     })?;
+    let settings = ctx.settings()?;
     for status in list.jobs.iter_mut().filter(|status| status.job.enabled) {
         status.chat_error = find_chat_error(ctx, &status.job);
+        status.ping_error = find_ping_error(ctx, &settings, &status.job);
     }
     Ok(list)
 }

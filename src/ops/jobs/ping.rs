@@ -9,6 +9,7 @@ use crate::ops::context::Context;
 use anyhow::{Result, anyhow};
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_config::settings::Settings;
+use nanobot_config::settings::validation::{JOB_NAME_FIELD, NO_PING};
 use nanobot_cron::job::Job;
 use nanobot_cron::run_record::Trigger;
 use nanobot_net::http::{Http, HttpTimeouts, SsrfFilter};
@@ -22,10 +23,6 @@ use url::Url;
 
 /// Maximum duration of a ping. The run waits for it, and its time limit does not.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// The value of a job's address that turns off the pings of `cron.ping`.
-const NO_ADDRESS: &str = "none";
-/// The place of the job's name in an address.
-const NAME_FIELD: &str = "{job}";
 
 /// The event that a ping reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +50,7 @@ impl<'a> RunPing<'a> {
         job: &Job,
         trigger: Trigger,
     ) -> Option<Self> {
-        let job_address = job.options.as_ref().and_then(|options| options.ping.as_deref());
-        let address = job_address.or(settings.job_ping.as_deref())?;
-        if address == NO_ADDRESS {
-            return None;
-        }
-        match parse_address(address, &job.name) {
+        match parse_address(find_address(settings, job)?, &job.name) {
             Ok(address) => Some(Self { ctx, settings, address, run_id: new_uuid(), trigger }),
             Err(error) => {
                 ctx.notice(&format!("job `{}` ({}): {error:#}", job.name, job.id));
@@ -113,21 +105,29 @@ impl<'a> RunPing<'a> {
     }
 }
 
+/// The address of the pings of `job`: its own, or that of the config.
+fn find_address<'a>(settings: &'a Settings, job: &'a Job) -> Option<&'a str> {
+    let job_address = job.options.as_ref().and_then(|options| options.ping.as_deref());
+    job_address.or(settings.job_ping.as_deref()).filter(|address| *address != NO_PING)
+}
+
 /// Checks the address of a job's pings.
 ///
 /// # Errors
 /// Status 2 if it is not a web address.
 pub(crate) fn check_address(address: &str) -> Result<()> {
-    if address.is_empty() || address == NO_ADDRESS {
+    if address.is_empty() || address == NO_PING {
         return Ok(());
     }
     parse_address(address, "job").map(drop)
 }
 
-/// The notice about pings of `job` that can never be sent: their address is in a private network, which the config does not allow.
-pub(crate) fn refused_address_notice(settings: &Settings, job: &Job) -> Option<String> {
-    let address = job.options.as_ref()?.ping.as_deref().or(settings.job_ping.as_deref())?;
-    let url = parse_address(address, &job.name).ok().filter(|_| address != NO_ADDRESS)?;
+/// The reason why pings of `job` can never be sent: their address is not valid, or in a private network that the config does not allow.
+pub(crate) fn find_address_error(settings: &Settings, job: &Job) -> Option<String> {
+    let url = match parse_address(find_address(settings, job)?, &job.name) {
+        Ok(url) => url,
+        Err(error) => return Some(format!("its pings are not sent: {error:#}")),
+    };
     let ip: IpAddr = url.host_str()?.trim_matches(['[', ']']).parse().ok()?;
     let is_allowed = settings.web.allowed_ranges.iter().any(|range| range.contains(ip));
     (web_url::is_private_server(url.as_str()) && !is_allowed).then(|| {
@@ -137,7 +137,7 @@ pub(crate) fn refused_address_notice(settings: &Settings, job: &Job) -> Option<S
 
 /// Parses an address with the name of the job in it.
 fn parse_address(address: &str, job_name: &str) -> Result<Url> {
-    web_url::parse(&address.replace(NAME_FIELD, &slug(job_name))).map_err(|message| {
+    web_url::parse(&address.replace(JOB_NAME_FIELD, &slug(job_name))).map_err(|message| {
         fail_with_hint(
             Exit::Usage,
             format!("the address to ping: {message}"),

@@ -12,6 +12,11 @@ use nanobot_net::ip_ranges::IpRange;
 use nanobot_net::web_url;
 use serde_json::Value;
 
+/// The address of a job's pings that stands for none.
+pub const NO_PING: &str = "none";
+/// The place of the job's name in such an address.
+pub const JOB_NAME_FIELD: &str = "{job}";
+
 /// Returns the error in `value` for the key at `path`; the value's type has already been checked.
 pub fn validate(path: &[String], value: &Value) -> Option<String> {
     let path_text = format_path(path);
@@ -51,6 +56,13 @@ pub fn validate(path: &[String], value: &Value) -> Option<String> {
             let message = "is not a target; expected `CHANNEL:CHAT`, `command:CMD` or `mail`";
             (!is_valid).then(|| describe(text, message.into()))
         }
+        "cron.ping" => match value.as_str()?.trim() {
+            "" | NO_PING => None,
+            text => {
+                let message = web_url::parse(&text.replace(JOB_NAME_FIELD, "job")).err()?;
+                Some(format!("`{path_text}`: {message}"))
+            }
+        },
         _ if is_api_base(path) => match value.as_str()?.trim() {
             "" => None,
             text => Some(describe(&web_url::redact_url(text), web_url::check_server(text).err()?)),
