@@ -101,18 +101,27 @@ impl Worktree {
         Ok(worktree)
     }
 
-    /// Checks that the existing directory is a worktree of this repository.
+    /// Checks that the existing directory is a worktree of this repository, on the branch.
     fn check_existing(&self, ctx: &Context) -> Result<()> {
         let git_dir =
             git(ctx, &self.path, &["rev-parse", "--path-format=absolute", "--git-common-dir"]);
-        if git_dir.is_ok_and(|git_dir| Path::new(git_dir.trim()) == self.git_dir) {
-            Ok(())
-        } else {
-            Err(fail_with_hint(
+        if !git_dir.is_ok_and(|git_dir| Path::new(git_dir.trim()) == self.git_dir) {
+            return Err(fail_with_hint(
                 Exit::Usage,
                 format!("`{}` belongs to another repository", self.path.display()),
                 "another name for `--worktree`",
-            ))
+            ));
+        }
+        // While git rebases, there is none.
+        let branch = git(ctx, &self.path, &["symbolic-ref", "--quiet", "--short", "HEAD"]);
+        match branch.as_deref().map(str::trim) {
+            // The names `fix/x` and `fix-x` have one directory.
+            Ok(branch) if branch != self.branch => Err(fail_with_hint(
+                Exit::Usage,
+                format!("the worktree `{}` is on the branch `{branch}`", self.path.display()),
+                format!("`--worktree {branch}`, or another name"),
+            )),
+            _ => Ok(()),
         }
     }
 

@@ -55,6 +55,10 @@ fn a_run_works_on_a_branch_of_its_own() {
     );
     let (output, _) = run_command(&story, &flags, "cat sub/a");
     assert_eq!(output, "2");
+    story
+        .run(["agent", "-m", "x", "--worktree", "fix-x"])
+        .status(2)
+        .stderr_has("/fix-x` is on the branch `fix/x`");
     // From a subdirectory, the run is in that of the worktree. Without `--write` nothing changes.
     let mut command = story.command(["agent", "-m", "x", "--ephemeral", "--worktree", "fix/x"]);
     command.current_dir(story.dir().join("sub"));
