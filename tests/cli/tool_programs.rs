@@ -160,11 +160,12 @@ fn programs_that_cannot_be_tools_are_left_out_with_the_reason() {
     // A description has no side effects: what it may write is its own.
     check("#!/bin/sh\ntouch \"$HOME/.nanobot/made\"; exit 1\n", "--spec` failed");
 
-    let story = Story::new().set("tools", json!({ "programs": ["missing"] })).script([says("Hi.")]);
-    story
-        .run(["agent", "-m", "x"])
-        .stdout("Hi.\n")
+    // One that is missing does not stand in the way of the others.
+    let story = with_tool("tides", "cat").set("tools", json!({ "programs": ["missing", "tides"] }));
+    let ran = story
+        .run(["agent", "-m", "x", "--dry-run"])
         .stderr_has("`tools.programs` names `missing`, which is not an executable file");
+    assert!(ran.text().contains("tool_tides"));
 }
 
 /// A program that hangs is waited for once, not in every run, until it changes or `tool check` succeeds.

@@ -84,13 +84,7 @@ pub(crate) fn load(
     if enabled.is_empty() && trusted_programs.is_empty() {
         return Arc::default();
     }
-    let mut paths = match enabled_programs(ctx, enabled) {
-        Ok(paths) => paths,
-        Err(error) => {
-            notice(&format!("{error:#}"));
-            Vec::new()
-        }
-    };
+    let mut paths = enabled_programs(ctx, enabled, notice);
     let own_count = paths.len();
     paths.extend(trusted_programs.iter().cloned());
     let cache_path = ctx.paths.tool_specs();
@@ -135,7 +129,8 @@ fn load_program(
         bail!("it leads to `{}`, which this run may change", ctx.paths.display(&path));
     }
     let digest = digest_program(&path).with_context(|| {
-        format!("it is larger than {}", durable_file::format_size(MAX_PROGRAM_BYTES))
+        let max_size = durable_file::format_size(MAX_PROGRAM_BYTES);
+        format!("it cannot be read, or is larger than {max_size}")
     })?;
     let cached = cache.programs.get(&path).filter(|cached| cached.digest == digest);
     if let Some(CachedSpec { spec, .. }) = cached {
@@ -207,28 +202,36 @@ pub(crate) fn forget_timeout(ctx: &Context, path: &Path) -> Result<()> {
     }
 }
 
-/// The paths of the programs in `~/.nanobot/tools` that the config enables.
-///
-/// # Errors
-/// The directory cannot be read, or a program that the config names is missing.
-fn enabled_programs(ctx: &Context, enabled: &[String]) -> Result<Vec<PathBuf>> {
-    let dir = ctx.paths.tools();
+/// The paths of the programs in `~/.nanobot/tools` that the config enables. One that is missing is named in a notice.
+fn enabled_programs(
+    ctx: &Context,
+    enabled: &[String],
+    notice: &mut dyn FnMut(&str),
+) -> Vec<PathBuf> {
     if enabled.is_empty() {
-        return Ok(Vec::new());
+        return Vec::new();
     }
-    let programs = list(ctx)?;
+    let programs = match list(ctx) {
+        Ok(programs) => programs,
+        Err(error) => {
+            notice(&format!("{error:#}"));
+            return Vec::new();
+        }
+    };
     if enabled.iter().any(|name| name == "*") {
-        return Ok(programs);
+        return programs;
     }
     let mut paths = Vec::new();
     for name in enabled {
-        let program = programs.iter().find(|path| is_enabled(std::slice::from_ref(name), path));
-        paths.push(program.cloned().with_context(|| {
-            let dir = ctx.paths.display(&dir);
-            format!("`tools.programs` names `{name}`, which is not an executable file in {dir}")
-        })?);
+        match programs.iter().find(|path| is_enabled(std::slice::from_ref(name), path)) {
+            Some(path) => paths.push(path.clone()),
+            None => notice(&format!(
+                "`tools.programs` names `{name}`, which is not an executable file in {}",
+                ctx.paths.display(&ctx.paths.tools())
+            )),
+        }
     }
-    Ok(paths)
+    paths
 }
 
 /// True if the program at `path` is among `enabled`, names of files with or without extension, or `*`.
