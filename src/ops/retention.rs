@@ -78,7 +78,8 @@ impl RetentionSweep {
         Some(Self { ages, workspace, last_times, sessions, jobs })
     }
 
-    /// Removes what is too old. A kind that cannot be removed is named in a notice, and does not affect the others.
+    /// Removes what is too old. A kind that cannot be removed is named in a notice, and does not affect the others; nor does a
+    /// directory the others of its kind.
     pub(crate) fn run(&self, ctx: &Context) {
         // If a removal does not end, or fails, the next one is tomorrow.
         let now = ctx.clock.timestamp();
@@ -123,14 +124,15 @@ impl RetentionSweep {
 
     /// Compacts the journals that no process has open.
     fn compact_inboxes(&self, ctx: &Context) -> Result<()> {
+        let mut result = Ok(());
         for entry in durable_file::list_dir(&ctx.paths.channels())? {
-            let locks = ["lock", outbox::LOCK_NAME];
-            self.compact_inbox(ctx, &entry.path(), &locks, false)?;
+            let lock_names = ["lock", outbox::LOCK_NAME];
+            result = result.and(self.compact_inbox(ctx, &entry.path(), &lock_names, false));
         }
         for entry in durable_file::list_dir(&ctx.paths.pipes())? {
-            self.compact_inbox(ctx, &entry.path(), &["lock"], true)?;
+            result = result.and(self.compact_inbox(ctx, &entry.path(), &["lock"], true));
         }
-        Ok(())
+        result
     }
 
     /// Compacts the journal in `directory`, if it is due and the locks of those who write it are free.
@@ -159,14 +161,17 @@ impl RetentionSweep {
 
     /// Removes attachments, also those of channels that are no longer used.
     fn remove_media(&self, ctx: &Context, now: SystemTime) -> Result<()> {
+        let mut result = Ok(());
         for entry in durable_file::list_dir(&ctx.paths.media())? {
             // A link leads to files of others.
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                let inbox = ChannelInbox::read(&ctx.paths.channels().join(entry.file_name()))?;
-                attachments::remove_old(&entry.path(), self.ages.media, now, &inbox);
+                let inbox = ChannelInbox::read(&ctx.paths.channels().join(entry.file_name()));
+                result = result.and(inbox.map(|inbox| {
+                    attachments::remove_old(&entry.path(), self.ages.media, now, &inbox);
+                }));
             }
         }
-        Ok(())
+        result
     }
 
     fn remove_runs(&self, limit: SystemTime) -> Result<()> {

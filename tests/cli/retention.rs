@@ -230,6 +230,24 @@ fn each_kind_is_removed_at_its_age_and_not_before() {
     assert!(!recent.sessions.exists());
 }
 
+#[test]
+fn a_journal_that_cannot_be_read_stops_no_other() {
+    let story = Story::new().set("retention", ages());
+    let old = plant_all(&story, "old", 0);
+    for name in ["a", "z"] {
+        std::fs::create_dir_all(root(&story).join(format!("channels/{name}/inbox.jsonl"))).unwrap();
+        std::fs::create_dir_all(root(&story).join(format!("media/{name}"))).unwrap();
+    }
+    story.server().script([says("ok")]);
+    let story = story.env("NANOBOT_TEST_TIME", &time(NOW + 1));
+    story
+        .run(["agent", "-v", "-s", "now", "-m", "x"])
+        .stdout("ok\n")
+        .stderr_has("`retention.inbox`: read")
+        .stderr_has("`retention.media`: read");
+    assert_eq!(old.removed(&story, "old"), ALL);
+}
+
 /// Checks that each planted file is from before `seconds`.
 fn change_all_before(planted: &Planted, seconds: u64) {
     let limit = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
