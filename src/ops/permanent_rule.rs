@@ -130,7 +130,10 @@ fn add_to_front_matter(text: &str, key: &str, item: &str) -> Result<String, Stri
     }
     let closing = lines.iter().skip(1).position(|line| line.trim() == "---");
     let closing = closing.ok_or("the front matter is not closed")? + 1;
-    let is_key = |line: &&str| line.split(':').next() == Some(key);
+    let is_key = |line: &&str| {
+        let name = line.split_once(':').map(|(name, _)| name.trim_end());
+        name.is_some_and(|name| name.trim_matches(['"', '\'']) == key)
+    };
     // The lines of the key, or the empty range before the closing line.
     let (start, end) = match lines[..closing].iter().position(is_key) {
         Some(start) => {
@@ -141,7 +144,10 @@ fn add_to_front_matter(text: &str, key: &str, item: &str) -> Result<String, Stri
         None => (closing, closing),
     };
     let new_lines = [&lines[..start], &[line.as_str()], &lines[end..]].concat();
-    Ok(new_lines.join("\n") + "\n")
+    let new_text = new_lines.join("\n") + "\n";
+    // A profile that cannot be parsed would stop every run that names it.
+    skill::parse_strict(&new_text)?;
+    Ok(new_text)
 }
 
 #[cfg(test)]
@@ -168,6 +174,13 @@ mod tests {
             "---\nallow: [\"a_tool\",\"grep\",\"exec\"]\nread: /b\n---\n",
         );
         check("Be brief.\n", "---\nallow: [\"exec\"]\n---\nBe brief.\n");
+        for key in ["\"allow\":", "allow :"] {
+            let expect = "---\nallow: [\"grep\",\"exec\"]\n---\n";
+            check(&format!("---\n{key} [grep]\n---\n"), expect);
+        }
+        // A list that goes on after a comment is left as it is.
+        let text = "---\nallow:\n  - grep\n# mine\n  - a_tool\n---\n";
+        assert!(add_to_front_matter(text, "allow", "exec").is_err());
         assert!(add_to_front_matter("---\nnet: true\n---\n", "net", "h").is_err());
         assert!(add_to_front_matter("---\nallow: a\n", "allow", "h").is_err());
     }
