@@ -22,7 +22,7 @@ use nanobot_cron::export::{
     systemd,
 };
 use nanobot_cron::job::{AnswerDestination, Job};
-use nanobot_cron::job_store::is_valid_id;
+use nanobot_cron::job_store::{JobStore, is_valid_id};
 use nanobot_model::provider::registry::find_provider;
 use nanobot_os::clock;
 use nanobot_os::durable_file as files;
@@ -49,8 +49,9 @@ pub(crate) fn export(
     image: &str,
 ) -> Result<ExportedJobs> {
     let settings = ctx.settings()?;
-    let all_jobs = workspace_jobs::open(ctx, &settings).jobs()?;
-    let jobs = select_jobs(ctx, &settings, names)?;
+    let store = workspace_jobs::open(ctx, &settings);
+    let all_jobs = store.jobs()?;
+    let jobs = select_jobs(ctx, &store, &all_jobs, names)?;
     let mut has_failed = false;
     let mut fail = |cause: &str| {
         has_failed = true;
@@ -61,7 +62,7 @@ pub(crate) fn export(
     let site = site.settings(ctx);
     let mut output_files = Vec::new();
     let mut lines = Vec::new();
-    let mut omitted_dirs = Vec::new();
+    let mut omitted_dirs: Vec<String> = Vec::new();
     for job in &jobs {
         let followers = workspace_jobs::followers(&all_jobs, &job.id);
         let followers: Vec<String> = followers.map(|job| job.id.clone()).collect();
@@ -75,7 +76,9 @@ pub(crate) fn export(
                     let (job_lines, omitted) =
                         crontab_sync::job_lines(ctx, line_context, job, None)?;
                     lines.extend(job_lines);
-                    omitted_dirs = omitted;
+                    let is_new = |directory: &String| !omitted_dirs.contains(directory);
+                    let omitted: Vec<String> = omitted.into_iter().filter(is_new).collect();
+                    omitted_dirs.extend(omitted);
                 }
             }
             Ok(())
@@ -210,14 +213,18 @@ impl ExportSite {
 }
 
 /// The jobs that `names` name, or all enabled jobs if `names` is empty.
-fn select_jobs(ctx: &Context, settings: &Settings, names: &[String]) -> Result<Vec<Job>> {
-    let store = workspace_jobs::open(ctx, settings);
+fn select_jobs(
+    ctx: &Context,
+    store: &JobStore,
+    all_jobs: &[Job],
+    names: &[String],
+) -> Result<Vec<Job>> {
     let mut jobs: Vec<Job> = Vec::new();
     if names.is_empty() {
-        jobs.extend(store.jobs()?.into_iter().filter(|job| job.enabled));
+        jobs.extend(all_jobs.iter().filter(|job| job.enabled).cloned());
     }
     for name in names {
-        let job = workspace_jobs::find_usable(&store, name)?;
+        let job = workspace_jobs::find_usable(store, name)?;
         if !job.enabled {
             ctx.notice(&format!(
                 "job {} is disabled: it does not run until `nanobot cron enable {}`",
