@@ -24,6 +24,18 @@ use std::time::Duration;
 /// The reason to keep a file that tells of others.
 const NEEDED: &str = "it tells of what was not removed";
 
+/// The order of a removal: what tells of other files is removed after them.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum RemovalStage {
+    /// Files and directories that are removed as a whole.
+    Whole,
+    /// Lines about it.
+    Lines,
+    Session,
+    /// Records that tell which sessions are a sender's.
+    Senders,
+}
+
 /// The result of a removal.
 pub(crate) struct Erased {
     pub(crate) findings: Vec<Finding>,
@@ -59,14 +71,14 @@ impl Search<'_> {
             findings = self.find()?;
         }
         private_tmp::remove_left(&private_tmp::candidate_parents(self.ctx.env.get("TMPDIR")));
-        findings.sort_by_key(|finding| self.rank(finding));
+        findings.sort_by_key(|finding| self.stage(finding));
         let mut failure = None;
         // True if a file was not removed that later ones tell of.
         let mut is_incomplete = false;
         for finding in &mut findings {
             signal::check()?;
-            let tells_of_others =
-                self.rank(finding) > 0 && !matches!(self.subject, Subject::Text(_));
+            let tells_of_others = self.stage(finding) > RemovalStage::Whole
+                && !matches!(self.subject, Subject::Text(_));
             let result = match &memory_lock {
                 _ if finding.action.is_kept() => continue,
                 _ if is_incomplete && tells_of_others => {
@@ -88,14 +100,16 @@ impl Search<'_> {
         Ok(Erased { findings, failure })
     }
 
-    /// The place in the order of the removal: what is removed as a whole, lines about it, sessions, and what tells which
-    /// sessions are a sender's.
-    fn rank(&self, finding: &Finding) -> u8 {
+    fn stage(&self, finding: &Finding) -> RemovalStage {
         match finding.action {
-            FindingAction::Remove | FindingAction::Keep(_) | FindingAction::NotSearched(_) => 0,
-            FindingAction::RemoveSession(_) => 2,
-            _ if finding.path == self.ledger() || self.is_channel_inbox(&finding.path) => 3,
-            FindingAction::Overwrite | FindingAction::Unpair => 1,
+            FindingAction::Remove | FindingAction::Keep(_) | FindingAction::NotSearched(_) => {
+                RemovalStage::Whole
+            }
+            FindingAction::RemoveSession(_) => RemovalStage::Session,
+            _ if finding.path == self.ledger() || self.is_channel_inbox(&finding.path) => {
+                RemovalStage::Senders
+            }
+            FindingAction::Overwrite | FindingAction::Unpair => RemovalStage::Lines,
         }
     }
 
@@ -115,10 +129,12 @@ impl Search<'_> {
                 let _lock = self.lock_of(path)?;
                 self.overwrite(path)
             }
-            // With its last copy, all are removed.
-            FindingAction::RemoveSession(key) => {
-                removals.remove(key).map_or(Ok(()), SessionRemoval::finish)
-            }
+            FindingAction::RemoveSession(key) => match removals.remove(key) {
+                Some(removal) => removal.finish(),
+                // Its first copy has removed all of them.
+                None if !path.exists() => Ok(()),
+                None => Err(fail(Exit::Io, "another copy of the session could not be removed")),
+            },
             FindingAction::Unpair => {
                 let Subject::Sender { channel, id } = self.subject else {
                     return Ok(());

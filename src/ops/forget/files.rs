@@ -1,6 +1,6 @@
 //! The files that may contain the subject, and what happens to each.
 
-use super::finding::{FindingAction, Findings, add, not_searched};
+use super::finding::Findings;
 use super::search::Search;
 use crate::ops::owned_path::{Ownership, documented_path, ownership};
 use nanobot_channel::inbox::ChannelInbox;
@@ -29,32 +29,29 @@ impl Search<'_> {
         let sessions = self.sessions.directories().map(Path::to_owned);
         let memory = self.workspace.join("memory");
         let roots = sessions.chain([memory, self.workspace.clone(), self.ctx.paths.root.clone()]);
-        let mut list =
-            FileList { files: self.files.iter().cloned().collect(), ..FileList::default() };
         let identities = self.files.iter().filter_map(|file| std::fs::metadata(file).ok());
-        list.visited.extend(identities.map(|metadata| identity(&metadata)));
+        let mut list = FileList {
+            files: self.files.iter().cloned().collect(),
+            visited: identities.map(|metadata| identity(&metadata)).collect(),
+            directories: Vec::new(),
+        };
         for root in roots {
-            let mut directories = vec![root];
-            while let Some(directory) = directories.pop() {
-                let is_new = match std::fs::metadata(&directory) {
-                    Ok(metadata) => list.visited.insert(identity(&metadata)),
-                    Err(error) => not_searched(findings, &directory, &error),
+            list.directories.push(root);
+            while let Some(directory) = list.directories.pop() {
+                let entries = match std::fs::metadata(&directory) {
+                    Ok(metadata) if !list.visited.insert(identity(&metadata)) => continue,
+                    Ok(_) => std::fs::read_dir(&directory),
+                    Err(error) => Err(error),
                 };
-                if !is_new {
-                    continue;
+                let result = entries.and_then(|mut entries| {
+                    entries.try_for_each(|entry| {
+                        self.list_entry(&entry?, &mut list, findings);
+                        Ok(())
+                    })
+                });
+                if let Err(error) = result {
+                    findings.add_unsearched(&directory, &error);
                 }
-                match std::fs::read_dir(&directory) {
-                    Ok(entries) => {
-                        for entry in entries {
-                            match entry {
-                                Ok(entry) => self.list_entry(&entry, &mut list, findings),
-                                Err(error) => drop(not_searched(findings, &directory, &error)),
-                            }
-                        }
-                    }
-                    Err(error) => drop(not_searched(findings, &directory, &error)),
-                }
-                directories.append(&mut list.directories);
             }
         }
         list.files
@@ -68,7 +65,7 @@ impl Search<'_> {
             Err(error) => {
                 // A link to nothing, or to itself, has no text.
                 if !path.is_symlink() || error.kind() == ErrorKind::PermissionDenied {
-                    not_searched(findings, &path, &error);
+                    findings.add_unsearched(&path, &error);
                 }
                 return;
             }
@@ -77,8 +74,7 @@ impl Search<'_> {
             if !path.is_symlink() || self.is_followed(&path) {
                 list.directories.push(path);
             } else if !list.visited.contains(&identity(&metadata)) {
-                let reason = "a link to a directory, which was not searched".to_owned();
-                add(findings, &path, FindingAction::Keep(reason), 0, "");
+                findings.keep(&path, "a link to a directory, which was not searched");
             }
         } else if metadata.is_file() && !is_lock_file(&path, &metadata) {
             // The user may have named it.
@@ -167,10 +163,9 @@ pub(super) struct Treatment {
     pub(super) path: PathBuf,
 }
 
-#[derive(Default)]
 struct FileList {
     files: BTreeSet<PathBuf>,
-    /// The directories found last.
+    /// The directories that are to be listed.
     directories: Vec<PathBuf>,
     /// The directories that are listed, and the files that the user named: device and inode.
     visited: HashSet<(u64, u64)>,

@@ -16,7 +16,7 @@ mod subject;
 use anyhow::Result;
 use content::FileFormat;
 use files::{is_leftover, is_young};
-use finding::{Finding, FindingAction, Findings, add, not_searched};
+use finding::{Finding, FindingAction, Findings};
 use nanobot_base::written_text::SearchText;
 use nanobot_os::age::Age;
 use nanobot_os::durable_file;
@@ -26,7 +26,7 @@ use nanobot_tool::undo::UndoStore;
 use nanobot_tool::undo::journal::JOURNAL_FILE;
 use scan::{Query, Scan};
 use search::{Search, Subject};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The reason to keep what is in names and identifiers.
 const IN_NAMES: &str = "in keys, names and numbers of its format; `--session` and `--sender` remove those of sessions and senders";
@@ -37,12 +37,12 @@ impl Search<'_> {
     /// # Errors
     /// A file that tells what belongs to the subject cannot be read.
     pub(crate) fn find(&self) -> Result<Vec<Finding>> {
-        let mut findings = Findings::new();
+        let mut findings = Findings::default();
         let paths = self.list_files(&mut findings);
         for path in &paths {
             signal::check()?;
             if let Err(error) = self.add_file(&mut findings, path) {
-                not_searched(&mut findings, path, &format!("{error:#}"));
+                findings.add_unsearched(path, &format!("{error:#}"));
             }
         }
         match self.subject {
@@ -57,13 +57,7 @@ impl Search<'_> {
                 self.add_references(&mut findings)?;
             }
         }
-        // Nothing is left of what is removed with its directory.
-        let is_removed = |finding: &&Finding| finding.action == FindingAction::Remove;
-        let removed = findings.values().filter(is_removed).map(|finding| finding.path.clone());
-        let removed: Vec<PathBuf> = removed.collect();
-        let is_inside = |path: &Path| removed.iter().any(|removed| path.starts_with(removed));
-        findings.retain(|(path, is_kept), _| !is_kept || !is_inside(path));
-        Ok(findings.into_values().collect())
+        Ok(findings.into_list())
     }
 
     /// Adds what the file at `path` contains.
@@ -82,12 +76,16 @@ impl Search<'_> {
         if !is_searched {
             return self.add_channel_data(findings, path, erasure);
         }
-        let has_format = erasure == Erasure::Overwrite || !is_text;
-        let scan = self.scan(path, &self.query(path), has_format)?;
-        let Scan { ranges, numbers, count, excerpt, format_count, outputs } = scan;
+        let format = if erasure == Erasure::Overwrite || !is_text {
+            self.format_of(path)?
+        } else {
+            FileFormat::Text
+        };
+        let Scan { ranges, numbers, count, excerpt, format_count, outputs } =
+            scan_file(path, &self.query(path), format)?;
         let excerpt = if is_text { excerpt } else { String::new() };
         for output in outputs.iter().map(Path::new).filter(|output| output.exists()) {
-            add(findings, output, FindingAction::Remove, 0, "");
+            findings.add(output, FindingAction::Remove);
         }
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         let is_named = match self.subject {
@@ -108,22 +106,13 @@ impl Search<'_> {
         if let Some(action) = action {
             let is_directory = erasure == Erasure::RemoveDirectory;
             let path = if is_directory { &treatment.path } else { path };
-            add(findings, path, action, count, &excerpt);
+            findings.add(path, action).add_occurrences(count, &excerpt);
         }
         let format_count = format_count + usize::from(is_named && erasure == Erasure::Overwrite);
         if format_count > 0 && is_text && !is_whole {
-            add(findings, path, FindingAction::Keep(IN_NAMES.into()), format_count, "");
+            findings.keep(path, IN_NAMES).add_occurrences(format_count, "");
         }
         Ok(())
-    }
-
-    /// The occurrences in the file at `path`; none if it was removed meanwhile. With `has_format`, its name states one.
-    fn scan(&self, path: &Path, query: &Query, has_format: bool) -> Result<Scan> {
-        let format = if has_format { self.format_of(path)? } else { FileFormat::Text };
-        match durable_file::open_existing(path)? {
-            Some(file) => content::scan(query, &file, format),
-            None => Ok(Scan::default()),
-        }
     }
 
     /// Adds a file of the sender's channel that has the sender's id.
@@ -137,9 +126,9 @@ impl Search<'_> {
             && self.channel_of(path).as_ref() == Some(channel)
         {
             let query = Query::Text(SearchText::new(&format!("\"{id}\"")));
-            let count = self.scan(path, &query, false)?.count;
+            let count = scan_file(path, &query, FileFormat::Text)?.count;
             if count > 0 {
-                add(findings, path, FindingAction::Keep(reason.into()), count, "");
+                findings.keep(path, reason).add_occurrences(count, "");
             }
         }
         Ok(())
@@ -151,7 +140,7 @@ impl Search<'_> {
         let directory = self.ctx.paths.undo();
         let mut on_unreadable = |id: u64, error: &anyhow::Error| {
             let journal = directory.join(id.to_string()).join(JOURNAL_FILE);
-            not_searched(findings, &journal, &format!("{error:#}"));
+            findings.add_unsearched(&journal, &format!("{error:#}"));
         };
         let turns = UndoStore::new(directory.clone(), Age::Never).turns(&mut on_unreadable)?;
         for turn in turns {
@@ -164,9 +153,17 @@ impl Search<'_> {
             let paths = changed.chain(turn.gaps.iter().map(|gap| &gap.path));
             let count = paths.filter(|path| has_text(path)).count();
             if count > 0 {
-                add(findings, &turn.dir, FindingAction::Remove, count, "");
+                findings.add(&turn.dir, FindingAction::Remove).add_occurrences(count, "");
             }
         }
         Ok(())
+    }
+}
+
+/// The occurrences in the file at `path`; none if it was removed meanwhile.
+fn scan_file(path: &Path, query: &Query, format: FileFormat) -> Result<Scan> {
+    match durable_file::open_existing(path)? {
+        Some(file) => content::scan(query, &file, format),
+        None => Ok(Scan::default()),
     }
 }

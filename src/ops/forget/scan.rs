@@ -89,8 +89,8 @@ pub(super) enum Query {
 /// A member of a JSON object with a value.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
-    /// The key of the object around it; any if empty.
-    pub(super) parent: &'static str,
+    /// The key of the object around it; `None` for any.
+    pub(super) parent: Option<&'static str>,
     pub(super) key: &'static str,
     pub(super) value: String,
 }
@@ -246,7 +246,7 @@ impl Scan {
                 && token.depth == 0
                 && members.iter().any(|member| {
                     member.key == key
-                        && (member.parent.is_empty() || member.parent == parent)
+                        && member.parent.is_none_or(|expected| expected == parent)
                         && token.text.bytes() == member.value.as_bytes()
                 })
         };
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn lines_of_a_session_lose_their_texts() {
-        let members = vec![Member { parent: "", key: "session", value: "t:1".into() }];
+        let members = vec![Member { parent: None, key: "session", value: "t:1".into() }];
         let check = |content: &str, expect: &str| {
             assert_eq!(overwrite(&Query::Members(members.clone()), content, true).0, expect);
         };

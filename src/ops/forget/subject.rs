@@ -2,7 +2,7 @@
 
 use super::content::{self, FileFormat};
 use super::files::is_leftover;
-use super::finding::{FindingAction, Findings, add};
+use super::finding::{FindingAction, Findings};
 use super::scan::{Member, Query};
 use super::search::{Search, Subject};
 use crate::ops::channel::attachments;
@@ -63,21 +63,25 @@ impl Search<'_> {
 
     /// The query for the lines of the file at `path` that belong to the subject.
     pub(super) fn members(&self, path: &Path) -> Query {
-        let member = |parent, key, value: &str| Member { parent, key, value: value.to_owned() };
+        let member = |parent: Option<&'static str>, key, value: &str| Member {
+            parent,
+            key,
+            value: value.to_owned(),
+        };
         let mut members = Vec::new();
         for key in &self.session_keys {
             for name in self.names_of_session(path, key) {
-                members.extend(["session", "session_key"].map(|key| member("", key, name)));
+                members.extend(["session", "session_key"].map(|key| member(None, key, name)));
             }
             if is_leftover(path) {
-                members.extend(["key", "fork_of"].map(|name| member("", name, key)));
+                members.extend(["key", "fork_of"].map(|name| member(None, name, key)));
             }
         }
         if let Subject::Sender { channel, id } = self.subject {
-            members.push(member("", "sender", &format!("{channel}:{id}")));
+            members.push(member(None, "sender", &format!("{channel}:{id}")));
             // Without the channel, an id may be that of another person.
             if self.channel_of(path).as_ref() == Some(channel) {
-                members.extend(["from", "sender"].map(|parent| member(parent, "id", id)));
+                members.extend(["from", "sender"].map(|parent| member(Some(parent), "id", id)));
             }
         }
         Query::Members(members)
@@ -153,7 +157,7 @@ impl Search<'_> {
                 }
             };
             if is_ours {
-                add(findings, path, FindingAction::Remove, 0, "");
+                findings.add(path, FindingAction::Remove);
             }
         }
         Ok(())
@@ -162,15 +166,12 @@ impl Search<'_> {
     /// Adds the recordings of texts that are removed, and the other way round.
     pub(super) fn add_recordings(&self, findings: &mut Findings) {
         let media = self.ctx.paths.media();
-        let removed = findings.values().filter(|finding| finding.action == FindingAction::Remove);
-        let removed = removed.filter(|finding| finding.path.starts_with(&media));
-        let removed: Vec<PathBuf> = removed.map(|finding| finding.path.clone()).collect();
-        for path in removed {
+        for path in findings.removed_paths().iter().filter(|path| path.starts_with(&media)) {
             let recording = path.with_extension("");
-            let is_text = path == stored_text_path(&recording);
-            let other = if is_text { recording } else { stored_text_path(&path) };
+            let is_text = *path == stored_text_path(&recording);
+            let other = if is_text { recording } else { stored_text_path(path) };
             if other.is_file() {
-                add(findings, &other, FindingAction::Remove, 0, "");
+                findings.add(&other, FindingAction::Remove);
             }
         }
     }
@@ -239,26 +240,25 @@ impl Search<'_> {
             let trashed = trash.iter().filter(|trashed| trashed.key == *key);
             let trashed = trashed.map(|trashed| trashed.path.clone());
             for copy in Some(path).filter(|path| path.exists()).into_iter().chain(trashed) {
-                add(findings, &copy, FindingAction::RemoveSession(key.clone()), 0, "");
+                findings.add(&copy, FindingAction::RemoveSession(key.clone()));
             }
             let has_session = |version: &Version| version.session.as_deref() == Some(key);
             if versions.iter().any(has_session) {
                 let reason = "facts from the session, which are not known by their source: `nanobot memory show`";
-                add(findings, &self.memory.path(), FindingAction::Keep(reason.into()), 0, "");
+                findings.keep(&self.memory.path(), reason);
             }
             let is_fork =
                 |summary: &&session::SessionSummary| summary.fork_of.as_ref() == Some(key);
             for fork in summaries.iter().filter(is_fork) {
                 let reason = format!("a fork of it: `nanobot forget --session {}`", fork.key);
-                add(findings, &fork.path, FindingAction::Keep(reason), 0, "");
+                findings.keep(&fork.path, reason);
             }
         }
         for key in &self.shared_session_keys {
-            let reason =
-                "others wrote to this session too, or may have: `nanobot forget TEXT`".to_owned();
             let path = session::session_path(&self.sessions, key)?;
             if path.exists() {
-                add(findings, &path, FindingAction::Keep(reason), 0, "");
+                let reason = "others wrote to this session too, or may have: `nanobot forget TEXT`";
+                findings.keep(&path, reason);
             }
         }
         Ok(())
@@ -266,24 +266,28 @@ impl Search<'_> {
 
     /// Adds the files that have texts of removed sessions without their names.
     pub(super) fn add_unattributed(&self, findings: &mut Findings) {
-        let is_removed = |key: &str| {
-            let has_key = |action: &FindingAction| matches!(action, FindingAction::RemoveSession(removed) if removed == key);
-            findings.values().any(|finding| has_key(&finding.action))
-        };
-        let keys: Vec<&String> = self.session_keys.iter().filter(|key| is_removed(key)).collect();
-        let [_, history, _] = &self.memory.files()[..] else {
-            return;
-        };
+        let removed_keys = findings.changed().filter_map(|finding| match &finding.action {
+            FindingAction::RemoveSession(key) => Some(key.as_str()),
+            _ => None,
+        });
+        // Only sessions with such keys are used at a terminal.
+        let is_used_at_terminal = |key: &str| key.starts_with("cli:") || !key.contains(':');
+        let (mut is_any_removed, mut is_typed_removed) = (false, false);
+        for key in removed_keys {
+            is_any_removed = true;
+            is_typed_removed |= is_used_at_terminal(key);
+        }
         let mut keep = |path: &Path, reason: &str| {
             if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0) {
-                add(findings, path, FindingAction::Keep(reason.into()), 0, "");
+                findings.keep(path, reason);
             }
         };
-        if !keys.is_empty() {
-            keep(history, "entries about all sessions: `nanobot forget TEXT`");
+        if is_any_removed {
+            for history in self.memory.history_files() {
+                keep(&history, "entries about all sessions: `nanobot forget TEXT`");
+            }
         }
-        // Only these are used at a terminal.
-        if keys.iter().any(|key| key.starts_with("cli:") || !key.contains(':')) {
+        if is_typed_removed {
             keep(
                 &self.ctx.paths.history(),
                 "what was typed in all sessions: `nanobot forget TEXT`",
@@ -298,7 +302,7 @@ impl Search<'_> {
         };
         let path = self.ctx.paths.pairing();
         if PairingFile::load(&path)?.remove_sender(channel, id) {
-            add(findings, &path, FindingAction::Unpair, 1, "");
+            findings.add(&path, FindingAction::Unpair).add_occurrences(1, "");
         }
         let config = Config::load(&self.ctx.paths)?;
         let key = ["channels", channel, "allowFrom"].map(str::to_owned);
@@ -310,7 +314,7 @@ impl Search<'_> {
         };
         if allowed.is_some_and(|entries| entries.iter().any(is_listed)) {
             let reason = format!("the sender may still write: `{}`", format_path(&key));
-            add(findings, config.path(), FindingAction::Keep(reason), 0, "");
+            findings.keep(config.path(), reason);
         }
         let settings = self.ctx.settings()?;
         let store = workspace_jobs::open(self.ctx, &settings);
@@ -319,7 +323,7 @@ impl Search<'_> {
             if delivery::find_destination(self.ctx, &job).is_some_and(is_sent_there) {
                 let reason =
                     format!("a job sends its answers there: `nanobot cron edit {}`", job.id);
-                add(findings, store.job_file(), FindingAction::Keep(reason), 0, "");
+                findings.keep(store.job_file(), reason);
             }
         }
         Ok(())

@@ -137,8 +137,12 @@ impl Memory {
 
     /// The memory's files: the text, and the history in both forms.
     pub fn files(&self) -> Vec<PathBuf> {
-        let history = ["HISTORY.md", "history.jsonl"].map(|name| self.dir.join(name));
-        [self.path()].into_iter().chain(history).collect()
+        [self.path()].into_iter().chain(self.history_files()).collect()
+    }
+
+    /// The files of the history, in both forms.
+    pub fn history_files(&self) -> [PathBuf; 2] {
+        ["HISTORY.md", "history.jsonl"].map(|name| self.dir.join(name))
     }
 
     /// Lists all versions, oldest first.
