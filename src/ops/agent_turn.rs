@@ -20,6 +20,7 @@ use nanobot_base::error::{
     Exit, NextStep, Stop, exit_for, fail, fail_with_hint, fail_with_step, hint_for,
 };
 use nanobot_base::event::{Event, StopReason};
+use nanobot_base::format::list_first;
 use nanobot_base::message::user_text::UserText;
 use nanobot_base::message::{MessagePart, Reply, UserMessage};
 use nanobot_base::shell_quote;
@@ -514,25 +515,22 @@ fn run_steps(
 
 /// Reports new files and directories that are not in the patch, and changes that only git can apply.
 fn report_left_out(changes: &CopyChanges, reporter: &mut Reporter) {
-    let names = |paths: &mut dyn Iterator<Item = &PathBuf>| {
-        let mut names: Vec<String> = paths.map(|path| format!("`{}`", path.display())).collect();
-        let more = names.len().saturating_sub(MAX_NAMED_FILES);
-        names.truncate(MAX_NAMED_FILES);
-        names.extend((more > 0).then(|| format!("and {more} more")));
-        names.join(", ")
+    let list = |paths: &mut dyn Iterator<Item = &PathBuf>| {
+        let names: Vec<String> = paths.map(|path| format!("`{}`", path.display())).collect();
+        list_first(&names, MAX_NAMED_FILES)
     };
     if !changes.left_out.is_empty() {
-        let names = names(&mut changes.left_out.iter());
+        let names = list(&mut changes.left_out.iter());
         reporter.notice(&format!("dependencies and build results are not in the patch: {names}"));
     }
     if !changes.ignored.is_empty() {
-        let names = names(&mut changes.ignored.iter());
+        let names = list(&mut changes.ignored.iter());
         reporter.notice(&format!(
             "not in the patch, since a `.gitignore` that the run has changed ignores it: {names}"
         ));
     }
     if !changes.only_for_git.is_empty() {
-        let names = names(&mut changes.only_for_git.iter());
+        let names = list(&mut changes.only_for_git.iter());
         reporter.notice(&format!(
             "`git apply` takes this patch, and `nanobot apply` does not: {names}"
         ));

@@ -4,7 +4,7 @@ use crate::ops::context::Context;
 use anyhow::Result;
 use nanobot_base::diff::Diff;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
-use nanobot_base::format::on_one_line;
+use nanobot_base::format::{list_first, on_one_line};
 use nanobot_os::age::Age;
 use nanobot_os::durable_file;
 use nanobot_os::terminal::sanitize;
@@ -135,7 +135,11 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
     let gaps: Vec<String> =
         turn.gaps.iter().map(|gap| sanitize(&gap.to_string()).replace('\n', "?")).collect();
     if request.direction == RestoreDirection::Undo && !turn.has_changes() {
-        let cause = format!("{} cannot be taken back: {}", name_turn(turn), list_some(&gaps));
+        let cause = format!(
+            "{} cannot be taken back: {}",
+            name_turn(turn),
+            list_first(&gaps, MAX_LISTED_PATHS)
+        );
         return Err(match find_older(ctx, &turns, turn) {
             Some(older) => fail_with_hint(
                 Exit::Failed,
@@ -169,7 +173,7 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
         (request.report)(&describe_turn(turn))?;
     }
     if request.direction == RestoreDirection::Undo && !gaps.is_empty() {
-        ctx.notice(&format!("not taken back: {}", list_some(&gaps)));
+        ctx.notice(&format!("not taken back: {}", list_first(&gaps, MAX_LISTED_PATHS)));
     }
     let during_command: Vec<String> = turn
         .changed_paths
@@ -180,7 +184,7 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
     if request.direction == RestoreDirection::Undo && !during_command.is_empty() {
         ctx.notice(&format!(
             "{}: changed by a command; if you wrote there at the same time, that is undone too, and `nanobot undo --redo {}` brings it back",
-            list_some(&during_command),
+            list_first(&during_command, MAX_LISTED_PATHS),
             turn.id
         ));
     }
@@ -305,7 +309,7 @@ fn add_note(ctx: &Context, turn: &UndoTurn, direction: RestoreDirection, steps: 
             "has redone undone file changes of this conversation; changed again"
         }
     };
-    let note = format!("[The user {action}: {}]", list_some(&names));
+    let note = format!("[The user {action}: {}]", list_first(&names, MAX_LISTED_PATHS));
     let result = ctx
         .settings()
         .and_then(|settings| ctx.session_store(&settings))
@@ -317,14 +321,6 @@ fn add_note(ctx: &Context, turn: &UndoTurn, direction: RestoreDirection, steps: 
 
 /// Maximum number of paths that a line names.
 const MAX_LISTED_PATHS: usize = 8;
-
-fn list_some(items: &[String]) -> String {
-    let more = match items.len().saturating_sub(MAX_LISTED_PATHS) {
-        0 => String::new(),
-        count => format!(" and {count} more"),
-    };
-    items[..items.len().min(MAX_LISTED_PATHS)].join(", ") + &more
-}
 
 /// Describes the turn for a user who gave no number.
 fn describe_turn(turn: &UndoTurn) -> String {

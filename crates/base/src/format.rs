@@ -1,4 +1,4 @@
-//! Numbers, paths and time spans as text. No I/O.
+//! Numbers, paths, lists and time spans as text. No I/O.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,6 +18,16 @@ pub fn on_one_line(path: &Path) -> String {
         }
     }
     escaped
+}
+
+/// The first `max` of `items` as a list, and the number of the others: `a, b and 2 more`.
+pub fn list_first(items: &[String], max: usize) -> String {
+    let (first, others) = items.split_at(items.len().min(max));
+    let first = first.join(", ");
+    match others.len() {
+        0 => first,
+        count => format!("{first} and {count} more"),
+    }
 }
 
 /// Formats an amount of US dollars with two decimals; four below $0.995, six below $0.001.

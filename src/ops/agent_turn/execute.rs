@@ -23,7 +23,7 @@ use nanobot_agent::turn::guard::Guard;
 use nanobot_agent::turn::{self, compact};
 use nanobot_base::error::{Exit, exit_for};
 use nanobot_base::event::StopReason;
-use nanobot_base::format::format_dollars;
+use nanobot_base::format::{format_dollars, list_first};
 use nanobot_base::message::{Message, UserMessage};
 use nanobot_config::policy::tool_names::runs_commands;
 use nanobot_config::settings::Settings;
@@ -185,7 +185,7 @@ fn report_undo_gaps(setup: &TurnSetup, reporter: &mut Reporter) {
     }
     reporter.notice(&format!(
         "`nanobot undo` cannot take back all that commands changed: {}",
-        join_paths(&gaps)
+        list_first(&gaps, MAX_NAMED_PATHS)
     ));
 }
 
@@ -238,21 +238,11 @@ pub(crate) fn startup_files_notices(
         let can_undo = is_recorded && !paths.iter().any(|path| path.ancestors().any(is_unrecorded));
         notices.push(format!(
             "changed {what}: {}{}",
-            join_paths(&names.collect::<Vec<_>>()),
+            list_first(&names.collect::<Vec<_>>(), MAX_NAMED_PATHS),
             if can_undo { "; `nanobot undo` takes it back" } else { "" }
         ));
     }
     notices
-}
-
-/// The first of `paths`, and the number of the others.
-fn join_paths(paths: &[String]) -> String {
-    let first = &paths[..paths.len().min(MAX_NAMED_PATHS)];
-    let more = match paths.len() - first.len() {
-        0 => String::new(),
-        count => format!(" and {count} more"),
-    };
-    format!("{}{more}", first.join(", "))
 }
 
 /// The guards of a turn, in the order in which they are called. Budgets wrap the provider instead.

@@ -14,6 +14,7 @@ use crate::ops::turn_setup::web_tools::search_problem;
 use crate::options::grants::Grants;
 use anyhow::{Context as _, Result, anyhow};
 use nanobot_base::error::{Exit, exit_for};
+use nanobot_base::format::list_first;
 use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::Sandbox;
 use nanobot_config::settings::check::{self, ConfigSeverity};
@@ -139,7 +140,7 @@ pub(crate) fn check_owners(input: &CheckInput) -> Vec<CheckResult> {
         let owner = owner::user_name(*id).unwrap_or_else(|| id.to_string());
         format!("`{}` ({owner})", ctx.paths.display(path))
     });
-    let names = first_names(&names.collect::<Vec<_>>());
+    let names = list_first(&names.collect::<Vec<_>>(), MAX_NAMES);
     let root = ctx.paths.display(&ctx.paths.root);
     vec![
         CheckResult::warn(format!("files of other users: {names}"))
@@ -179,7 +180,7 @@ fn inspect_sessions(input: &CheckInput) -> Result<Vec<CheckResult>> {
         }
     }
     if !repairable.is_empty() {
-        let message = format!("repairable problems in {}", first_names(&repairable));
+        let message = format!("repairable problems in {}", list_first(&repairable, MAX_NAMES));
         results.push(CheckResult::warn(message).with_hint("`nanobot session repair --all`"));
     }
     if results.is_empty() {
@@ -191,13 +192,6 @@ fn inspect_sessions(input: &CheckInput) -> Result<Vec<CheckResult>> {
         results.push(CheckResult::ok(message));
     }
     Ok(results)
-}
-
-/// The first names of a list, and the number of the others.
-fn first_names(names: &[String]) -> String {
-    let (first, rest) = names.split_at(names.len().min(MAX_NAMES));
-    let first = first.join(", ");
-    if rest.is_empty() { first } else { format!("{first} and {} more", rest.len()) }
 }
 
 /// Checks that the memory is readable, writable and intact.
@@ -247,7 +241,7 @@ pub(crate) fn check_trust(input: &CheckInput) -> Vec<CheckResult> {
         return Vec::new();
     }
     let names = instructions.ignored.iter().map(|path| format!("`{}`", paths.display(path)));
-    let names = first_names(&names.collect::<Vec<_>>());
+    let names = list_first(&names.collect::<Vec<_>>(), MAX_NAMES);
     let reason = if instructions.stale.is_empty() {
         "their directory is not trusted"
     } else {
@@ -281,7 +275,7 @@ fn check_server(server: &McpServer, view: Result<ServerView>) -> CheckResult {
         Ok(view) => {
             let names: Vec<String> =
                 view.changed.iter().map(|tool| sanitize::single_line(&tool.name, 80)).collect();
-            CheckResult::warn(format!("{name}: changed tools: {}", first_names(&names)))
+            CheckResult::warn(format!("{name}: changed tools: {}", list_first(&names, MAX_NAMES)))
                 .with_hint(format!("`{}`", server.accept_command()))
         }
         // A run continues without an optional server.
@@ -331,7 +325,8 @@ pub(crate) fn check_skills(input: &CheckInput) -> Vec<CheckResult> {
         skills.notices().into_iter().map(CheckResult::warn).collect();
     let summary = SkillsSummary::new(&skills, input.settings);
     if !summary.unavailable.is_empty() {
-        let message = format!("missing requirements: {}", first_names(&summary.unavailable));
+        let message =
+            format!("missing requirements: {}", list_first(&summary.unavailable, MAX_NAMES));
         results.push(CheckResult::warn(message).with_hint("`nanobot skill check`"));
     }
     if summary.is_truncated {

@@ -12,6 +12,7 @@ use crate::ops::jobs::workspace_jobs;
 use crate::ops::permissions;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::format::list_first;
 use nanobot_config::settings::{JobStarter, Settings};
 use nanobot_cron::command_line::{CommandParts, ParsedCommand, build_command};
 use nanobot_cron::crontab::{self, Crontab, CrontabError};
@@ -28,7 +29,7 @@ use nanobot_sandbox::process;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Maximum number of directories listed in a notice about PATH entries that do not fit in a line.
+/// Maximum number of jobs or directories that a message names.
 const MAX_NAMES: usize = 3;
 
 /// The jobs that get crontab lines.
@@ -113,7 +114,7 @@ pub(crate) fn missing_file_message(orphans: &[String]) -> String {
         ids => format!(
             "{} of its jobs still have data and crontab lines: {}",
             ids.len(),
-            first_names(ids)
+            list_first(ids, MAX_NAMES)
         ),
     };
     format!("the job file is missing; {jobs}")
@@ -406,7 +407,7 @@ fn build_block(
                 if !omitted_dirs.is_empty() {
                     let notice = format!(
                         "the PATH in the crontab omits, for lack of space: {}",
-                        first_names(&omitted_dirs)
+                        list_first(&omitted_dirs, MAX_NAMES)
                     );
                     if !block.notices.contains(&notice) {
                         block.notices.push(notice);
@@ -423,16 +424,6 @@ fn build_block(
         }
     }
     Ok(block)
-}
-
-/// The first of `names`, and the number of the others.
-fn first_names(names: &[String]) -> String {
-    let (first, rest) = names.split_at(names.len().min(MAX_NAMES));
-    let more = match rest.len() {
-        0 => String::new(),
-        count => format!(" and {count} more"),
-    };
-    first.join(", ") + &more
 }
 
 /// The parts that all lines of a block share.
