@@ -1,7 +1,7 @@
 //! `nanobot apply`: applies a patch.
 
 use crate::cli::apply::ApplyArgs;
-use crate::ops::apply;
+use crate::ops::apply::{self, AppliedPatch};
 use crate::ops::context::Context;
 use anyhow::Result;
 use nanobot_base::error::Exit;
@@ -12,7 +12,7 @@ use std::path::Path;
 /// Runs `nanobot apply`.
 pub fn run(ctx: &Context, arguments: &ApplyArgs) -> Result<Exit> {
     let ApplyArgs { file, directory, allow } = arguments;
-    let (changes, stop) = apply::apply(ctx, file, directory.as_deref(), allow)?;
+    let AppliedPatch { changes, stop } = apply::apply(ctx, file, directory.as_deref(), allow)?;
     let display = |path: &Path| sanitize(&path.display().to_string()).replace('\n', "?");
     let line = |change: &AppliedChange| match change {
         AppliedChange::Created(path) => format!("created {}\n", display(path)),
@@ -23,6 +23,5 @@ pub fn run(ctx: &Context, arguments: &ApplyArgs) -> Result<Exit> {
         }
     };
     ctx.terminal.print(&changes.iter().map(line).collect::<String>())?;
-    stop?;
-    Ok(Exit::Answered)
+    stop.map_or(Ok(Exit::Answered), |stop| Err(stop.into()))
 }

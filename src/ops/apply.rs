@@ -20,8 +20,16 @@ use std::path::Path;
 /// The largest patch, in bytes.
 const MAX_PATCH_BYTES: usize = 512 << 20;
 
+/// A patch that was applied.
+#[derive(Default)]
+pub(crate) struct AppliedPatch {
+    pub(crate) changes: Vec<AppliedChange>,
+    /// A signal that came meanwhile. It ends the program once the changes are reported.
+    pub(crate) stop: Option<Stop>,
+}
+
 /// Applies the patch in `file`, or on standard input if that is `-`, to `directory`, or else to the current one. `allow` are rules of the
-/// policy. A signal while the files are written is returned beside the changes: it ends the program once they are reported.
+/// policy.
 ///
 /// # Errors
 /// As [`apply::apply`]; the patch cannot be read.
@@ -30,11 +38,11 @@ pub(crate) fn apply(
     file: &Path,
     directory: Option<&Path>,
     allow: &[String],
-) -> Result<(Vec<AppliedChange>, Result<(), Stop>)> {
+) -> Result<AppliedPatch> {
     let patch = read(file)?;
     if patch.trim_ascii().is_empty() {
         ctx.notice("the patch is empty, and nothing was changed");
-        return Ok((Vec::new(), Ok(())));
+        return Ok(AppliedPatch::default());
     }
     let patches = parse::parse(&patch)?;
     let grants = Grants {
@@ -59,11 +67,11 @@ pub(crate) fn apply(
     // A part of a patch is worse than all of it, so a signal waits.
     let token = CancelToken::shielded().context("apply the patch")?;
     let changes = cancel::scope(Some(token), || apply::apply(files, &patches, &prefix, &decide));
-    let stop = signal::check();
+    let stop = signal::check().err();
     signal::begin_shutdown_if_stopped();
     let changes = changes?;
     startup_files_notices(ctx, files, true, false).iter().for_each(|text| ctx.notice(text));
-    Ok((changes, stop))
+    Ok(AppliedPatch { changes, stop })
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {

@@ -60,8 +60,8 @@ pub(crate) fn deliver(
 ) -> DeliveryResult {
     let AnswerSource { trigger, source } = answer;
     let print = || ctx.terminal.print(&format!("{text}\n")).err();
-    let is_watched = options.quiet || trigger == Trigger::Manual;
-    let target = || if is_watched { None } else { notify_target::find(settings) };
+    let is_for_target = !options.quiet && trigger == Trigger::Schedule;
+    let target = || if is_for_target { notify_target::find(settings) } else { None };
     let Some(destination) = find_destination(ctx, job).or_else(target) else {
         return if options.quiet {
             DeliveryResult::default()
