@@ -234,7 +234,7 @@ fn a_conversation_is_streamed_kept_and_loaded() {
     let (_, reason) = editor.prompt(&session, "and now?", &mut no_question);
     assert_eq!(reason, "end_turn");
     editor.close();
-    let last = story.requests().pop().unwrap();
+    let last = story.last_request();
     assert!(last.body["messages"].to_string().contains("It says alpha."));
 }
 
@@ -690,7 +690,7 @@ fn the_editor_is_asked_before_a_server_uses_the_model() {
     assert_eq!(diffs.len(), 1, "{diffs:?}");
     assert!(diffs[0].contains("the question"), "{diffs:?}");
     assert!(diffs[0].contains("Allow the server s to use the model?"), "{diffs:?}");
-    let result = story.requests().pop().unwrap().last_content();
+    let result = story.last_request().last_content();
     assert!(result.contains("sampled again"), "{result}");
 }
 
@@ -776,7 +776,7 @@ fn the_official_typescript_client_converses() {
     assert_eq!(json["stops"], json!(["end_turn", "end_turn"]), "{json}");
     assert_eq!(json["asked"], json!(["write_file: note.md"]), "{json}");
     assert_eq!(json["modes"][1], "plan");
-    assert!(story.requests().last().unwrap().raw.contains("data:image/png;base64,"));
+    assert!(story.last_request().raw.contains("data:image/png;base64,"));
     assert!(story.dir().join("note.md").exists());
     let replayed = json["replayed"].as_array().unwrap();
     let kinds: Vec<&str> = replayed.iter().map(|it| it[0].as_str().unwrap()).collect();

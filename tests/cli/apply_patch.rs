@@ -1,6 +1,6 @@
 //! `apply_patch`: several files changed by one call, for the models that were trained on its format.
 
-use crate::server::{calls, says};
+use crate::server::{calls, says, tool_names};
 use crate::story::{Story, write};
 use crate::undo::snapshot_tree;
 use crate::web::{PageServer, page_response};
@@ -55,10 +55,7 @@ fn a_patch_changes_several_files_and_undo_restores_them() {
 #[test]
 fn only_models_that_were_trained_on_it_are_offered_the_tool() {
     let offered = |story: &Story, flags: &[&str]| -> Vec<String> {
-        let request = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat()).json();
-        let tools = request["tools"].as_array().cloned().unwrap_or_default();
-        let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
-        tools.iter().map(name).collect()
+        tool_names(&story.run([&["agent", "-m", "x", "--dry-run"], flags].concat()).json())
     };
     let check = |story: &Story, flags: &[&str], expect: bool| {
         let names = offered(story, flags);

@@ -195,8 +195,7 @@ fn the_image_in_the_clipboard_is_attached() {
     screen.until("attached: ").until("A picture.").until_prompt("> ");
     assert_eq!(part_types(&story, 0), [["image_url".to_owned()]]);
     assert!(!directory.join("old.png").exists() && directory.join("recent.png").exists());
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]

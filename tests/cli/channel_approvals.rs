@@ -714,9 +714,7 @@ fn a_program_approves_a_call_by_its_code() {
         let answer = send(&arguments, &approve("6", "s", code));
         assert_eq!((&answer["text"], &answer["approvals"]), (&json!("Fine."), &json!([])));
     }
-    assert!(
-        story.requests().pop().unwrap().last_content().contains("<approved_call name=\"exec\">")
-    );
+    assert!(story.last_request().last_content().contains("<approved_call name=\"exec\">"));
     let refused = send(&arguments, &approve("7", "s", code));
     assert_eq!(refused["status"]["name"], "refused");
     assert_eq!(count_runs(&story), 1);

@@ -343,7 +343,7 @@ fn kill_around_delivery(kind: &str, n: usize, kills_delivery: bool) -> bool {
     let count = lines.iter().filter(|it| it["role"] == "assistant");
     let count = count.filter(|it| it["content"].to_string().contains("Call Bob.")).count();
     assert_eq!(count, 1, "{kind} {n}: {lines:?}");
-    let request = story.requests().pop().unwrap();
+    let request = story.last_request();
     assert_eq!(request.raw.matches("Call Bob.").count(), 1, "{kind} {n}: {}", request.raw);
     is_killed
 }

@@ -148,11 +148,8 @@ fn old_results_are_shortened_before_a_summary_is_requested() {
     let requests = story.requests();
     assert_eq!(requests.len(), 5);
     let shortened = |request: &Request| -> Vec<bool> {
-        let messages = request.messages();
-        let results = messages.iter().filter(|message| message["role"] == "tool");
-        results
-            .map(|message| message["content"].as_str().unwrap().contains("characters omitted"))
-            .collect()
+        let results = request.tool_results();
+        results.iter().map(|result| result.contains("characters omitted")).collect()
     };
     assert_eq!(shortened(&requests[2]), [false, false]);
     assert_eq!(shortened(&requests[3]), [true, true, false]);

@@ -205,7 +205,7 @@ fn the_file_of_another_config_is_beside_it_and_closed() {
         let result = story.run(run);
         drop(result.error_text());
         result.stdout("done\n");
-        assert!(!story.requests().last().unwrap().raw.contains("canary"));
+        assert!(!story.last_request().raw.contains("canary"));
         assert_eq!(std::fs::read(&own).ok(), before);
         if is_there {
             std::fs::remove_file(&own).unwrap();
@@ -449,7 +449,7 @@ fn the_system_wide_config_has_defaults_limits_and_locked_keys() {
     ]);
     let result = story.run(["agent", "--read", story.home().to_str().unwrap(), "-m", "x"]);
     result.stdout("ok\n").stderr_has("config.json` is internal to nanobot");
-    assert!(!story.requests().last().unwrap().last_content().contains("the-model"));
+    assert!(!story.last_request().last_content().contains("the-model"));
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn no_status_of_a_refusal_ends_the_conversation() {
             }
             assert_eq!(failed.contains("until then it is left out"), status < 500, "{failed}");
             drop(next.stdout("Fine.\n"));
-            let last = story.requests().pop().unwrap().raw;
+            let last = story.last_request().raw;
             assert!(last.contains(NOTE) && last.contains("Mia"), "{status} {last}");
             let again = story.run(["agent", "-m", "And now?"]);
             again.stdout("Fine.\n").stderr("");
@@ -316,7 +316,7 @@ fn a_refused_message_is_left_out_of_the_consolidation() {
     drop(story.run(["agent", "-m", "something bad"]).status(1).error_text());
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
     drop(story.run(["memory", "consolidate", "--all"]).text());
-    let request = story.requests().pop().unwrap();
+    let request = story.last_request();
     assert!(request.raw.contains("My cat is Mia"), "{}", request.raw);
     assert!(!request.raw.contains("something bad"), "{}", request.raw);
 }

@@ -28,7 +28,7 @@ fn counting_model() -> Responder {
         let messages = request.messages();
         let is_user = |message: &Value| message["role"] == "user";
         let turn = messages.iter().rposition(is_user).unwrap_or(0);
-        let result_count = messages.iter().filter(|message| message["role"] == "tool").count();
+        let result_count = request.tool_results().len();
         if !messages[turn]["content"].to_string().contains("count") {
             return says("Fine.")(request);
         }

@@ -29,6 +29,29 @@ pub(crate) fn run_cron_with_env<'a>(
     story.wait(command.spawn().unwrap())
 }
 
+/// Runs `nanobot cron …` at a time of 2026-01-02, as `08:00:00`.
+pub(crate) fn run_cron_at<'a>(story: &'a Story, time: &str, arguments: &[&str]) -> RunResult<'a> {
+    let mut command = story.command(["cron"].iter().chain(arguments));
+    command.env("NANOBOT_TEST_TIME", format!("2026-01-02T{time}Z"));
+    story.wait(command.spawn().unwrap())
+}
+
+/// Starts a job as its line of the crontab does, at a time of that day.
+pub(crate) fn start_at<'a>(story: &'a Story, time: &str, id: &str) -> RunResult<'a> {
+    run_cron_at(story, time, &["run", id, "--scheduled"])
+}
+
+/// What is recorded about the runs of the job.
+pub(crate) fn records(story: &Story, id: &str) -> Vec<Value> {
+    let text = fs::read_to_string(job_dir(story, id).join("runs.jsonl")).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()
+}
+
+pub(crate) fn outcomes(story: &Story, id: &str) -> Vec<String> {
+    let outcome = |record: &Value| record["outcome"].as_str().unwrap().to_owned();
+    records(story, id).iter().map(outcome).collect()
+}
+
 fn run_heartbeat<'a>(story: &'a Story, arguments: &[&str]) -> RunResult<'a> {
     let mut command = story.command(["cron", "heartbeat"].iter().chain(arguments));
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");

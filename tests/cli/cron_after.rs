@@ -1,32 +1,11 @@
 //! Jobs that run after others: `--after`. What starts them, what they get, and what happens if a part of the chain fails or is gone.
 
-use crate::cron::{add_job, job_dir, jobs, run_cron};
+use crate::cron::{add_job, job_dir, jobs, outcomes, records, run_cron, run_cron_at, start_at};
 use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
 use crate::server::{Request, Response, calls, fails, says, sends};
-use crate::story::{RunResult, Story, write};
+use crate::story::{Story, write};
 use crate::web::{PageServer, page_response};
 use serde_json::{Value, json};
-
-/// Runs `nanobot cron …` at a time of 2026-01-02, as `08:00:00`.
-fn at<'a>(story: &'a Story, time: &str, arguments: &[&str]) -> RunResult<'a> {
-    let mut command = story.command(["cron"].iter().chain(arguments));
-    command.env("NANOBOT_TEST_TIME", format!("2026-01-02T{time}Z"));
-    story.wait(command.spawn().unwrap())
-}
-
-fn start<'a>(story: &'a Story, time: &str, id: &str) -> RunResult<'a> {
-    at(story, time, &["run", id, "--scheduled"])
-}
-
-fn records(story: &Story, id: &str) -> Vec<Value> {
-    let text = std::fs::read_to_string(job_dir(story, id).join("runs.jsonl")).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn outcomes(story: &Story, id: &str) -> Vec<String> {
-    let records = records(story, id);
-    records.iter().map(|record| record["outcome"].as_str().unwrap().to_owned()).collect()
-}
 
 /// A story with a job each day, and one after it; returns their ids.
 fn story_with_pair() -> (Story, String, String) {
@@ -45,19 +24,19 @@ fn a_chain_of_jobs_runs_with_the_answer_of_the_one_before() {
     assert_eq!(schedule["kind"], "after");
     assert!(!schedule.to_string().contains(&digest));
     assert_eq!(jobs(&story)[1]["state"]["nextRunAtMs"], Value::Null);
-    let list = at(&story, "07:00:00", &["list"]);
+    let list = run_cron_at(&story, "07:00:00", &["list"]);
     list.stdout_has("digest  at 08:00 each day  Fri 2 Jan 08:00\n")
         .stdout_has("report  after `digest`\n")
         .stdout_has("mail    after `report`\n");
     let table = story.crontab().table().unwrap();
     let line = table.lines().find(|line| line.contains(&report)).unwrap();
     assert!(line.starts_with("4,14,24,34,44,54 * * * * "), "{line}");
-    at(&story, "07:00:00", &["check"]).stdout("");
+    run_cron_at(&story, "07:00:00", &["check"]).stdout("");
     // Nothing to catch up yet, and a job by hand has no input then.
-    start(&story, "07:04:00", &report).stdout("");
+    start_at(&story, "07:04:00", &report).stdout("");
 
     story.server().script([says("News: <b>."), says("A report."), says("Mailed.")]);
-    start(&story, "08:00:00", &digest).stdout("News: <b>.\nA report.\nMailed.\n").stderr("");
+    start_at(&story, "08:00:00", &digest).stdout("News: <b>.\nA report.\nMailed.\n").stderr("");
     let requests = story.requests();
     let message = requests[1].last_content();
     assert!(message.contains("do it\n\n<stdin>\nNews: <b>.\n</stdin>"), "{message}");
@@ -69,28 +48,28 @@ fn a_chain_of_jobs_runs_with_the_answer_of_the_one_before() {
     assert_eq!(record["trigger"], "schedule");
     assert_eq!(record["origin"], "project");
     for (time, id) in [("08:00:30", &digest), ("08:04:00", &report), ("08:14:00", &mail)] {
-        start(&story, time, id).stdout("").stderr("");
+        start_at(&story, time, id).stdout("").stderr("");
     }
-    at(&story, "08:15:00", &["run", "--due"]).stdout("");
+    run_cron_at(&story, "08:15:00", &["run", "--due"]).stdout("");
     assert_eq!(story.requests().len(), 3);
 
-    let job = at(&story, "08:20:00", &["show", "report", "--json"]).json();
+    let job = run_cron_at(&story, "08:20:00", &["show", "report", "--json"]).json();
     let after = json!({ "kind": "after", "job": digest, "name": "digest" });
     assert_eq!(job["schedule"], after);
     assert_eq!(job["followers"], json!([{ "id": mail, "name": "mail" }]));
     assert_eq!((&job["next"], &job["crontab"]), (&Value::Null, &json!("there")));
     let expect = format!("then         mail ({mail})\n");
-    at(&story, "08:20:00", &["show", "report"])
+    run_cron_at(&story, "08:20:00", &["show", "report"])
         .stdout_has("schedule     after `digest`\n")
         .stdout_has("missed       run once, later\n")
         .stdout_has(&expect);
 
     // By hand, a job gets the last answer, and the jobs after it follow. A JSON object has no answer of theirs beside it.
     story.server().script([says("Again."), says("Mailed again.")]);
-    at(&story, "09:00:00", &["run", "report"]).stdout("Again.\nMailed again.\n");
+    run_cron_at(&story, "09:00:00", &["run", "report"]).stdout("Again.\nMailed again.\n");
     assert!(story.requests()[3].last_content().contains("<stdin>\nNews: <b>.\n</stdin>"));
     story.server().script([says("More."), says("Third."), says("Mailed thrice.")]);
-    let run = at(&story, "10:00:00", &["run", "digest", "--json"]).json();
+    let run = run_cron_at(&story, "10:00:00", &["run", "digest", "--json"]).json();
     assert_eq!(run["name"], "digest");
     assert_eq!(outcomes(&story, &mail), ["ok"; 3]);
 }
@@ -99,17 +78,17 @@ fn a_chain_of_jobs_runs_with_the_answer_of_the_one_before() {
 fn a_job_does_not_run_after_one_that_fails_or_has_nothing_to_report() {
     let (story, digest, report) = story_with_pair();
     story.server().script([fails(401, "no"), says("I looked.\n\nNOTHING_TO_REPORT")]);
-    start(&story, "08:00:00", &digest).status(77).stderr_has("no");
-    at(&story, "08:01:00", &["run", "digest"]).stdout("");
-    start(&story, "08:04:00", &report).stdout("").stderr("");
+    start_at(&story, "08:00:00", &digest).status(77).stderr_has("no");
+    run_cron_at(&story, "08:01:00", &["run", "digest"]).stdout("");
+    start_at(&story, "08:04:00", &report).stdout("").stderr("");
     assert_eq!(outcomes(&story, &report), [""; 0]);
 
     // A disabled job misses what comes meanwhile.
     run_cron(&story, &["disable", "report"]).stdout_has("disabled");
     story.server().script([says("News.")]);
-    at(&story, "09:00:00", &["run", "digest"]).stdout("News.\n");
-    drop(at(&story, "09:10:00", &["enable", "report"]).text());
-    start(&story, "09:14:00", &report).stdout("");
+    run_cron_at(&story, "09:00:00", &["run", "digest"]).stdout("News.\n");
+    drop(run_cron_at(&story, "09:10:00", &["enable", "report"]).text());
+    start_at(&story, "09:14:00", &report).stdout("");
 
     // An answer that is missed is caught up, or not.
     story.server().script([says("More."), says("Late.")]);
@@ -155,13 +134,14 @@ fn a_job_before_that_is_gone_is_reported() {
     run_cron(&story, &["enable", "digest"]).stdout_has("enabled").stderr("");
     // It is removed with its answers while one waits.
     story.server().script([says("News.")]);
-    at(&story, "08:00:00", &["run", &digest, "--scheduled", "--no-after"]).stdout("News.\n");
-    at(&story, "08:01:00", &["list"]).stdout_has("now");
-    at(&story, "08:01:00", &["remove", "digest"])
+    run_cron_at(&story, "08:00:00", &["run", &digest, "--scheduled", "--no-after"])
+        .stdout("News.\n");
+    run_cron_at(&story, "08:01:00", &["list"]).stdout_has("now");
+    run_cron_at(&story, "08:01:00", &["remove", "digest"])
         .stdout_has("Removed")
         .stderr_has(&notice("was removed"));
-    start(&story, "08:04:00", &report).stdout("").stderr("");
-    at(&story, "08:05:00", &["check"]).status(1).stdout_has("was removed");
+    start_at(&story, "08:04:00", &report).stdout("").stderr("");
+    run_cron_at(&story, "08:05:00", &["check"]).status(1).stdout_has("was removed");
     // Together there is nothing to report.
     let first = add_job(&story, &["-n", "first", "--every", "1h"]);
     let second = add_job(&story, &["-n", "second", "--after", &first]);
@@ -169,9 +149,10 @@ fn a_job_before_that_is_gone_is_reported() {
     // The answer of a slot is gone.
     let (story, digest, report) = story_with_pair();
     story.server().script([says("News.")]);
-    at(&story, "08:00:00", &["run", &digest, "--scheduled", "--no-after"]).stdout("News.\n");
+    run_cron_at(&story, "08:00:00", &["run", &digest, "--scheduled", "--no-after"])
+        .stdout("News.\n");
     std::fs::remove_dir_all(job_dir(&story, &digest).join("output")).unwrap();
-    start(&story, "08:04:00", &report)
+    start_at(&story, "08:04:00", &report)
         .status(66)
         .stderr_has("the answer of `digest` at 2026-01-02T08:00:00Z is no longer stored");
     // Another program can name no job.
@@ -190,16 +171,16 @@ fn the_jobs_after_one_that_runs_once_are_removed_too() {
     drop(add_job(&story, &["-n", "second", "--after", &once]));
     drop(add_job(&story, &["-n", "third", "--after", "second"]));
     story.server().script([says("One."), says("Two."), says("Three.")]);
-    start(&story, "08:00:00", &once).stdout("One.\nTwo.\nThree.\n").stderr("");
+    start_at(&story, "08:00:00", &once).stdout("One.\nTwo.\nThree.\n").stderr("");
     assert_eq!(jobs(&story), [] as [Value; 0]);
     assert!(!story.crontab().table().unwrap_or_default().contains("cron run"));
     // A run that fails is kept and reported.
     let once = add_job(&story, &["-n", "once", "--at", "2026-01-02T09:00"]);
     drop(add_job(&story, &["-n", "second", "--after", &once]));
     story.server().script([says("One."), fails(401, "no")]);
-    start(&story, "09:00:00", &once).stdout("One.\n").stderr_has("job `second`");
-    at(&story, "09:01:00", &["list"]).stdout_has("never: failed");
-    at(&story, "09:01:00", &["check"]).status(1).stdout_has("second");
+    start_at(&story, "09:00:00", &once).stdout("One.\n").stderr_has("job `second`");
+    run_cron_at(&story, "09:01:00", &["list"]).stdout_has("never: failed");
+    run_cron_at(&story, "09:01:00", &["check"]).status(1).stdout_has("second");
 }
 
 /// A page that a job has read cannot instruct the job after it: its origin goes on with the answer.
@@ -223,18 +204,13 @@ fn the_origin_of_an_answer_goes_on_with_it() {
         calls("web_fetch", json!({ "url": "http://evil.example/x" })),
         says("I may not."),
     ]);
-    let run_result = at(&story, "08:00:00", &["run", "digest"]);
+    let run_result = run_cron_at(&story, "08:00:00", &["run", "digest"]);
     assert!(run_result.text().ends_with("I may not.\n"));
     run_result.error_text();
     drop(run_result);
     assert_eq!(records(&story, &report)[0]["origin"], "external");
     assert!(!story.workspace().join("AGENTS.md").exists());
-    let results: Vec<String> = story.requests()[4]
-        .messages()
-        .iter()
-        .filter(|message| message["role"] == "tool")
-        .map(|message| message["content"].to_string())
-        .collect();
+    let results = story.requests()[4].tool_results();
     assert!(
         results.iter().all(|result| result.contains("the answer of another job")),
         "{results:?}"
@@ -247,7 +223,7 @@ fn the_origin_of_an_answer_goes_on_with_it() {
     add_job(&story, &["-n", "digest", "--every", "1h"]);
     add_job(&story, &["-n", "report", "--after", "digest", "-C", directory, "--write"]);
     story.server().script([says("All is well."), note(), says("Noted.")]);
-    at(&story, "08:00:00", &["run", "digest"]).stdout("All is well.\nNoted.\n");
+    run_cron_at(&story, "08:00:00", &["run", "digest"]).stdout("All is well.\nNoted.\n");
     assert!(story.workspace().join("AGENTS.md").exists());
 }
 
@@ -329,7 +305,7 @@ fn a_chain_that_was_killed_is_continued() {
             // Lines of both, twice.
             for time in ["08:04:00", "08:14:00"] {
                 for id in [&digest, &report] {
-                    let result = start(&story, time, id);
+                    let result = start_at(&story, time, id);
                     result.text();
                     result.error_text();
                     result.code();
@@ -355,34 +331,34 @@ fn a_chain_that_was_killed_is_continued() {
 fn a_repeated_run_gets_the_answer_of_its_slot() {
     let (story, digest, report) = story_with_pair();
     story.server().script([says("First."), fails(401, "no"), says("Second."), says("Done.")]);
-    start(&story, "08:00:00", &digest).stdout("First.\n").stderr_has("no");
-    at(&story, "09:00:00", &["run", "digest"]).stdout("Second.\nDone.\n");
+    start_at(&story, "08:00:00", &digest).stdout("First.\n").stderr_has("no");
+    run_cron_at(&story, "09:00:00", &["run", "digest"]).stdout("Second.\nDone.\n");
     let failed = records(&story, &report)[0]["id"].as_str().unwrap().to_owned();
     story.server().script([says("At last.")]);
-    at(&story, "10:00:00", &["rerun", &failed]).stdout("At last.\n").stderr("");
+    run_cron_at(&story, "10:00:00", &["rerun", &failed]).stdout("At last.\n").stderr("");
     assert!(story.requests()[4].last_content().contains("<stdin>\nFirst.\n</stdin>"));
     let last = records(&story, &report).pop().unwrap();
     assert_eq!((&last["trigger"], &last["slot"]), (&json!("hand"), &json!("2026-01-02T08:00:00Z")));
-    start(&story, "10:04:00", &report).stdout("");
+    start_at(&story, "10:04:00", &report).stdout("");
 }
 
 #[test]
 fn a_run_is_repeated_with_its_input_although_the_other_job_was_removed() {
     let (story, digest, report) = story_with_pair();
     story.server().script([says("First."), fails(401, "no")]);
-    start(&story, "08:00:00", &digest).stdout("First.\n").stderr_has("no");
+    start_at(&story, "08:00:00", &digest).stdout("First.\n").stderr_has("no");
     let failed = records(&story, &report)[0]["id"].as_str().unwrap().to_owned();
-    at(&story, "08:01:00", &["remove", "digest"]).stdout_has("Removed").error_text();
+    run_cron_at(&story, "08:01:00", &["remove", "digest"]).stdout_has("Removed").error_text();
     story.server().script([says("At last."), says("Again.")]);
-    at(&story, "10:00:00", &["rerun", &failed]).stdout("At last.\n").stderr("");
+    run_cron_at(&story, "10:00:00", &["rerun", &failed]).stdout("At last.\n").stderr("");
     // A repeated run can be repeated, too.
     let again = records(&story, &report).pop().unwrap()["id"].as_str().unwrap().to_owned();
-    at(&story, "10:01:00", &["rerun", &again]).stdout("Again.\n").stderr("");
+    run_cron_at(&story, "10:01:00", &["rerun", &again]).stdout("Again.\n").stderr("");
     for request in &story.requests()[2..] {
         assert!(request.last_content().contains("<stdin>\nFirst.\n</stdin>"));
     }
     std::fs::remove_dir_all(job_dir(&story, &report).join("output")).unwrap();
-    at(&story, "10:02:00", &["rerun", &failed])
+    run_cron_at(&story, "10:02:00", &["rerun", &failed])
         .status(66)
         .stderr_has("the answer of `")
         .stderr_has("at 2026-01-02T08:00:00Z is no longer stored: the job was removed\n");
@@ -402,10 +378,10 @@ fn a_loop_in_the_files_never_runs() {
         file["jobs"][0]["schedule"] = file["jobs"][1]["schedule"].clone();
     });
     let message = "`digest` runs after `report` would run after itself";
-    at(&story, "09:00:00", &["run", "digest"]).status(78).stderr_has(message);
+    run_cron_at(&story, "09:00:00", &["run", "digest"]).status(78).stderr_has(message);
     assert!(story.requests().is_empty());
     let problem = format!("digest ({digest}): never runs: {message}\n");
-    at(&story, "09:00:00", &["check"]).status(1).stdout_has(&problem);
+    run_cron_at(&story, "09:00:00", &["check"]).status(1).stdout_has(&problem);
 }
 
 /// While a job is busy, further answers of the one before are no failure: it runs later for the last of them, and the others are recorded.
@@ -418,20 +394,20 @@ fn answers_that_come_while_a_job_is_busy_are_run_or_recorded() {
     let mut command = story.command(["cron", "run", "digest"]);
     let first = command.env("NANOBOT_TEST_TIME", "2026-01-02T08:00:00Z").spawn().unwrap();
     story.server().wait_for_requests(2);
-    at(&story, "08:01:00", &["run", "digest"]).stdout("Two.\n").stderr("");
-    at(&story, "08:02:00", &["run", "digest"]).stdout("Three.\n").stderr("");
+    run_cron_at(&story, "08:01:00", &["run", "digest"]).stdout("Two.\n").stderr("");
+    run_cron_at(&story, "08:02:00", &["run", "digest"]).stdout("Three.\n").stderr("");
     let end = json!({ "choices": [{ "delta": { "content": "First." }, "finish_reason": "stop" }] });
     sender.send(format!("data: {end}\n\ndata: [DONE]\n\n").into_bytes()).unwrap();
     drop(sender);
     story.wait(first).stdout("One.\nFirst.\n");
-    start(&story, "08:04:00", &report).stdout("Last.\n");
+    start_at(&story, "08:04:00", &report).stdout("Last.\n");
     assert!(story.requests()[4].last_content().contains("<stdin>\nThree.\n</stdin>"));
     assert_eq!(outcomes(&story, &report), ["ok", "missed", "ok"]);
     let slots: Vec<Value> =
         records(&story, &report).iter().map(|record| record["slot"].clone()).collect();
     let times = ["08:00:00", "08:01:00", "08:02:00"];
     assert_eq!(slots, times.map(|time| json!(format!("2026-01-02T{time}Z"))));
-    start(&story, "08:14:00", &report).stdout("");
+    start_at(&story, "08:14:00", &report).stdout("");
     assert_eq!(outcomes(&story, &digest), ["ok"; 3]);
 }
 
@@ -440,16 +416,16 @@ fn answers_that_come_while_a_job_is_busy_are_run_or_recorded() {
 fn a_clock_that_was_ahead_holds_back_slots_and_no_answers() {
     let (story, digest, _report) = story_with_pair();
     story.server().script(["A.", "B.", "C.", "D."].map(says));
-    start(&story, "20:00:00", &digest).stdout("");
-    at(&story, "20:00:00", &["run", "digest"]).stdout("A.\nB.\n");
-    at(&story, "10:30:00", &["run", "digest"]).stdout("C.\nD.\n");
+    start_at(&story, "20:00:00", &digest).stdout("");
+    run_cron_at(&story, "20:00:00", &["run", "digest"]).stdout("A.\nB.\n");
+    run_cron_at(&story, "10:30:00", &["run", "digest"]).stdout("C.\nD.\n");
     let hourly = add_job(&story, &["-n", "hourly", "--cron", "0 * * * *"]);
     story.server().script([says("E.")]);
-    start(&story, "09:00:00", &hourly).stdout("E.\n");
-    start(&story, "05:00:00", &hourly).stdout("");
-    at(&story, "05:00:00", &["list"]).stdout_has("Fri 2 Jan 10:00");
+    start_at(&story, "09:00:00", &hourly).stdout("E.\n");
+    start_at(&story, "05:00:00", &hourly).stdout("");
+    run_cron_at(&story, "05:00:00", &["list"]).stdout_has("Fri 2 Jan 10:00");
     let message = format!(
         "hourly ({hourly}): does not run before Fri 2 Jan 09:00: the clock was ahead at its last run\n"
     );
-    at(&story, "05:00:00", &["check"]).status(1).stdout_has(&message);
+    run_cron_at(&story, "05:00:00", &["check"]).status(1).stdout_has(&message);
 }

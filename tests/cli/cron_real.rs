@@ -2,7 +2,7 @@
 //! cron is neither seen nor changed.
 
 use crate::chat_services::chat_services;
-use crate::cron::{job_dir, jobs};
+use crate::cron::{job_dir, jobs, outcomes, records};
 use crate::requirements::{require, require_root, skip};
 use crate::server::{Request, Responder, fails, says};
 use crate::story::{NANOBOT, RunResult, Story, TIME};
@@ -161,17 +161,6 @@ impl Drop for CronNamespace {
 
 fn read_or_empty(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
-}
-
-fn records(story: &Story, id: &str) -> Vec<Value> {
-    let lines = read_or_empty(&job_dir(story, id).join("runs.jsonl"));
-    let record = |line: &str| serde_json::from_str(line).expect("a record is JSON");
-    lines.lines().map(record).collect()
-}
-
-fn outcomes(story: &Story, id: &str) -> Vec<String> {
-    let outcome = |record: &Value| record["outcome"].as_str().unwrap().to_owned();
-    records(story, id).iter().map(outcome).collect()
 }
 
 /// All characters that a shell or cron would interpret.

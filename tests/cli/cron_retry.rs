@@ -1,8 +1,8 @@
 //! Retries of jobs, delayed starts, the notification of results, and pings.
 
-use crate::cron::{add_job, job_dir, run_cron};
+use crate::cron::{add_job, job_dir, records, run_cron, run_cron_at, start_at};
 use crate::server::{Responder, Response, Server, fails, says, sends};
-use crate::story::{RunResult, Story};
+use crate::story::Story;
 use serde_json::{Value, json};
 
 /// A rate limit, which ends a run at once with status 75.
@@ -13,27 +13,11 @@ fn busy() -> Responder {
     )
 }
 
-/// Runs `nanobot cron …` at a time of 2026-01-02, as `08:00:00`.
-fn at<'a>(story: &'a Story, time: &str, arguments: &[&str]) -> RunResult<'a> {
-    let mut command = story.command(["cron"].iter().chain(arguments));
-    command.env("NANOBOT_TEST_TIME", format!("2026-01-02T{time}Z"));
-    story.wait(command.spawn().unwrap())
-}
-
-fn start<'a>(story: &'a Story, time: &str, id: &str) -> RunResult<'a> {
-    at(story, time, &["run", id, "--scheduled"])
-}
-
 /// The time fields of our crontab lines.
 fn fields(story: &Story) -> Vec<String> {
     let table = story.crontab().table().unwrap_or_default();
     let lines = table.lines().filter(|line| line.ends_with(" --scheduled"));
     lines.map(|line| line.split_once(" /usr/bin/env ").unwrap().0.to_owned()).collect()
-}
-
-fn records(story: &Story, id: &str) -> Vec<Value> {
-    let text = std::fs::read_to_string(job_dir(story, id).join("runs.jsonl")).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// The outcome of each run, with the number of the retry.
@@ -59,27 +43,27 @@ fn a_temporary_failure_is_retried_after_the_delay() {
     let id = add_daily(&story, &["--retry", "2", "--retry-delay", "5m"]);
     assert_eq!(fields(&story), ["0 8 * * *"]);
     // A failure that is retried is recorded, but not mailed.
-    start(&story, "08:00:00", &id).status(75).stderr("");
+    start_at(&story, "08:00:00", &id).status(75).stderr("");
     assert_eq!(fields(&story), ["0 8 * * *", "5 8 2 1 *"]);
-    at(&story, "08:01:00", &["list"]).stdout_has("Fri 2 Jan 08:05, retry 1 of 2");
-    at(&story, "08:01:00", &["show", &id])
+    run_cron_at(&story, "08:01:00", &["list"]).stdout_has("Fri 2 Jan 08:05, retry 1 of 2");
+    run_cron_at(&story, "08:01:00", &["show", &id])
         .stdout_has("waiting      for retry 1 of 2\n")
         .stdout_has("retry        at most 2 times, each after 5 min\n");
-    let job = at(&story, "08:01:00", &["show", &id, "--json"]).json();
+    let job = run_cron_at(&story, "08:01:00", &["show", &id, "--json"]).json();
     assert_eq!(job["retry"], json!({ "at": "2026-01-02T08:05:00Z", "number": 1 }));
     assert_eq!(job["next"], "2026-01-02T08:05:00Z");
     assert_eq!(job["crontab"], "there");
-    at(&story, "08:01:00", &["check"]).status(1).stdout_has("failed since");
+    run_cron_at(&story, "08:01:00", &["check"]).status(1).stdout_has("failed since");
     // Too early.
-    start(&story, "08:04:59", &id).stdout("");
-    at(&story, "08:04:59", &["run", "--due"]).stdout("");
+    start_at(&story, "08:04:59", &id).stdout("");
+    run_cron_at(&story, "08:04:59", &["run", "--due"]).stdout("");
     assert_eq!(story.requests().len(), 1);
-    start(&story, "08:05:00", &id).status(75).stderr("");
+    start_at(&story, "08:05:00", &id).status(75).stderr("");
     assert_eq!(fields(&story), ["0 8 * * *", "10 8 2 1 *"]);
-    at(&story, "08:10:00", &["run", "--due"]).stdout("Done.\n");
+    run_cron_at(&story, "08:10:00", &["run", "--due"]).stdout("Done.\n");
     assert_eq!(fields(&story), ["0 8 * * *"]);
     assert_eq!(tries(&story, &id), ["failed 0", "failed 1", "ok 2"]);
-    start(&story, "08:15:00", &id).stdout("");
+    start_at(&story, "08:15:00", &id).stdout("");
 }
 
 #[test]
@@ -87,7 +71,7 @@ fn a_crontab_that_cannot_be_read_for_a_retry_is_reported() {
     let story = Story::new().script([busy()]).env("NANOBOT_TEST_ZONE", "UTC");
     let id = add_daily(&story, &["--retry", "2", "--retry-delay", "5m"]);
     story.crontab().set_behavior("torn");
-    start(&story, "08:00:00", &id)
+    start_at(&story, "08:00:00", &id)
         .status(75)
         .stderr_has("the crontab was not updated for the retry")
         .stderr_has("input/output error");
@@ -101,12 +85,12 @@ fn the_last_failure_is_reported() {
     let log = story.dir().join("told");
     let command = format!("cat >> {}", log.display());
     let id = add_daily(&story, &["--retry", "1", "--on-failure", &command]);
-    start(&story, "08:00:00", &id).status(75).stderr("");
+    start_at(&story, "08:00:00", &id).status(75).stderr("");
     assert!(!log.exists());
-    start(&story, "08:10:00", &id).status(75).stderr_has("too many");
+    start_at(&story, "08:10:00", &id).status(75).stderr_has("too many");
     assert!(std::fs::read_to_string(&log).unwrap().contains("too many"));
     assert_eq!(fields(&story), ["0 8 * * *"]);
-    at(&story, "08:12:00", &["run", &id]).stdout("By hand.\n");
+    run_cron_at(&story, "08:12:00", &["run", &id]).stdout("By hand.\n");
     // A permanent cause is not retried.
     let mut command = story.command(["cron", "run", &id, "--scheduled"]);
     command.env("NANOBOT_TEST_TIME", "2026-01-03T08:00:00Z");
@@ -121,13 +105,13 @@ fn other_failures_are_retried_if_the_job_says_so() {
         .script([fails(401, "no"), says("Done."), fails(400, "bad")])
         .env("NANOBOT_TEST_ZONE", "UTC");
     let id = add_daily(&story, &["--retry", "2", "--retry-on", "1, 77"]);
-    at(&story, "07:00:00", &["show", &id])
+    run_cron_at(&story, "07:00:00", &["show", &id])
         .stdout_has("each after 10 min, also after status 1, 77\n");
-    start(&story, "08:00:00", &id).status(77).stderr("");
-    start(&story, "08:10:00", &id).stdout("Done.\n");
+    start_at(&story, "08:00:00", &id).status(77).stderr("");
+    start_at(&story, "08:10:00", &id).stdout("Done.\n");
     assert_eq!(tries(&story, &id), ["failed 0", "ok 1"]);
     run_cron(&story, &["edit", &id, "--retry-on", ""]).stdout_has(&id);
-    let job = at(&story, "08:20:00", &["show", &id, "--json"]).json();
+    let job = run_cron_at(&story, "08:20:00", &["show", &id, "--json"]).json();
     assert_eq!(job["terms"]["retry_on"], json!([]));
     let mut command = story.command(["cron", "run", &id, "--scheduled"]);
     command.env("NANOBOT_TEST_TIME", "2026-01-03T08:00:00Z");
@@ -153,18 +137,18 @@ fn a_repeated_run_of_another_slot_leaves_the_retry() {
     story.server().script(answers);
     let id =
         add_job(&story, &["-n", "h", "-c", "0 * * * *", "--retry", "2", "--retry-delay", "5m"]);
-    start(&story, "08:00:00", &id).stdout("Eight.\n");
-    start(&story, "09:00:00", &id).status(75).stderr("");
+    start_at(&story, "08:00:00", &id).stdout("Eight.\n");
+    start_at(&story, "09:00:00", &id).status(75).stderr("");
     let run = records(&story, &id)[0]["id"].as_str().unwrap().to_owned();
-    at(&story, "09:02:00", &["rerun", &run]).stdout("Eight again.\n");
-    start(&story, "09:05:00", &id).stdout("Nine.\n");
+    run_cron_at(&story, "09:02:00", &["rerun", &run]).stdout("Eight again.\n");
+    start_at(&story, "09:05:00", &id).stdout("Nine.\n");
     assert_eq!(tries(&story, &id), ["ok 0", "failed 0", "ok 0", "ok 1"]);
     // That of its own slot is the retry.
     story.server().script([busy(), says("Ten.")]);
-    start(&story, "10:00:00", &id).status(75).stderr("");
+    start_at(&story, "10:00:00", &id).status(75).stderr("");
     let run = records(&story, &id)[4]["id"].as_str().unwrap().to_owned();
-    at(&story, "10:02:00", &["rerun", &run]).stdout("Ten.\n");
-    start(&story, "10:05:00", &id).stdout("");
+    run_cron_at(&story, "10:02:00", &["rerun", &run]).stdout("Ten.\n");
+    start_at(&story, "10:05:00", &id).stdout("");
 }
 
 #[test]
@@ -173,21 +157,21 @@ fn a_retry_gives_way_to_the_next_slot_and_to_changes_of_the_job() {
         Story::new().script([busy(), busy(), says("By hand.")]).env("NANOBOT_TEST_ZONE", "UTC");
     // The next slot would come first.
     let often = add_job(&story, &["--cron", "*/10 * * * *", "--retry", "3"]);
-    start(&story, "08:00:00", &often).status(75).stderr_has("too many");
+    start_at(&story, "08:00:00", &often).status(75).stderr_has("too many");
     run_cron(&story, &["remove", &often]).stdout_has("Removed").stderr_has("trash");
     // A job that was disabled meanwhile does not catch up.
     let id = add_daily(&story, &["--retry", "3"]);
-    start(&story, "08:00:00", &id).status(75).stderr("");
-    at(&story, "08:01:00", &["disable", &id]).stdout_has("disabled");
-    at(&story, "08:02:00", &["enable", &id]).stdout_has("enabled");
+    start_at(&story, "08:00:00", &id).status(75).stderr("");
+    run_cron_at(&story, "08:01:00", &["disable", &id]).stdout_has("disabled");
+    run_cron_at(&story, "08:02:00", &["enable", &id]).stdout_has("enabled");
     assert_eq!(fields(&story), ["0 8 * * *"]);
-    start(&story, "08:10:00", &id).stdout("");
+    start_at(&story, "08:10:00", &id).stdout("");
     run_cron(&story, &["remove", &id]).stdout_has("Removed").stderr_has("trash");
     // A success by hand ends it too.
     let id = add_daily(&story, &["--retry", "3"]);
-    start(&story, "08:10:00", &id).status(75).stderr("");
-    at(&story, "08:15:00", &["run", &id]).stdout("By hand.\n");
-    start(&story, "08:20:00", &id).stdout("");
+    start_at(&story, "08:10:00", &id).status(75).stderr("");
+    run_cron_at(&story, "08:15:00", &["run", &id]).stdout("By hand.\n");
+    start_at(&story, "08:20:00", &id).stdout("");
     // Within the time of a rate limit nothing is sent.
     assert_eq!(story.requests().len(), 3);
 }
@@ -237,8 +221,8 @@ fn a_start_is_delayed_by_the_same_time_each_day() {
     run_cron(&story, &["show", &id]).stdout_has("jitter       less than 30 min; on this machine ");
     assert_eq!(fields(&story), ["0 8 * * *"]);
     // The start of the crontab line waits.
-    start(&story, "08:00:00", &id).stdout("Waited.\n");
-    start(&story, "08:31:00", &id).stdout("");
+    start_at(&story, "08:00:00", &id).stdout("Waited.\n");
+    start_at(&story, "08:31:00", &id).stdout("");
     // Other starts find it due after the delay, and it is not late then.
     let day = |time: &str| {
         let mut command = story.command(["cron", "run", "--due"]);
@@ -276,7 +260,7 @@ fn results_are_reported_always_or_on_changes() {
         );
         let mut errors = 0;
         for minute in 0..5 {
-            let result = at(&story, &format!("08:0{minute}:00"), &["run", &id]);
+            let result = run_cron_at(&story, &format!("08:0{minute}:00"), &["run", &id]);
             errors += usize::from(result.error_text().contains("failure"));
             result.code();
             result.text();
@@ -301,7 +285,7 @@ fn all_jobs_are_disabled_and_enabled_together() {
     let past = add_job(&story, &["--in", "1m"]);
     assert_eq!(fields(&story).len(), 4);
     let all = |verb: &str, time: &str, count: usize| {
-        let text = at(&story, time, &[verb, "--all"]).text();
+        let text = run_cron_at(&story, time, &[verb, "--all"]).text();
         assert_eq!(text.lines().count(), count, "{text}");
     };
     all("disable", "03:05:00", 3);
@@ -358,18 +342,18 @@ fn a_service_learns_how_each_run_ends() {
     let story = watched_story().script([says("Done."), fails(401, "no"), busy()]);
     let address = format!("{address}?create=1");
     let id = add_daily(&story, &["--ping", &address, "--retry", "1"]);
-    start(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
+    start_at(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
     assert_eq!(pings(&server), ["/KEY/digest/start?create=1", "/KEY/digest?create=1"]);
-    at(&story, "09:00:00", &["run", &id]).status(77).stderr_has("no");
+    run_cron_at(&story, "09:00:00", &["run", &id]).status(77).stderr_has("no");
     assert_eq!(pings(&server)[2..], ["/KEY/digest/start?create=1", "/KEY/digest/fail?create=1"]);
-    at(&story, "09:00:00", &["show", &id]).stdout_has(&format!("ping         {address}"));
+    run_cron_at(&story, "09:00:00", &["show", &id]).stdout_has(&format!("ping         {address}"));
     // A check that finds nothing to do is a run too.
     run_cron(&story, &["edit", &id, "--when", "false"]).stdout_has(&id);
-    at(&story, "10:00:00", &["run", &id]).stdout("");
+    run_cron_at(&story, "10:00:00", &["run", &id]).stdout("");
     assert_eq!(pings(&server)[4..], ["/KEY/digest/start?create=1", "/KEY/digest?create=1"]);
     // A job without an address asks none.
     run_cron(&story, &["edit", &id, "--when", "", "--ping", ""]).stdout_has(&id);
-    at(&story, "11:00:00", &["run", &id]).status(75).stderr_has("too many");
+    run_cron_at(&story, "11:00:00", &["run", &id]).status(75).stderr_has("too many");
     assert_eq!(server.requests().len(), 6);
 }
 
@@ -380,14 +364,14 @@ fn a_run_that_is_retried_is_no_failure_for_the_service() {
     let story =
         watched_story().script([busy(), says("Done.")]).set("cron", json!({ "ping": address }));
     let id = add_daily(&story, &["--retry", "1"]);
-    start(&story, "08:00:00", &id).status(75).stderr("");
-    start(&story, "08:10:00", &id).stdout("Done.\n");
+    start_at(&story, "08:00:00", &id).status(75).stderr("");
+    start_at(&story, "08:10:00", &id).stdout("Done.\n");
     let paths: Vec<String> = server.requests().iter().map(|request| request.path.clone()).collect();
     let paths: Vec<&str> = paths.iter().map(|path| path.split('?').next().unwrap()).collect();
     assert_eq!(paths, ["/KEY/digest/start", "/KEY/digest/start", "/KEY/digest"]);
     // A job can go without the address of the config.
     run_cron(&story, &["edit", &id, "--ping", "none", "--when", "false"]).stdout_has(&id);
-    at(&story, "11:00:00", &["run", &id]).stdout("");
+    run_cron_at(&story, "11:00:00", &["run", &id]).stdout("");
     assert_eq!(server.requests().len(), 3);
 }
 
@@ -404,7 +388,7 @@ fn a_ping_never_fails_a_job() {
         let story = watched_story().script([says("Done.")]);
         // A silent service costs the job none of its time.
         let id = add_daily(&story, &["--ping", address, "--timeout", "4"]);
-        start(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
+        start_at(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
     }
     // An address in the private network, which nothing allows.
     let (server, address) = watcher(200);
@@ -412,23 +396,23 @@ fn a_ping_never_fails_a_job() {
     let id = add_daily(&story, &[]);
     let refused = "`127.0.0.1` is not a public address";
     run_cron(&story, &["edit", &id, "--ping", &address]).stdout_has(&id).stderr_has(refused);
-    at(&story, "07:00:00", &["check"])
+    run_cron_at(&story, "07:00:00", &["check"])
         .status(1)
         .stdout_has(&format!("({id}): its pings are not sent: {refused}; `tools.ssrfWhitelist`"));
-    let checked = at(&story, "07:00:00", &["check", "--json"]).status(1).json_lines();
+    let checked = run_cron_at(&story, "07:00:00", &["check", "--json"]).status(1).json_lines();
     assert_eq!(checked[0]["problem"], "unwatched");
     let ran = story.run(["status", "check", "--offline", "--no-crontab"]);
     ran.stdout_has("its pings are not sent").code();
-    start(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
-    at(&story, "09:00:00", &["run", &id]).stdout("Done.\n").stderr_has(refused);
+    start_at(&story, "08:00:00", &id).stdout("Done.\n").stderr("");
+    run_cron_at(&story, "09:00:00", &["run", &id]).stdout("Done.\n").stderr_has(refused);
     assert_eq!(server.requests().len(), 0);
     // A mistake in the config is reported, since no service would raise the alarm.
     let story = watched_story().script([says("Done.")]);
     let id = add_daily(&story, &[]);
     let story = story.set("cron", json!({ "ping": "hc.example" }));
     story.run(["config", "check"]).status(78).stdout_has("`cron.ping`: `hc.example`");
-    at(&story, "07:00:00", &["check"]).status(1).stdout_has("the address to ping: ");
-    start(&story, "08:00:00", &id).stdout("Done.\n").stderr_has("the address to ping: ");
+    run_cron_at(&story, "07:00:00", &["check"]).status(1).stdout_has("the address to ping: ");
+    start_at(&story, "08:00:00", &id).stdout("Done.\n").stderr_has("the address to ping: ");
     run_cron(&story, &["add", "-m", "x", "-e", "1h", "--ping", "hc.example"])
         .status(2)
         .stderr_has("the address to ping");

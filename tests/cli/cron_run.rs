@@ -67,8 +67,7 @@ pub(crate) fn write_terms(story: &Story, options: &Value) {
 }
 
 pub(crate) fn records(story: &Story) -> Vec<Value> {
-    let text = std::fs::read_to_string(job_dir(story).join("runs.jsonl")).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()
+    crate::cron::records(story, JOB_ID)
 }
 
 pub(crate) fn outcomes(story: &Story) -> Vec<String> {
@@ -1015,7 +1014,7 @@ fn a_run_is_shown_with_its_calls_and_repeated_with_its_input() {
     at("10:02", &["rerun", unneeded]).status(2).stderr_has("had no input: not needed");
     story.server().script([says("Three."), says("Again.")]);
     at("10:03", &["rerun", failed]).stdout("Three.\n").stderr("");
-    let content = story.requests().last().unwrap().last_content();
+    let content = story.last_request().last_content();
     assert!(content.contains("do it\n\n<stdin>\nthree new\n</stdin>"), "{content}");
     let message = ["edit", "count", "-m", "count them"];
     let mut edit = story.command(["cron"].iter().chain(&message));
@@ -1024,7 +1023,7 @@ fn a_run_is_shown_with_its_calls_and_repeated_with_its_input() {
     let result = at("10:05", &["rerun", failed, "--json"]);
     assert_eq!(result.json()["trigger"], "hand");
     result.stderr_has("`count` was changed after that run: it runs as it is now");
-    let content = story.requests().last().unwrap().last_content();
+    let content = story.last_request().last_content();
     assert!(content.contains("count them\n\n<stdin>\nthree new\n"), "{content}");
 
     drop(story.run(["session", "rm", &format!("cron:{id}")]).stderr_has("to the trash"));

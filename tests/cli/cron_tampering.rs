@@ -27,8 +27,8 @@ fn edit_first_job(story: &Story, edit: impl FnOnce(&mut Value)) {
     write(&self::job_file(story), file.to_string().as_bytes());
 }
 
-/// All paths below `path`.
-fn list_recursively(path: &Path) -> Vec<PathBuf> {
+/// All paths below `path`, sorted.
+pub(crate) fn list_recursively(path: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(path).unwrap() {
         let path = entry.unwrap().path();

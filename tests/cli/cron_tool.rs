@@ -247,8 +247,7 @@ fn the_repl_asks_before_content_from_outside_adds_a_job() {
     screen.until_prompt("  allow?").type_("y").press(Key::Enter);
     screen.until("It is.").until_prompt("> ");
     assert_eq!(stored_jobs(&story).len(), 1);
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]

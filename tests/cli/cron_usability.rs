@@ -2,7 +2,8 @@
 
 use crate::cron::{add_job, job_dir, jobs, run_cron};
 use crate::server::says;
-use crate::story::{NANOBOT, Story, write};
+use crate::story::{Story, write};
+use crate::usage::{NO_COLOR, run_on_terminal};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -235,22 +236,12 @@ fn a_different_path_variable_is_reported_briefly() {
         .stderr("nanobot: this shell's PATH now applies to 1 other job too\n");
 }
 
-/// The output on a terminal of 60 columns.
-fn run_on_terminal(story: &Story, arguments: &str) -> String {
-    let mut command = story.program("script");
-    let shell = format!("stty cols 60; {NANOBOT} {arguments}");
-    command.args(["-qec", &shell, "/dev/null"]);
-    command.env("TERM", "xterm").env("NO_COLOR", "1");
-    let text = story.wait(command.spawn().unwrap()).text();
-    text.replace("\r\n", "\n")
-}
-
 #[test]
 fn the_list_is_as_wide_as_the_terminal() {
     let story = Story::new();
     let id = add_job(&story, &["-n", "a name of some length", "-c", "0 8 * * 1-5"]);
     assert_eq!(
-        run_on_terminal(&story, "cron list"),
+        run_on_terminal(&story, 60, "cron list", &NO_COLOR),
         format!(
             "ID        NAME                   SCHEDULE                  …\n\
              {id}  a name of some length  at 08:00 on Monday to Frid…\n"
@@ -262,10 +253,10 @@ fn the_list_is_as_wide_as_the_terminal() {
 fn a_manual_run_without_output_explains_why() {
     let story = Story::new().script([says("NOTHING_TO_REPORT")]);
     let id = add_job(&story, &["-e", "1h"]);
-    let output = run_on_terminal(&story, &format!("cron run {id}"));
+    let output = run_on_terminal(&story, 60, &format!("cron run {id}"), &NO_COLOR);
     assert!(output.ends_with("nanobot: nothing to report\n"), "{output:?}");
     run_cron(&story, &["edit", &id, "--when", "false"]).stdout_has("✓ Changed");
-    let output = run_on_terminal(&story, &format!("cron run {id}"));
+    let output = run_on_terminal(&story, 60, &format!("cron run {id}"), &NO_COLOR);
     assert!(output.ends_with("nanobot: the `--when` condition is not met\n"), "{output:?}");
     // Cron has no terminal, and there is nothing to mail.
     run_cron(&story, &["run", &id]);

@@ -68,9 +68,7 @@ fn an_entry_may_have_many_lines() {
         "{}",
         last_content_of(&story, 1)
     );
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
-    screen.assert_restored();
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -86,9 +84,7 @@ fn a_multi_line_paste_is_one_entry() {
     assert!(content.contains(text.trim()), "{content}");
     wait_until_ready(&screen);
     assert_eq!(story.requests().len(), 1);
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
-    screen.assert_restored();
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -108,8 +104,7 @@ fn history_is_saved_and_searchable() {
         assert!(remembered || !last_content_of(&story, 4).is_empty());
         wait_until_ready(&screen);
     }
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
     let history = std::fs::read_to_string(history_file(&story)).unwrap();
     assert_eq!(history, "#V2\nfrom python\\nin two lines\napples\npears\n/context\n");
     assert_eq!(std::fs::read_to_string(&python_history).unwrap(), old);
@@ -123,9 +118,7 @@ fn history_is_saved_and_searchable() {
     screen.press(Key::Enter);
     assert!(last_content_of(&story, 5).contains("from python\nin two lines"));
     wait_until_ready(&screen);
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
-    screen.assert_restored();
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -142,17 +135,14 @@ fn a_recalled_paste_is_folded_again() {
     screen.press(Key::Enter);
     assert!(last_content_of(&story, 1).contains(&format!("look: {whole}")));
     wait_until_ready(&screen);
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
     // The next process knows only the entry.
     let mut screen = start_repl(&story);
     screen.press(Key::Up).until("> look: line 1\n[pasted 59 lines]");
     screen.press(Key::Enter);
     assert!(last_content_of(&story, 2).contains(&format!("look: {whole}")));
     wait_until_ready(&screen);
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
-    screen.assert_restored();
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -162,9 +152,7 @@ fn the_escape_key_at_the_prompt_leaves_the_next_key_whole() {
     screen.type_("abc").until_prompt("> abc");
     screen.press(Key::Escape).pause().press(Key::Ctrl('u'));
     wait_until_ready(&screen);
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
-    screen.assert_restored();
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -185,8 +173,7 @@ fn the_keys_of_vi_edit_the_line() {
     screen.press(Key::Enter);
     assert!(last_content_of(&story, 0).contains("xtwo three!"));
     wait_until_ready(&screen);
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -200,8 +187,7 @@ fn an_unusable_history_file_is_not_fatal() {
     until("it is found", || screen.text().ends_with("\n> hello"));
     screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
     wait_until_ready(&screen);
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -222,9 +208,7 @@ fn words_are_completed_and_hinted() {
     screen.type_(" and @noth").press(Key::Tab).until("mine.md\" and @nothing.txt");
     screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
     wait_until_ready(&screen);
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
-    screen.assert_restored();
+    screen.exit_with_ctrl_d();
 }
 
 /// The settings are restored, and bracketed paste is off once all output was read.
@@ -366,9 +350,7 @@ fn the_program_resumes_after_an_external_stop() {
     screen.type_("def").until("> abcdef").press(Key::Enter);
     assert!(last_content_of(&story, 0).contains("abcdef"));
     wait_until_ready(&screen);
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
-    screen.assert_restored();
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -399,9 +381,7 @@ fn type_ahead_during_a_turn_is_preserved() {
     screen.until("> and a begi").type_("n").until("> and a begin").press(Key::Enter);
     assert!(last_content_of(&story, 22).contains("and a begin"));
     wait_until_ready(&screen);
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
-    screen.assert_restored();
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -440,8 +420,7 @@ fn a_dumb_terminal_works() {
     assert!(last_content_of(&story, 1).contains("typo"));
     until("it is answered", || screen.text().matches("Fine.").count() == 2);
     wait_until_ready(&screen);
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
     let mut screen = story.screen(24, 80).env("TERM", "dumb").args(["repl"]);
     screen.until("\n>").type_("abc").until("> abc").signal(Signal::TERM);
     assert_eq!(screen.code(), 143);

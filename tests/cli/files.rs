@@ -226,20 +226,6 @@ fn system_path_forms() -> Vec<String> {
     forms
 }
 
-/// The tool results in the last request.
-fn tool_results(story: &Story) -> Vec<String> {
-    let requests = story.requests();
-    let messages = requests.last().unwrap().messages();
-    let results = messages.iter().filter(|message| message["role"] == "tool");
-    results
-        .map(|message| {
-            message["content"]
-                .as_str()
-                .map_or_else(|| message["content"].to_string(), str::to_owned)
-        })
-        .collect()
-}
-
 #[test]
 #[allow(clippy::print_stdout, reason = "the count is to be seen")]
 fn no_path_form_escapes_the_scope() {
@@ -286,7 +272,7 @@ fn no_path_form_escapes_the_scope() {
             let after: Vec<_> = secrets.iter().map(|path| snapshot_tree(path)).collect();
             assert_eq!(before, after, "{name}");
             assert_eq!(config, std::fs::read(story.home().join(".nanobot/config.json")).unwrap());
-            let results = tool_results(&story);
+            let results = story.last_request().tool_results();
             assert_eq!(results.len(), forms.len());
             tried += results.len();
             for (form, result) in forms.iter().zip(&results) {
@@ -318,7 +304,7 @@ fn a_hard_link_to_an_outside_file_is_not_written() {
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     assert_eq!(std::fs::read(outside.join("linked")).unwrap(), b"plain\n");
     assert!(story.dir().join(path).exists());
-    for result in tool_results(&story) {
+    for result in story.last_request().tool_results() {
         assert!(result.contains("hard links"), "{result}");
     }
 }
@@ -341,7 +327,7 @@ fn secrets_in_a_granted_directory_are_denied_unless_granted_by_name() {
     let write_home = format!("--write={home}");
     let run_result = story.run(["agent", "-m", "x", &write_home, "--ephemeral"]).stdout("done\n");
     assert!(run_result.error_text().contains("--read $HOME/.ssh"));
-    for result in tool_results(&story) {
+    for result in story.last_request().tool_results() {
         let has_leaked =
             result.contains(CANARY) || result.contains(CANARY_NAME) || result.contains("id_rsa  ");
         assert!(!has_leaked, "{result}");
@@ -351,7 +337,7 @@ fn secrets_in_a_granted_directory_are_denied_unless_granted_by_name() {
     let arguments = ["agent", "-m", "x", &write_home, "--read", &read_ssh, "--ephemeral"];
     let run_result = story.run(arguments).stdout("done\n");
     assert!(run_result.error_text().contains("denied: "));
-    let results = tool_results(&story);
+    let results = story.last_request().tool_results();
     assert!(results[0].contains(CANARY), "{}", results[0]);
     assert!(results[1].contains(CANARY_NAME), "{}", results[1]);
     assert!(results[4].contains("is read-only"), "{}", results[4]);
@@ -380,7 +366,7 @@ fn a_single_file_can_be_granted() {
         story.run(["agent", "-m", "x", "--read", secret, &format!("--write={linked}")]);
     assert!(run_result.error_text().contains("denied: "));
     run_result.stdout("done\n");
-    let results = tool_results(&story);
+    let results = story.last_request().tool_results();
     assert!(results[0].contains(CANARY) && results[1].contains(CANARY), "{results:?}");
     assert!(results[2].starts_with("replaced"), "{}", results[2]);
     assert_eq!(std::fs::read(linked).unwrap(), b"new");
@@ -453,7 +439,7 @@ fn special_files_neither_hang_nor_fail() {
         let now = std::fs::read(dir.join(name)).unwrap();
         assert_eq!(now, after.unwrap_or(before), "{name}");
     }
-    let results = tool_results(&story);
+    let results = story.last_request().tool_results();
     assert_eq!(results.len(), count);
     let odd_ones = &results[fixtures.len()..fixtures.len() + 3 * odd.len()];
     for result in &results[fixtures.len() + 3 * odd.len()..][..devices.len()] {
@@ -498,7 +484,7 @@ fn the_whole_of_a_long_output_can_be_searched_during_the_run() {
         says("done"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("done\n").stderr_has("denied: write_file: ");
-    let outputs = tool_results(&story);
+    let outputs = story.last_request().tool_results();
     assert!(
         outputs[0].starts_with("1\n2\n") && outputs[0].trim_end().ends_with("\n40000"),
         "{}",
@@ -532,7 +518,7 @@ fn a_file_changed_by_a_command_is_read_again() {
         says("done"),
     ]);
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    let results = tool_results(&story);
+    let results = story.last_request().tool_results();
     assert!(results[1].starts_with("edited"), "{}", results[1]);
     assert!(results[3].contains("was changed by a command or another process"), "{}", results[3]);
     assert!(results[3].contains("read it again with read_file"), "{}", results[3]);
@@ -553,7 +539,7 @@ fn zero_and_an_empty_path_count_as_not_given() {
         says("ok"),
     ]);
     story.run(["agent", "--write", "-m", "x"]).stdout("ok\n");
-    let results = tool_results(&story);
+    let results = story.last_request().tool_results();
     for (result, expect) in
         results.iter().zip(["two", "a.txt", "done", "the path is empty", "the path is empty"])
     {
@@ -571,7 +557,7 @@ fn the_todo_tool_stores_and_returns_the_task_list() {
         says("done"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("done\n");
-    assert_eq!(tool_results(&story), ["[>] look\n[ ] tell"; 2]);
+    assert_eq!(story.last_request().tool_results(), ["[>] look\n[ ] tell"; 2]);
 }
 
 /// The file tools on a directory while another thread swaps its entries.
@@ -804,7 +790,7 @@ fn hidden_entries_of_a_home_stay_closed_unless_they_are_named() {
     story.server().script(script());
     let result = story.run(["agent", "-m", "x", "--read", home.to_str().unwrap()]);
     result.stdout("done\n").stderr_has("--read");
-    let last = story.requests().last().unwrap().clone();
+    let last = story.last_request();
     assert!(!last.raw.contains("pelican\\n") && last.raw.contains("the plan"), "{}", last.raw);
     assert_eq!(last.raw.matches("no matches found").count(), 1, "{}", last.raw);
     // Named, they are open.

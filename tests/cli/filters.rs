@@ -7,8 +7,7 @@ use serde_json::json;
 
 /// The system prompt of a request.
 fn system_prompt(story: &Story) -> String {
-    let requests = story.requests();
-    requests.last().unwrap().messages()[0]["content"].as_str().unwrap().to_owned()
+    story.last_request().messages()[0]["content"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -38,7 +37,7 @@ fn a_bare_run_sends_the_same_from_any_home() {
         story.server().script([says("Hi.")]);
         let result = story.run(["agent", "--bare"].iter().chain(arguments));
         result.stdout("Hi.\n").stderr("");
-        let raw = story.requests().last().unwrap().raw.clone();
+        let raw = story.last_request().raw;
         for private in
             ["/tmp", "2026-01", "tea", "Ada", "Latin", "poetic", "Hooked", "Linux", "earlier"]
         {
@@ -71,7 +70,7 @@ fn a_bare_run_stores_nothing_and_reads_no_instructions() {
     story.server().script([calls("read_file", json!({ "path": "sub/notes.md" })), says("Milk.")]);
     let read = ["agent", "--bare", "--tools", "read_file", "-m", "read"];
     story.run(read).stdout("Milk.\n").error_text();
-    let result = story.requests().last().unwrap().last_content();
+    let result = story.last_request().last_content();
     assert!(result.contains("milk") && !result.contains("Speak Latin."), "{result}");
     for flag in ["--new", "--resume", "--continue", "--session=x", "--fork=x"] {
         story.run(["agent", "--bare", flag, "-m", "x"]).status(2).stderr_has("cannot be used with");

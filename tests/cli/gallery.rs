@@ -70,8 +70,7 @@ fn questions_in_all_windows() {
         screen.type_("n").until("Not written.").until_prompt("> ");
         assert_not_wrapped(&screen, |_| false);
         let text = screen.styled();
-        screen.press(Key::Ctrl('d'));
-        assert_eq!(screen.code(), 0);
+        screen.exit_with_ctrl_d();
         text
     });
 }

@@ -1,7 +1,6 @@
 //! Help texts: they fit a screen, their examples are valid command lines, and typos get suggestions.
 
 use crate::page_commands::command_lines;
-use crate::screen::Key;
 use crate::server::says;
 use crate::story::Story;
 use clap::Command;
@@ -487,8 +486,7 @@ fn nanobot_alone_is_the_repl_on_a_terminal() {
     let story = Story::new();
     let mut screen = story.screen(24, 80).args([] as [&str; 0]);
     screen.until("lists the commands").until_prompt("> ");
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]

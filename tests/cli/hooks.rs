@@ -28,7 +28,7 @@ fn run_in<'s>(situation: Situation, story: &'s Story, arguments: &[&str]) -> Run
 
 /// The results of tools that the model got with the last request.
 fn last_result(story: &Story) -> String {
-    story.requests().last().unwrap().last_content()
+    story.last_request().last_content()
 }
 
 /// The JSON objects that hooks have stored, one a line.
@@ -563,7 +563,7 @@ fn a_hook_in_the_sandbox_works_on_the_files_of_the_run() {
     write(&story.dir().join("a.md"), b"tea\n");
     story.server().script([says("1"), says("2"), says("3"), says("4")]);
     story.run(["agent", "-m", "x"]).stdout("4\n");
-    assert!(story.requests().last().unwrap().last_content().contains("no coffee"));
+    assert!(story.last_request().last_content().contains("no coffee"));
     assert_eq!(read().unwrap(), "tea\n");
 }
 

@@ -143,21 +143,20 @@ fn story_with_canaries(source: &str) -> Story {
     }
 }
 
-/// Every file beneath `folder`, except those into which the secrets were written.
-fn read_files(folder: &Path, files: &mut Vec<(String, String)>) {
+/// The name and text of every file beneath `folder`, except those into which secrets were written: names that end like one
+/// of `sources`.
+pub(crate) fn read_files(folder: &Path, sources: &[&str]) -> Vec<(String, String)> {
+    let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         let name = path.display().to_string();
-        let is_source = ["config.json", "secret/key", "auth/openai-codex.json"]
-            .iter()
-            .any(|end| name.ends_with(end));
-        match path.is_dir() {
-            true => read_files(&path, files),
-            false if is_source => {}
-            false => files
-                .push((name, String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned())),
+        if path.is_dir() {
+            files.extend(read_files(&path, sources));
+        } else if !sources.iter().any(|end| name.ends_with(end)) {
+            files.push((name, String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into()));
         }
     }
+    files
 }
 
 #[test]
@@ -238,25 +237,26 @@ fn a_secret_is_sent_only_in_its_own_header() {
             let story = story.env("NANOBOT_LOG", log_file.to_str().unwrap());
             let mut command = story.command(["agent", "-m", "hi"]);
             let output = command.args(arguments).output().unwrap();
-            let mut stderr = vec![
+            let mut outputs = vec![
                 ("stdout".to_owned(), String::from_utf8_lossy(&output.stdout).into_owned()),
                 ("stderr".to_owned(), String::from_utf8_lossy(&output.stderr).into_owned()),
             ];
-            read_files(story.home().parent().unwrap(), &mut stderr);
+            let sources = ["config.json", "secret/key", "auth/openai-codex.json"];
+            outputs.extend(read_files(story.home().parent().unwrap(), &sources));
             for request in story.requests() {
-                stderr.push(("a request's body".into(), request.raw.clone()));
-                stderr.push(("a request's path".into(), request.path.clone()));
+                outputs.push(("a request's body".into(), request.raw.clone()));
+                outputs.push(("a request's path".into(), request.path.clone()));
                 for (header, value) in &request.headers {
                     let own = matches!(header.as_str(), "authorization" | "x-team");
                     if !own {
-                        stderr.push((format!("a request's {header}"), value.clone()));
+                        outputs.push((format!("a request's {header}"), value.clone()));
                     }
                 }
             }
             assert_eq!(asks, !story.requests().is_empty(), "{log}: {output:?}");
-            for (stream, text) in stderr {
+            for (name, text) in outputs {
                 for canary in &canaries {
-                    assert!(!text.contains(canary), "{log}: {canary} in {stream}:\n{text}");
+                    assert!(!text.contains(canary), "{log}: {canary} in {name}:\n{text}");
                 }
             }
         }

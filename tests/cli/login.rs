@@ -236,7 +236,7 @@ fn login_files_are_private_and_hidden_from_the_agent() {
     let arguments = ["agent", "-m", "x", "--read", home.to_str().unwrap()];
     let run_result = story.run(arguments).stdout("no\n");
     run_result.stderr_has("not accessible to tools");
-    let result = story.requests().last().unwrap().last_content();
+    let result = story.last_request().last_content();
     assert!(!result.contains("of-the-story"), "{result}");
 }
 

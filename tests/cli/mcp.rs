@@ -187,7 +187,7 @@ fn a_server_without_permitted_tools_is_not_started() {
         line.extend(flags);
         story.run(line).stdout("hello\n");
         assert_eq!(server_log(&story, "one"), [""; 0], "{flags:?}");
-        assert_eq!(offered_names(story.requests().last().unwrap()), [""; 0]);
+        assert_eq!(offered_names(&story.last_request()), [""; 0]);
         assert!(!story.home().join(".nanobot/mcp").exists());
     };
     check(&["--no-tools"]);
@@ -264,7 +264,7 @@ fn a_changed_tool_is_denied() {
     let denials = result.json()["denials"].clone();
     drop(result);
     assert_eq!(denials[0]["tool"], "mcp_one_look", "{denials}");
-    let tools = offered_tools(story.requests().last().unwrap());
+    let tools = offered_tools(&story.last_request());
     assert_eq!(tools[0].1, "[server one] Look.");
     // The other tools are usable.
     let story = story.script([calls("mcp_one_see", json!({})), says("done")]);
@@ -403,10 +403,10 @@ fn tools_are_searched_under_the_same_policy() {
     // What is named is sent, as is what fits the budget.
     let story = story.script([says("named")]);
     story.run(["agent", "--tools", "mcp_big_look_1*", "-m", "x"]).stdout("named\n");
-    assert_eq!(offered_names(story.requests().last().unwrap()).len(), 111);
+    assert_eq!(offered_names(&story.last_request()).len(), 111);
     let story = story.set("tools.mcpBudgetTokens", json!(1_000_000)).script([says("all")]);
     run_agent(&story).stdout("all\n");
-    assert_eq!(offered_names(story.requests().last().unwrap()).len(), 400);
+    assert_eq!(offered_names(&story.last_request()).len(), 400);
 }
 
 #[test]
@@ -527,7 +527,7 @@ fn resources_of_servers_are_read_with_one_tool() {
     let ask = |name: &str, arguments: Value| {
         story.server().script([calls(name, arguments), says("done")]);
         run_agent(&story).stdout("done\n");
-        story.requests().last().unwrap().last_content()
+        story.last_request().last_content()
     };
     assert!(ask("mcp_read_resource", json!({ "server": "one" })).contains("x://a: the first"));
     assert!(

@@ -290,8 +290,7 @@ fn the_repl_shows_its_servers() {
         .press(Key::Enter)
         .until("mcp_one_look")
         .until("greet  Say hello");
-    screen.press(Key::Ctrl('d'));
-    assert!(screen.exit().success());
+    screen.exit_with_ctrl_d();
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn servers_may_not_use_the_model_unless_the_config_says_so() {
     };
     let story = story.script([call_work(json!([ask("hi")])), says("Done.")]);
     run(&story, &[]).stdout("Done.\n");
-    let result = tool_result(story.requests().last().unwrap());
+    let result = tool_result(&story.last_request());
     assert_eq!(result["capabilities"], json!({}));
     assert_eq!(result["answers"][0]["code"], -32601);
 }
@@ -173,8 +173,7 @@ fn the_user_sees_what_a_server_requests_and_decides() {
     assert!(!screen.text().contains("[a]lways"), "{}", screen.text());
     screen.until_prompt("  allow? ").type_("y").until("and more").until_prompt("  allow? ");
     screen.type_("n").until("All is done.");
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
     let requests = story.requests();
     assert_eq!(requests.len(), 3);
     assert_eq!(answers(&requests[2])[0]["content"]["text"], "sampled");
@@ -247,9 +246,8 @@ fn parallel_calls_of_a_server_take_turns() {
         says("Done."),
     ]);
     run(&story, &[]).stdout("Done.\n");
-    let messages = story.requests().pop().unwrap().messages();
-    let results = messages.iter().filter(|it| it["role"] == "tool");
-    let counts = results.map(|it| it["content"].to_string().matches("endTurn").count());
+    let results = story.last_request().tool_results();
+    let counts = results.iter().map(|result| result.matches("endTurn").count());
     assert_eq!(counts.collect::<Vec<_>>(), [1, 1]);
 }
 
@@ -314,7 +312,7 @@ fn a_server_learns_that_the_model_failed_and_not_why() {
         says("Done."),
     ]);
     run(&story, &[]).stdout("Done.\n");
-    let last = story.requests().pop().unwrap();
+    let last = story.last_request();
     assert_eq!(errors(&last), ["the model did not answer", "the model returned an empty reply"]);
     assert!(!last.raw.contains("the.user"), "{}", last.raw);
 }
@@ -420,7 +418,7 @@ fn the_time_of_the_model_is_not_that_of_the_server() {
         says("Done."),
     ]);
     run(&story, &[]).stdout("Done.\n");
-    assert_eq!(answers(story.requests().last().unwrap())[0]["content"]["text"], "late");
+    assert_eq!(answers(&story.last_request())[0]["content"]["text"], "late");
 }
 
 #[test]

@@ -205,7 +205,7 @@ fn call_writer(story: &Story, flags: &[&str]) -> (String, String) {
     let result = story.run([&["agent", "-m", "x", "--allow", "mcp_w_make"], flags].concat());
     let text = result.error_text();
     result.stdout("done\n");
-    (story.requests().last().unwrap().last_content(), text)
+    (story.last_request().last_content(), text)
 }
 
 const MAKE_STARTUP_FILES: &str = "echo evil >> AGENTS.md; echo evil > CLAUDE.md; mkdir -p deep/skills/x .vibe; \

@@ -111,7 +111,7 @@ fn old_messages_are_consolidated_once() {
     // The remaining messages are sent as before, starting with a user message.
     story.server().script([says("Yes.")]);
     story.run(["agent", "-m", "go on"]).stdout("Yes.\n");
-    let last_request = story.requests().pop().unwrap();
+    let last_request = story.last_request();
     assert_eq!(last_request.messages()[1]["content"], "word70.");
     assert!(last_request.raw.contains("Likes words."));
 }
@@ -220,7 +220,7 @@ fn a_turn_larger_than_a_request_is_condensed_and_never_split() {
         assert_eq!(consolidated_count(&story), 202 + taken);
         story.server().script([says("Yes.")]);
         story.run(["agent", "-m", "go on"]).stdout("Yes.\n");
-        let request = story.requests().pop().unwrap();
+        let request = story.last_request();
         assert_eq!(request.messages()[1]["content"], format!("word{taken}."));
     }
 }

@@ -15,12 +15,6 @@ fn start_repl<'a>(story: &'a Story, size: (u16, u16), variables: &[(&str, &str)]
     screen
 }
 
-fn exit_and_check(screen: &mut Screen<'_>) {
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0, "{}", screen.text_with_scrollback());
-    screen.assert_restored();
-}
-
 #[test]
 fn a_question_at_40_columns_breaks_no_word() {
     let text = "milk from the farm, two bottles, and bread from the bakery\n";
@@ -33,7 +27,7 @@ fn a_question_at_40_columns_breaks_no_word() {
     screen.until_snapshot("repl_question-40", Screen::conversation);
     assert!(screen.wrapped_rows().is_empty(), "{:?}", screen.wrapped_rows());
     screen.type_("n").until("Not written.").until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -59,12 +53,12 @@ fn lists_of_commands_fit_40_columns() {
     screen.type_("/context").press(Key::Enter).until("compacted");
     screen.until_prompt("> ");
     screen.until_snapshot("context-40", mask_numbers);
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     let mut screen = start_repl(&story, (24, 80), &[]);
     screen.type_("/context").press(Key::Enter).until("compacted");
     screen.until_prompt("> ");
     screen.until_snapshot("context", mask_numbers);
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 /// The conversation without the numbers that depend on the length of temporary paths.
@@ -100,6 +94,6 @@ fn a_resize_erases_nothing_above_a_long_line() {
             assert_eq!(flat.matches(part).count(), 1, "{part:?} {from} {to} {reflows}:\n{text}");
         }
         screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
-        exit_and_check(&mut screen);
+        screen.exit_with_ctrl_d();
     }
 }

@@ -3,6 +3,7 @@
 use crate::cron::{add_job, run_cron};
 use crate::formats::Format;
 use crate::mcp::{plain_tool, read_only_tool, server_log, story_with_servers};
+use crate::provenance::origin_of;
 use crate::server::{Request, Responder, calls, fails, says};
 use crate::story::Story;
 use crate::web::{PageServer, page_response};
@@ -10,15 +11,7 @@ use serde_json::{Value, json};
 
 /// The system prompt of the last request.
 fn system_prompt(story: &Story) -> String {
-    let requests = story.requests();
-    requests.last().unwrap().messages()[0]["content"].as_str().unwrap().to_owned()
-}
-
-/// The origin of the session `key`, as `policy explain` prints it.
-fn origin(story: &Story, key: &str) -> String {
-    let text = story.run(["policy", "explain", "--session", key]).text();
-    let line = text.lines().find(|line| line.starts_with("origin")).unwrap_or_default();
-    line.trim_start_matches("origin").trim().to_owned()
+    story.last_request().messages()[0]["content"].as_str().unwrap().to_owned()
 }
 
 const TEA: &str = "---\nname: tea\ndescription: How tea is made\n---\nBrew for four minutes.\n";
@@ -39,7 +32,7 @@ fn a_skill_is_loaded_at_the_start() {
     let prompt = system(&["--skill", "tea", "-s", "own"]);
     assert!(prompt.contains("### Skill: tea\n\nBrew for four minutes."), "{prompt}");
     assert!(!prompt.contains("cold water"), "{prompt}");
-    assert!(origin(&story, "own").starts_with("user"), "{}", origin(&story, "own"));
+    assert!(origin_of(&story, "own").starts_with("user"), "{}", origin_of(&story, "own"));
     // A built-in one, and several.
     let prompt = system(&["--skill", "weather", "--skill=tea", "--skill=tea", "--no-tools"]);
     assert!(prompt.contains("### Skill: weather"), "{prompt}");
@@ -47,15 +40,19 @@ fn a_skill_is_loaded_at_the_start() {
     // Text of the project, as if the model had read it there.
     let prompt = system(&["--skill", "./rude", "-s", "theirs"]);
     assert!(prompt.contains("### Skill: rude\n\nSwear."), "{prompt}");
-    assert!(origin(&story, "theirs").starts_with("project"), "{}", origin(&story, "theirs"));
+    assert!(origin_of(&story, "theirs").starts_with("project"), "{}", origin_of(&story, "theirs"));
     story.run(["trust", "rude/SKILL.md"]).stdout_has("now trusted").error_text();
     system(&["--skill", "./rude", "-s", "pinned"]);
-    assert!(origin(&story, "pinned").starts_with("user"), "{}", origin(&story, "pinned"));
+    assert!(origin_of(&story, "pinned").starts_with("user"), "{}", origin_of(&story, "pinned"));
     // A change takes it back.
     let story = story.file("rude/SKILL.md", "Swear loudly.\n");
     story.server().script([says("Yes.")]);
     story.run(["agent", "-m", "x", "--skill", "rude/", "-s", "changed"]).stdout("Yes.\n");
-    assert!(origin(&story, "changed").starts_with("project"), "{}", origin(&story, "changed"));
+    assert!(
+        origin_of(&story, "changed").starts_with("project"),
+        "{}",
+        origin_of(&story, "changed")
+    );
 }
 
 /// A bare run has the skills that its line names, and no others.
@@ -206,11 +203,11 @@ fn trust(story: &Story, file: &str) {
     story.run(["trust", file]).stdout_has("now trusted").error_text();
 }
 
-fn tool_names(story: &Story) -> Vec<String> {
-    let requests = story.requests();
-    let tools = requests.last().unwrap().body["tools"].as_array().cloned().unwrap_or_default();
-    let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
-    tools.iter().map(name).filter(|name| name.starts_with("mcp_")).collect()
+/// The names of the offered tools of MCP servers.
+fn mcp_tool_names(story: &Story) -> Vec<String> {
+    let mut names = story.last_request().tool_names();
+    names.retain(|name| name.starts_with("mcp_"));
+    names
 }
 
 #[test]
@@ -220,7 +217,7 @@ fn servers_of_a_file_are_those_of_one_run() {
     story.server().script([says("Nothing.")]);
     // A file that is only there is not read.
     story.run(["agent", "-m", "x"]).stdout("Nothing.\n").stderr("");
-    assert!(tool_names(&story).is_empty() && server_log(&story, "one").is_empty());
+    assert!(mcp_tool_names(&story).is_empty() && server_log(&story, "one").is_empty());
     // The policy is that of any server: new tools are not accepted, and one that changes something needs consent.
     story.server().script([
         calls("mcp_one_look", json!({})),
@@ -230,8 +227,8 @@ fn servers_of_a_file_are_those_of_one_run() {
     trust(&story, ".mcp.json");
     let result = story.run(["agent", "-m", "x", "--mcp", ".mcp.json", "-s", "own"]);
     result.stdout("Looked.\n").stderr_has("denied: mcp_one_set").stderr_has("--allow mcp_one_set");
-    assert_eq!(tool_names(&story), ["mcp_one_look", "mcp_one_set"]);
-    let origin_before = origin(&story, "own");
+    assert_eq!(mcp_tool_names(&story), ["mcp_one_look", "mcp_one_set"]);
+    let origin_before = origin_of(&story, "own");
     assert!(origin_before.starts_with("external"), "{origin_before}");
     assert!(origin_before.contains("mcp accept one --mcp $DIR/.mcp.json"), "{origin_before}");
     let accept = ["mcp", "accept", "one", "--mcp", ".mcp.json", "--yes"];
@@ -241,7 +238,7 @@ fn servers_of_a_file_are_those_of_one_run() {
     story.run(["mcp", "list"]).stdout("").error_text();
     story.server().script([says("Ready.")]);
     story.run(["agent", "-m", "x", "--mcp=.mcp.json", "-s", "next"]).stdout("Ready.\n").stderr("");
-    assert!(origin(&story, "next").starts_with("user"), "{}", origin(&story, "next"));
+    assert!(origin_of(&story, "next").starts_with("user"), "{}", origin_of(&story, "next"));
 }
 
 #[test]
@@ -263,17 +260,17 @@ fn servers_of_a_file_are_the_only_ones_of_a_bare_run() {
     trust(&story, "theirs.json");
     story.server().script([says("Both.")]);
     story.run(["agent", "-m", "x", "--mcp", "ours.json"]).stdout("Both.\n").error_text();
-    assert_eq!(tool_names(&story), ["mcp_one_look", "mcp_two_look"]);
+    assert_eq!(mcp_tool_names(&story), ["mcp_one_look", "mcp_two_look"]);
     let bare = ["agent", "--bare", "--mcp", "ours.json", "-m", "x"];
     story.server().script([says("None."), says("One.")]);
     story.run(bare).stdout("None.\n").stderr("");
-    assert!(tool_names(&story).is_empty());
+    assert!(mcp_tool_names(&story).is_empty());
     story.run(bare.iter().chain(&["--tools", "mcp_*"])).stdout("One.\n").stderr("");
-    assert_eq!(tool_names(&story), ["mcp_two_look"]);
+    assert_eq!(mcp_tool_names(&story), ["mcp_two_look"]);
     story.server().script([says("None.")]);
     let both = ["--mcp", "theirs.json", "--tools", "mcp_*"];
     story.run(bare.iter().chain(&both)).stdout("None.\n").stderr_has("/nonexistent/server");
-    assert!(tool_names(&story).is_empty());
+    assert!(mcp_tool_names(&story).is_empty());
 }
 
 #[test]
@@ -347,11 +344,11 @@ fn prompt_files_name_files_of_servers() {
     trust(&story, "p/servers.json");
     story.server().script([says("Hi."), says("Hi.")]);
     story.run(["run", "p/p.md"]).stdout("Hi.\n").error_text();
-    assert_eq!(tool_names(&story), ["mcp_one_look"]);
+    assert_eq!(mcp_tool_names(&story), ["mcp_one_look"]);
     let save = ["run", "--save", "hi", "--mcp", "p/servers.json", "--tools=mcp_*", "-m", "Hello."];
     story.run(save).stderr_has("saved");
     story.run(["run", "hi"]).stdout("Hi.\n").error_text();
-    assert_eq!(tool_names(&story), ["mcp_one_look"]);
+    assert_eq!(mcp_tool_names(&story), ["mcp_one_look"]);
 }
 
 #[test]
@@ -395,7 +392,7 @@ fn fallback_models_of_one_run() {
 fn prompt_files_and_jobs_name_fallback_models() {
     let story = Story::new().file("p.md", "---\nfallback: [second]\n---\nHello.\n");
     let answer = || [fails(404, "no such model"), says("Hi.")];
-    let model = || story.requests().last().unwrap().body["model"].clone();
+    let model = || story.last_request().body["model"].clone();
     story.server().script(answer());
     story.run(["run", "p.md"]).stdout("Hi.\n").error_text();
     assert_eq!(model(), "second");
@@ -441,7 +438,7 @@ fn the_prompt_cache_lives_for_an_hour() {
     let request_of = |story: &Story, arguments: &[&str]| {
         story.server().script([says("Hi.")]);
         story.run(["agent", "-m", "x"].iter().chain(arguments)).stdout("Hi.\n").error_text();
-        story.requests().last().unwrap().body.clone()
+        story.last_request().body
     };
     let claude = || Story::in_format(Format::Anthropic, "claude-opus-4-7");
     let plain = request_of(&claude(), &[]).to_string();

@@ -428,7 +428,7 @@ fn messages_of_programs_have_conversations_of_their_own() {
     story = story.stdin(message("3", "cli:direct", "what was the word?"));
     story.server().script([says("Pelican.")]);
     story.run(["serve", "pipe", "--any-session"]).stdout_has("Pelican.");
-    assert!(story.requests().last().unwrap().raw.contains("pelican"));
+    assert!(story.last_request().raw.contains("pelican"));
 }
 
 /// The ids of the acknowledgements.

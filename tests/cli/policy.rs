@@ -1,7 +1,7 @@
 //! Permissions of a run: profiles, permissions and rules, how they are shown, and the effects of a denial.
 
 use crate::screen::Key;
-use crate::server::{Ending, Response, calls, says, sends};
+use crate::server::{Ending, Response, calls, says, sends, tool_names};
 use crate::story::{Story, write};
 use crate::web::{PageServer, page_response};
 use nanobot_config::policy::tool_names::BUILT_IN_TOOLS;
@@ -16,10 +16,7 @@ fn with_tools(story: Story, tools: Value) -> Story {
 fn tools_are_filtered_by_names_and_patterns() {
     let offered = |flags: &[&str]| -> Vec<String> {
         let story = Story::new();
-        let request = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat()).json();
-        let tools = request["tools"].as_array().cloned().unwrap_or_default();
-        let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
-        tools.iter().map(name).collect()
+        tool_names(&story.run([&["agent", "-m", "x", "--dry-run"], flags].concat()).json())
     };
     assert_eq!(offered(&["--tools", "read_*,grep"]), ["read_file", "grep"]);
     assert_eq!(
@@ -430,8 +427,7 @@ fn the_tool_commands_have_the_tools_of_a_turn() {
         .stderr_has(r#"`nanobot tool run exec '{"command":"echo hi"}'`"#);
     let mut screen = story.screen(50, 100).args(["repl"]);
     screen.until("/help").type_("/tools").press(Key::Enter).until("spawn").until("ask_user");
-    screen.press(Key::Ctrl('d'));
-    assert!(screen.exit().success());
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -610,7 +606,7 @@ fn the_memory_is_among_the_notes_that_a_rule_denies() {
     let errors = pipe(&["agent", "-m", "x", "--deny", "notes", &grant]).stdout("no\n").error_text();
     assert_eq!(errors.matches("`notes` is denied by a rule").count(), 4, "{errors}");
     assert!(!errors.contains("changed the memory"), "{errors}");
-    assert!(story.requests().last().unwrap().last_content().contains("Read-only file system"));
+    assert!(story.last_request().last_content().contains("Read-only file system"));
     // A run in the workspace, such as a job.
     story
         .server()

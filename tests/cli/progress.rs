@@ -343,8 +343,7 @@ fn the_scene_of_the_readme() {
     let id = regex::Regex::new(r"(?m)^[0-9a-f]{8}  ").unwrap();
     let frames = id.replace_all(&frames, "3f2a9c1d  ");
     screen.snapshot("readme", frames.trim_end());
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]

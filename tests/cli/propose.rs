@@ -6,6 +6,7 @@ use crate::signals::send_signal;
 use crate::story::{RunResult, Story, write};
 use crate::undo::{TreeSnapshot, snapshot_tree};
 use crate::wait::until;
+use crate::worktree::git;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -50,12 +51,6 @@ fn in_repository() -> Option<Story> {
         );
         story
     })
-}
-
-fn git(story: &Story, script: &str) -> String {
-    let output = story.program("sh").args(["-ec", script]).output().unwrap();
-    assert!(output.status.success(), "{script}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 fn runs(command: &str) -> Responder {

@@ -8,11 +8,11 @@ use crate::story::Story;
 use crate::web::{PageServer, page_response};
 use serde_json::json;
 
-/// The `origin` line of `policy explain` for the session `key`.
-fn origin_line(story: &Story, key: &str) -> String {
+/// The origin of the session `key`, as `policy explain` prints it.
+pub(crate) fn origin_of(story: &Story, key: &str) -> String {
     let text = story.run(["policy", "explain", "--session", key]).text();
-    let line = text.lines().find(|line| line.starts_with("origin"));
-    line.unwrap_or_default().to_owned()
+    let line = text.lines().find_map(|line| line.strip_prefix("origin"));
+    line.unwrap_or_default().trim().to_owned()
 }
 
 #[test]
@@ -30,8 +30,8 @@ fn the_first_command_of_a_run_in_the_workspace_cannot_write_the_memory_without_a
     let memory = std::fs::read_to_string(workspace.join("memory/MEMORY.md")).unwrap();
     assert!(memory.ends_with("OBEY"), "{memory}");
     story.run(["agent", "-m", "x", "--new"]).stdout("hello\n");
-    let line = origin_line(&story, "cli:direct");
-    assert!(line.contains("project (the memory"), "{line}");
+    let origin = origin_of(&story, "cli:direct");
+    assert!(origin.starts_with("project (the memory"), "{origin}");
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn the_results_of_a_trusted_server_are_not_content_from_outside() {
         let flags = ["--allow", "mcp_one_set"];
         let result = story.run([&["agent", "-m", "x"], &flags[..]].concat());
         result.stdout("done\n").error_text();
-        let line = origin_line(&story, "cli:direct");
-        assert!(line.contains(expect), "{line}");
+        let origin = origin_of(&story, "cli:direct");
+        assert!(origin.starts_with(expect), "{origin}");
         story.run(["mcp", "list"]).text()
     };
     assert!(!check(json!({}), "external").contains("trusted"));
@@ -67,9 +67,9 @@ fn a_job_keeps_the_origin_of_runs_that_are_no_longer_sent() {
     for answer in ["one\n", "two\n", "three\n"] {
         story.run(["cron", "run", &id]).stdout(answer);
     }
-    let line = origin_line(&story, &format!("cron:{id}"));
-    assert!(line.contains("external (a web page"), "{line}");
-    let body = story.requests().last().unwrap().raw.clone();
+    let origin = origin_of(&story, &format!("cron:{id}"));
+    assert!(origin.starts_with("external (a web page"), "{origin}");
+    let body = story.last_request().raw;
     assert!(!body.contains("words of another"), "{body}");
 }
 
@@ -98,12 +98,12 @@ fn the_memory_of_a_conversation_with_a_networked_command_is_labelled() {
     ]);
     story.run(["agent", "-m", "x", "--net"]).stdout("done\n");
     story.run(["agent", "-m", "x", "--new"]).stdout("hello\n");
-    let line = origin_line(&story, "cli:direct");
-    assert!(line.contains("user: nothing"), "{line}");
+    let origin = origin_of(&story, "cli:direct");
+    assert!(origin.starts_with("user: nothing"), "{origin}");
     story.run(["memory", "consolidate"]).text();
     story.run(["agent", "-m", "x", "--new"]).stdout("hello\n");
-    let line = origin_line(&story, "cli:direct");
-    assert!(line.contains("project (the memory"), "{line}");
+    let origin = origin_of(&story, "cli:direct");
+    assert!(origin.starts_with("project (the memory"), "{origin}");
 }
 
 /// A SKILL.md with an address.
@@ -120,7 +120,7 @@ fn may_reach(story: &Story, pages: &PageServer) -> bool {
     ]);
     let run_result = story.run(["agent", "-m", "x", "--new"]).stdout("done\n");
     run_result.error_text();
-    let result = story.requests().last().unwrap().last_content();
+    let result = story.last_request().last_content();
     assert!(result.contains("words of another") || result.contains("denied"), "{result}");
     !result.contains("denied")
 }
@@ -202,7 +202,7 @@ fn asks_for_composed_address(story: &Story) {
 
 /// True if the last request of a composed address was not refused.
 fn was_named(story: &Story) -> bool {
-    let result = story.requests().last().unwrap().last_content();
+    let result = story.last_request().last_content();
     !result.contains("unless the user writes `https://evil.example` in a message")
 }
 
@@ -302,7 +302,7 @@ fn links_of_a_page_can_be_opened_in_the_next_turn() {
         story.server().script([fetch(path), says("done")]);
         let result = story.run(["agent", "-m", message]).stdout("done\n");
         result.error_text();
-        story.requests().last().unwrap().last_content()
+        story.last_request().last_content()
     };
     assert!(turn("what is new about tea?", "/news").contains("/second"));
     assert!(turn("open the second one", "/second").contains("the second page"));
@@ -322,7 +322,7 @@ fn links_of_a_page_can_be_opened_in_the_next_turn() {
         .server()
         .script([calls("web_fetch", json!({ "url": "http://127.0.0.3:9/evil" })), says("done")]);
     story.run(["agent", "-m", "go on"]).stdout("done\n").error_text();
-    let result = story.requests().last().unwrap().last_content();
+    let result = story.last_request().last_content();
     assert!(result.contains("may be requested only"), "{result}");
 }
 
@@ -337,11 +337,11 @@ fn a_denied_call_leaves_no_taint() {
         says("done"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("done\n").error_text();
-    let line = origin_line(&story, "cli:direct");
-    assert!(line.contains("user"), "{line}");
+    let origin = origin_of(&story, "cli:direct");
+    assert!(origin.starts_with("user"), "{origin}");
     // Nor does it in a later turn, which reads it again.
     story.server().script([calls("list_dir", json!({ "path": "/etc/ssl" })), says("done")]);
     story.run(["agent", "-m", "x"]).stdout("done\n").error_text();
-    let line = origin_line(&story, "cli:direct");
-    assert!(line.contains("user"), "{line}");
+    let origin = origin_of(&story, "cli:direct");
+    assert!(origin.starts_with("user"), "{origin}");
 }

@@ -26,13 +26,6 @@ fn send_line<'s, 'a>(screen: &'s mut Screen<'a>, line: &str) -> &'s mut Screen<'
     screen.type_(line).press(Key::Enter)
 }
 
-/// Exits, and checks the terminal.
-fn exit_and_check(screen: &mut Screen<'_>) {
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0, "{}", screen.text_with_scrollback());
-    screen.assert_restored();
-}
-
 /// A server that starts an answer and then stalls.
 fn stalling_reply(text: &str) -> crate::server::Responder {
     let delta = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
@@ -54,7 +47,7 @@ fn a_first_conversation() {
     let mut screen = start_repl(&story);
     send_line(&mut screen, "hi, I am Ada").until("Hello, Ada.").until_prompt("> ");
     send_line(&mut screen, "what did I say?").until("You said hi.");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     screen.snapshot("repl_first", &screen.conversation());
     // The second turn has the messages of the first.
     assert_eq!(user_messages(&story).len(), 2);
@@ -72,16 +65,16 @@ fn the_first_lines_say_where_the_user_is() {
     let mut screen = wait_until_started(story.screen(24, 80).args(arguments));
     screen.until_snapshot("greeting", Screen::styled);
     send_line(&mut screen, "hi").until("Hello.").until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     story.run(["trust", project.to_str().unwrap()]).stdout_has("trusted");
     let narrow = story.screen(24, 40).args(["repl", "-C", "../home/project", "--net"]);
     let mut screen = wait_until_started(narrow);
     screen.until_snapshot("greeting-40", Screen::text);
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     let unsaved = story.screen(24, 80).args(["repl", "--replay", "demo"]);
     let mut screen = wait_until_started(unsaved);
     screen.until("a new conversation, which is not saved");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -117,7 +110,7 @@ fn the_prompt_names_the_profile_and_full_is_asked_for_once() {
         .until_text("a third question", |text| text.matches("Switch? [y/N]").count() == 3);
     send_line(&mut screen, "")
         .until_text("another answer", |text| text.matches("the profile is unchanged").count() == 2);
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -146,7 +139,7 @@ fn a_profile_that_only_reads_sets_write_access_aside_and_the_status_is_of_this_c
         .until(", writable")
         .until("profile    accept-edits")
         .until("in the last request of `work`");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -160,7 +153,7 @@ fn sessions_are_searched_titled_and_exported_from_the_conversation() {
     send_line(&mut screen, "/session search kiwi").until("assistant: A kiwi.");
     send_line(&mut screen, "/session export fruit.md").until_prompt("> ");
     send_line(&mut screen, "/session list").until("cli:direct");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     let exported = std::fs::read_to_string(story.dir().join("fruit.md")).unwrap();
     assert!(exported.contains("A kiwi."), "{exported}");
 }
@@ -197,7 +190,7 @@ fn a_session_is_chosen_from_the_last_ones() {
     // `/resume` is about a turn, as `--resume` is.
     send_line(&mut screen, "another?").until("who are you?").until_prompt("> ");
     send_line(&mut screen, "/resume").until("A pear.").until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     let messages = user_messages(&story);
     assert_eq!(messages.iter().filter(|text| text.contains("another?")).count(), 1);
 }
@@ -216,7 +209,7 @@ fn the_help_of_a_command_has_its_options_and_wrong_words_are_explained() {
     send_line(&mut screen, "/settings").until("providers.custom.apiBase");
     send_line(&mut screen, "/doctor").until("no command `/doctor`\n  try: `/status --check`");
     send_line(&mut screen, "/permissions").until("try: `/profile`, and nanobot policy explain");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -270,7 +263,7 @@ fn a_change_is_shown_and_made_only_after_approval() {
     screen.type_("y").until("Written.");
     let text = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
     assert_eq!(text, "milk\nbread\n");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -301,7 +294,7 @@ fn a_question_takes_keys_arrows_and_escape() {
     screen.press(Key::Down).press(Key::Enter).until("Answer 4.");
     screen.until_prompt("> ");
     assert!(story.dir().join("new.md").exists());
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     // The question has shown the change.
     let text = screen.text_with_scrollback();
     let (_, last) = text.rsplit_once("\n> 4").unwrap();
@@ -323,7 +316,7 @@ fn a_reason_against_running_a_command_again_goes_to_the_model() {
         "{result}"
     );
     assert!(result.contains("the user said no: not that name"), "{result}");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     // The user has answered, so nothing is reported.
     assert!(!screen.text_with_scrollback().contains("denied: exec"));
 }
@@ -348,7 +341,7 @@ fn an_edit_that_cannot_be_made_is_not_asked_about() {
     screen.type_("y").until("Done.").until_prompt("> ");
     let text = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
     assert_eq!(text, "bread\n");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -376,7 +369,7 @@ fn a_new_file_outside_is_asked_about_too() {
     send_line(&mut screen, "more").until_prompt("  allow?");
     screen.type_("n").until("Denied.").until_prompt("> ");
     assert!(!dir.join("a").exists());
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -399,7 +392,7 @@ fn a_patch_is_shown_and_applied_only_after_approval() {
     let text = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
     assert_eq!(text, "milk\nbread\n");
     assert!(story.dir().join("new.md").exists());
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -422,7 +415,7 @@ fn a_session_grant_is_not_asked_again_and_always_adds_a_rule() {
     // Another tool needs its own approval.
     send_line(&mut screen, "c").until_prompt("  allow?");
     send_line(&mut screen, "a").until("saved in").until("3.");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     let config = std::fs::read_to_string(story.home().join(".nanobot/nanobot.json")).unwrap();
     assert!(config.contains("delete_file(") && !config.contains("write_file("), "{config}");
     // The rule applies to the next session and to single runs.
@@ -441,7 +434,7 @@ fn a_command_without_permission_needs_approval() {
     send_line(&mut screen, "yes").until("Done.");
     let text = std::fs::read_to_string(story.dir().join("list.md")).unwrap();
     assert_eq!(text, "bread\n");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 /// A command is not run again for a question about what it has changed: a "yes" makes these changes, a "no" tells the model what
@@ -475,7 +468,7 @@ fn changes_of_startup_files_by_a_command_are_made_after_approval_without_running
         assert_eq!(asides.count(), if is_made { 0 } else { 2 });
         let result = story.requests()[2].last_content();
         assert_eq!(result.contains("it was restored"), !is_made, "{result}");
-        exit_and_check(&mut screen);
+        screen.exit_with_ctrl_d();
         if is_made {
             drop(story.run(["undo"]).stdout_has("AGENTS.md").stderr_has("turn 1"));
             assert_eq!([read("AGENTS.md"), read(".envrc"), read("log")], ["mine\n", "", ""]);
@@ -512,7 +505,7 @@ fn what_the_user_writes_while_a_question_is_open_stays() {
             format!("`{}` could not be changed: it has been changed since", path.display());
         assert!(result.contains(&expected), "{result}");
     }
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 /// An answer is for what it was asked about: files that instruct, or git's config.
@@ -543,7 +536,7 @@ fn an_answer_about_startup_files_does_not_change_the_config_of_git() {
     assert_eq!(read("AGENTS.md"), "one\ntwo\n");
     let config = read(".git/config");
     assert!(!config.contains("fsmonitor") && config.contains("https://x.org/y"), "{config}");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 /// "Open the second one", in the next turn.
@@ -564,7 +557,7 @@ fn a_link_of_a_page_is_opened_in_the_next_turn() {
     send_line(&mut screen, "open the second one").until("It is short.");
     let result = story.requests()[3].last_content();
     assert!(result.contains("the second page"), "{result}");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -577,7 +570,7 @@ fn the_model_can_ask_only_an_interactive_user() {
     screen.until_snapshot("repl_ask_user", Screen::conversation);
     send_line(&mut screen, "2").until("Coffee it is.");
     assert_eq!(story.requests()[1].last_content(), "coffee");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     // The arrows choose, a long option hangs below its number, and Escape gives no answer.
     let long = "coffee from the small shop at the corner, with oat milk";
     let ask = || calls("ask_user", json!({ "question": "Which one?", "options": ["tea", long] }));
@@ -594,7 +587,7 @@ fn the_model_can_ask_only_an_interactive_user() {
     screen.press(Key::Escape).until("ask_user Which one?  no answer").until("None.");
     screen.until_prompt("> ");
     assert!(story.requests()[3].last_content().contains("did not answer"));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     // In a single run there is no such tool.
     let story = Story::new().script([says("-")]);
     story.run(["agent", "-m", "x"]).stdout("-\n");
@@ -609,7 +602,7 @@ fn ctrl_c_stops_a_stream_and_the_repl_continues() {
     send_line(&mut screen, "tell").until("Half of it").press(Key::Ctrl('c'));
     screen.until("(interrupted").until_prompt("> ");
     send_line(&mut screen, "once more").until("Whole.");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -632,7 +625,7 @@ fn ctrl_c_stops_a_command_and_its_children() {
     let results = story.session("cli_direct.jsonl");
     assert!(results.iter().any(|line| line["role"] == "tool"), "{results:?}");
     send_line(&mut screen, "and now?").until("Stopped.");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -656,7 +649,7 @@ fn the_whole_output_of_a_call_is_shown_on_request() {
     screen.press(Key::Ctrl('u'));
     send_line(&mut screen, "/last 2").until("exec echo first\nfirst\n>");
     send_line(&mut screen, "/last x").until("`x` is not a number").until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 /// A session that waits for its user has no processes.
@@ -676,7 +669,7 @@ fn no_process_is_left_after_a_turn() {
         std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
     };
     screen.wait_for_some(|| (!children_of(pid).iter().any(runs)).then_some(()));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -718,7 +711,7 @@ fn a_paste_of_many_lines_is_one_message() {
     let messages = user_messages(&story);
     assert_eq!(messages.len(), 1);
     assert!(messages[0].contains("line 1\\tof many\\nline 2") && messages[0].contains("line 500"));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -732,7 +725,7 @@ fn input_continues_after_a_backslash_and_in_a_code_block() {
     send_line(&mut screen, "code");
     send_line(&mut screen, "```").until("ok again");
     assert!(user_messages(&story)[1].contains("```\\ncode\\n```"), "{:?}", user_messages(&story));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -744,7 +737,7 @@ fn the_window_can_be_resized() {
     screen.resize(24, 30);
     send_line(&mut screen, "b").until("narrow").until_prompt("> ");
     screen.until_snapshot("repl_resized", Screen::conversation);
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -790,7 +783,7 @@ fn type_ahead_during_a_turn_is_preserved() {
         messages[1].contains("the second line") && messages[2].contains("the third"),
         "{messages:?}"
     );
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -810,7 +803,7 @@ fn type_ahead_does_not_answer_a_later_question() {
     assert!(!story.dir().join("new.md").exists());
     // The text typed before is the next message.
     screen.until("> y").until("Yes to what?").until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -826,7 +819,7 @@ fn output_of_a_shell_command_is_sent_with_the_next_message() {
     assert!(message.contains("TOKEN=") && !message.contains(&key), "{message}");
     assert!(message.contains("what was that?") && message.contains("$ echo out"), "{message}");
     assert!(message.contains("out\\n") && message.contains("[status 3]"), "{message}");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -856,7 +849,7 @@ fn a_command_of_the_user_has_the_terminal() {
         !message.contains("Ada") && !message.contains("DRAWN") && !message.contains("u001b"),
         "{message}"
     );
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -878,7 +871,7 @@ fn an_unknown_command_does_not_end_the_repl() {
     let mut screen = start_repl(&story);
     send_line(&mut screen, "!").until("no command is given").until_prompt("> ");
     send_line(&mut screen, "!echo $((40+2))").until("42").until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -895,7 +888,7 @@ fn type_ahead_is_not_sent_after_a_failed_turn() {
     screen.until_prompt("> the next one");
     assert_eq!(story.requests().len(), 2);
     screen.press(Key::Enter).until("Whole.");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -918,7 +911,7 @@ fn a_message_that_failed_is_not_sent_twice() {
         1,
         "{messages:?}"
     );
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -930,7 +923,7 @@ fn a_file_after_an_at_sign_is_attached() {
         .until("Milk.");
     let message = user_messages(&story).pop().unwrap();
     assert!(message.contains("buy milk"), "{message}");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -940,7 +933,7 @@ fn a_key_of_the_config_is_redacted_in_the_history() {
     let mut screen = start_repl(&story);
     send_line(&mut screen, &format!("!echo is {key} right?"))
         .until(&format!("\nis {key} right?\n"));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     let files = std::fs::read_dir(story.home().join(".nanobot/history")).unwrap();
     for file in files {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
@@ -989,7 +982,7 @@ fn repl_commands() {
     send_line(&mut screen, "/tools").until("Read a text file");
     send_line(&mut screen, "/usage").until("DAY");
     send_line(&mut screen, "/new").until("New session started.");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1003,7 +996,7 @@ fn an_answer_is_saved_in_the_directory_of_the_turns() {
     assert_eq!(std::fs::read_to_string(folder.join("my notes/b.md")).unwrap(), "Milk.\n");
     send_line(&mut screen, "/session export all.md").until_prompt("> ");
     until_exists(&folder.join("all.md"));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1021,7 +1014,7 @@ fn log_lines_do_not_break_a_line_of_the_answer() {
     send_line(&mut screen, "go").until("reply complete").until_prompt("> ");
     let text = screen.text();
     assert!(text.lines().any(|row| row == "Let me do step 1."), "{text}");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1033,7 +1026,7 @@ fn words_after_a_command_that_takes_none_are_not_sent() {
     send_line(&mut screen, "/model a b").until("`/model` takes one argument");
     send_line(&mut screen, "/usage --by foo").until("invalid value 'foo'");
     send_line(&mut screen, "/status --json").until("\"workspace\"");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     assert!(!screen.text().contains("For more information"));
     assert!(story.requests().is_empty());
 }
@@ -1052,11 +1045,11 @@ fn the_last_exchange_is_there_in_the_next_process_and_gone_after_new() {
     send_line(&mut screen, "/new").until("New session started.");
     send_line(&mut screen, "/retry").until("there is no message to retry");
     send_line(&mut screen, "fails").until("(/retry asks again)");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     let mut screen = start_repl(&story);
     assert!(screen.text().contains("unfinished: fails"));
     assert!(!screen.text().contains("last answer"), "{}", screen.text());
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1065,7 +1058,7 @@ fn a_failed_compaction_does_not_suggest_to_retry_a_message() {
     story.run(["agent", "-m", "a question"]).stdout("One.\n");
     let mut screen = start_repl(&story);
     send_line(&mut screen, "/compact").until("who are you?").until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     assert!(!screen.text().contains("/retry"), "{}", screen.text());
 }
 
@@ -1078,7 +1071,7 @@ fn tab_lists_the_models_of_the_server() {
     screen.until("small").until("large");
     assert!(!screen.text().contains("claude"), "{}", screen.text());
     screen.press(Key::Ctrl('u'));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1089,7 +1082,7 @@ fn a_mentioned_file_that_does_not_exist_is_reported() {
         .until("attached: a.txt, 1 B\n")
         .until("not attached: b.txt does not exist\n")
         .until("Seen.");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     assert!(!screen.text().contains("attached: nobody"));
 }
 
@@ -1102,10 +1095,10 @@ fn a_directory_is_trusted_from_the_conversation() {
     let mut screen = wait_until_started(story.screen(24, 100).args(arguments));
     assert!(screen.text().contains("(its instructions are not read; /trust)"));
     send_line(&mut screen, "/trust").until("is now trusted");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     let mut screen = wait_until_started(story.screen(24, 100).args(arguments));
     assert!(screen.text().contains("(trusted)"));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1116,7 +1109,7 @@ fn the_help_fits_a_window() {
     let text = screen.text();
     assert!(text.starts_with("/new ") && text.contains("\nMore: /fork /last "), "{text}");
     assert!(text.contains(" /rewind ") && text.contains(" /paste"), "{text}");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1131,7 +1124,7 @@ fn undo_restores_the_files() {
     // The result is no message about an error.
     send_line(&mut screen, "/undo").until("> /undo\nturn 1 of ").until("1 file\nremoved a.md\n");
     assert!(!story.dir().join("a.md").exists());
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1153,7 +1146,7 @@ fn the_conversation_tells_what_it_has_cost() {
     let (before, table) = text.split_once("DAY ").unwrap();
     assert!(before.ends_with("out\n") && before.contains("1 request in 1 turn, "), "{text}");
     assert!(table.contains('3'), "{text}");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1170,7 +1163,7 @@ fn the_reasoning_effort_is_set_in_the_conversation() {
     send_line(&mut screen, "/effort low")
         .until("gemma-3 takes no reasoning effort")
         .until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1202,7 +1195,7 @@ fn the_file_changes_of_the_conversation_are_shown() {
     // A change that was undone is not shown.
     send_line(&mut screen, "/undo").until("restored a.md").until_prompt("> ");
     send_line(&mut screen, "/diff all").until("@@ -1 +1,2 @@\n one\n+two\n").until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 /// Text of others does not become words of the user, who alone names hosts.
@@ -1230,8 +1223,7 @@ fn check_not_sent_again(story: &Story) {
         screen.type_(command).press(Key::Enter).until(command).until("text that you did not type");
         screen.until_prompt("> ").press(Key::Ctrl('l')).until_gone("did not type");
     }
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
     assert_eq!(story.requests().len(), 1);
 }
 
@@ -1286,7 +1278,7 @@ fn the_last_message_is_edited_again() {
     send_line(&mut screen, "/new").until("New session").until_prompt("> ");
     send_line(&mut screen, "/rewind").until("there is no message to edit").until_prompt("> ");
     send_line(&mut screen, &format!("/session {old_key}")).until("6 messages");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 /// Ctrl-C, Ctrl-D and Escape are no answers.
@@ -1320,7 +1312,7 @@ fn a_question_without_an_answer_changes_nothing() {
     screen.type_("n").until("took back 1 message").until_prompt("> write it");
     assert!(story.dir().join("a.md").exists());
     screen.press(Key::Ctrl('u'));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1336,7 +1328,7 @@ fn changes_of_another_session_are_undone_only_by_number() {
     assert!(story.dir().join("a.md").exists());
     send_line(&mut screen, "/undo 1").until("removed");
     assert!(!story.dir().join("a.md").exists());
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1345,7 +1337,7 @@ fn the_repl_reuses_its_connection() {
     let mut screen = start_repl(&story);
     send_line(&mut screen, "a").until("First.").until_prompt("> ");
     send_line(&mut screen, "b").until("Second.");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     let requests = story.requests();
     assert_eq!(requests[0].connection, requests[1].connection);
 }
@@ -1355,9 +1347,7 @@ fn without_a_key_the_repl_gives_a_hint_and_continues() {
     let story = Story::bare().config_text("{}");
     let mut screen = start_repl(&story);
     send_line(&mut screen, "hi").until("try:").until_prompt("> ");
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
-    screen.assert_restored();
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1375,7 +1365,7 @@ fn a_first_conversation_begins_with_onboarding() {
     send_line(&mut screen, "").until("or name [small]:");
     send_line(&mut screen, "").until("lists the commands").until_prompt("> ");
     send_line(&mut screen, "I am Ada").until("Hello, Ada.");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     // Leaving at a question writes nothing.
     let story = Story::bare();
     let mut screen = story.screen(60, 80).args(["repl"]);
@@ -1406,7 +1396,7 @@ fn an_approval_prompt_shows_everything_it_approves() {
         .until("working_dir: sub")
         .until_prompt("  allow?");
     send_line(&mut screen, "n").until("None of it.");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1438,7 +1428,7 @@ fn a_table_streams_in_the_repl() {
     send_line(&mut screen, "more").until("Half of it").press(Key::Ctrl('c'));
     screen.until("(interrupted").until_prompt("> ");
     assert!(screen.text().contains("Half of it"), "{}", screen.text());
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1477,7 +1467,7 @@ fn files_and_skills_are_commands() {
     send_line(&mut screen, "y").until("switched to session `another`");
     send_line(&mut screen, "/revue").until("there is no command").until("try: `/help`");
     send_line(&mut screen, "last").until("Bye.");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1500,7 +1490,7 @@ fn session_grants_do_not_apply_to_the_next_session() {
     send_line(&mut screen, "/new").until("New session").until_prompt("> ");
     send_line(&mut screen, "c").until("create three?").until_prompt("  allow?");
     send_line(&mut screen, "n").until("Third.").until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 /// A consolidation in this process comes after an answer, and the conversation goes on.
@@ -1517,6 +1507,6 @@ fn a_consolidation_does_not_end_the_output() {
     let mut screen = start_repl(&story);
     send_line(&mut screen, "x").until("Here.").until_prompt("> ");
     send_line(&mut screen, "y").until("Still here.");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
     assert_eq!(story.requests().len(), 3);
 }

@@ -105,14 +105,14 @@ fn a_dry_run_is_byte_for_byte_what_the_same_command_sends() {
         let result = story.run(command(&[]));
         drop((result.text(), result.error_text(), result.code()));
         drop(result);
-        let body = story.normalize_paths(&story.requests().last().unwrap().raw);
+        let body = story.normalize_paths(&story.last_request().raw);
         assert!(stdout.trim_end_matches('\n') == body, "{arguments:?}:\n{stdout}\n{body}");
     }
     let story = story.stdin("some text");
     let stdout = story.run(["agent", "-m", "Sum up", "--dry-run"]).text();
     story.server().script([says("ok")]);
     story.run(["agent", "-m", "Sum up"]).stdout("ok\n");
-    let body = story.normalize_paths(&story.requests().last().unwrap().raw);
+    let body = story.normalize_paths(&story.last_request().raw);
     assert_eq!(stdout.trim_end_matches('\n'), body);
 }
 
@@ -143,7 +143,7 @@ fn run_call(
     all.extend(arguments);
     // A denial is also printed on standard error.
     story.run(all).stdout("ok\n").error_text();
-    let content = story.requests().last().unwrap().last_content();
+    let content = story.last_request().last_content();
     (story, content)
 }
 
@@ -188,13 +188,13 @@ fn readable_and_writable_paths_of_a_run() {
     story.server().script([calls("exec", json!({ "command": "pwd" })), says("ok")]);
     let child = story.command(["agent", "-m", "x", "--new"]).current_dir(&home).spawn().unwrap();
     story.wait(child).stdout("ok\n");
-    assert!(story.requests().last().unwrap().last_content().ends_with("/.nanobot/workspace"));
+    assert!(story.last_request().last_content().ends_with("/.nanobot/workspace"));
     let story =
         story.set("tools", json!({ "restrictToWorkspace": true, "exec": { "enable": false } }));
     story.run(["agent", "-m", "x", "-C", "/"]).status(77).stderr_has("restrictToWorkspace");
     story.server().script([says("ok")]);
     story.run(["agent", "-m", "x", "--new"]).stdout("ok\n");
-    assert_eq!(story.requests().last().unwrap().body["tools"].as_array().unwrap().len(), 12);
+    assert_eq!(story.last_request().body["tools"].as_array().unwrap().len(), 12);
 }
 
 #[test]

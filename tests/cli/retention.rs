@@ -335,7 +335,7 @@ fn what_is_in_use_stays() {
     // The conversation of yesterday goes on.
     story.server().script([says("Welcome back.")]);
     story.run(["agent", "-s", "work", "-m", "again"]).stdout("Welcome back.\n");
-    assert!(story.requests().last().unwrap().raw.contains("hello"));
+    assert!(story.last_request().raw.contains("hello"));
     drop((lock, journal_lock));
     turn_at(&story, NOW + DAY);
     assert!(!locked.exists() && !journal.exists() && yesterday.exists());

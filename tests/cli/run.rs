@@ -3,18 +3,11 @@
 use crate::server::{calls, says};
 use crate::story::{NANOBOT, Story, write, write_program};
 use crate::web::{PageServer, page_response};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The message that the model got with request `index`.
 fn asked(story: &Story, index: usize) -> String {
     story.requests()[index].messages()[1]["content"].as_str().unwrap().to_owned()
-}
-
-fn tool_names(story: &Story) -> Vec<String> {
-    let request = story.requests().pop().unwrap();
-    let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
-    let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
-    tools.iter().map(name).collect()
 }
 
 #[test]
@@ -54,7 +47,7 @@ fn a_prompt_file_is_sent_alone() {
     let result = story.run(["run", "p.md"]);
     result.stdout("Hello.\n").stderr_has("a prompt file is sent without your notes and skills");
     story.run(["run", "p.md"]).stdout("Hello.\n").stderr("");
-    let request = story.requests().pop().unwrap();
+    let request = story.last_request();
     assert!(!request.raw.contains("tea") && !request.raw.contains("Ada"), "{}", request.raw);
     assert!(request.body["tools"].is_null());
     story.run(["session", "list", "--all"]).stdout("");
@@ -71,14 +64,14 @@ fn a_prompt_file_is_sent_alone() {
     drop(story.run(["trust", "s.md"]).stdout_has("now trusted"));
     story.server().script([says("Hello."), says("A poem."), says("Hello.")]);
     story.run(["run", "n.md"]).stdout("Hello.\n").error_text();
-    let request = story.requests().pop().unwrap();
+    let request = story.last_request();
     assert!(request.raw.contains("tea") && request.raw.contains("Ada"), "{}", request.raw);
-    assert!(!tool_names(&story).is_empty());
+    assert!(!story.last_request().tool_names().is_empty());
     story.run(["run", "s.md"]).stdout("A poem.\n").error_text();
-    assert!(story.requests().pop().unwrap().messages()[0].to_string().contains("You are a poet."));
+    assert!(story.last_request().messages()[0].to_string().contains("You are a poet."));
     // The flag is stronger than the file.
     story.run(["run", "--bare", "n.md"]).stdout("Hello.\n").error_text();
-    assert!(!story.requests().pop().unwrap().raw.contains("tea"));
+    assert!(!story.last_request().raw.contains("tea"));
 }
 
 #[test]
@@ -108,7 +101,7 @@ fn a_prompt_has_a_name() {
     story.run(["run", "sum", "letter.txt"]).stdout("Short.\n");
     assert!(asked(&story, 0).starts_with("Sum up letter.txt."));
     assert_eq!(story.requests()[0].body["model"], "small");
-    assert_eq!(tool_names(&story), ["read_file", "grep"]);
+    assert_eq!(story.last_request().tool_names(), ["read_file", "grep"]);
     story.run(save.iter().copied().chain(["-m", "x"])).status(1).stderr_has("there is a prompt");
     story.run(["run", "--save", "sum", "--replace", "Sum it up."]).stderr_has("runs it");
     story.run(["run", "--list"]).stdout("NAME  DESCRIPTION\nsum   Sum it up.\n");
@@ -329,10 +322,10 @@ fn front_matter_narrows() {
     let story = Story::new().file("p.md", head).script([says("Hi.")]);
     story.run(["run", "--model", "mine", "--tools", "glob", "p.md"]).stdout("Hi.\n");
     assert_eq!(story.requests()[0].body["model"], "mine");
-    assert_eq!(tool_names(&story), ["glob"]);
+    assert_eq!(story.last_request().tool_names(), ["glob"]);
     let story = Story::new().file("p.md", "---\ntools: []\n---\nHi\n").script([says("Hi.")]);
     story.run(["run", "p.md"]).stdout("Hi.\n");
-    assert!(tool_names(&story).is_empty());
+    assert!(story.last_request().tool_names().is_empty());
 }
 
 #[test]
@@ -450,11 +443,11 @@ fn a_file_that_is_not_pinned_gets_no_other_conversations() {
         .stderr_has("`p.md` sets `tools`, which would widen what the run may do");
     story.server().script([says("Hi.")]);
     story.run(["run", "--tools", "glob", "p.md"]).stdout("Hi.\n");
-    assert_eq!(tool_names(&story), ["glob"]);
+    assert_eq!(story.last_request().tool_names(), ["glob"]);
     drop(story.run(["trust", "p.md"]).stdout_has("now trusted"));
     story.server().script([says("Hi.")]);
     story.run(["run", "p.md"]).stdout("Hi.\n");
-    assert_eq!(tool_names(&story), ["sessions"]);
+    assert_eq!(story.last_request().tool_names(), ["sessions"]);
 }
 
 #[test]

@@ -558,6 +558,14 @@ impl<'a> Screen<'a> {
         status.code().or(signal).expect("it has ended")
     }
 
+    /// Exits the REPL, and asserts that it leaves the terminal as it was.
+    #[track_caller]
+    pub(crate) fn exit_with_ctrl_d(&mut self) {
+        self.press(Key::Ctrl('d'));
+        assert_eq!(self.code(), 0, "{}", self.text_with_scrollback());
+        self.assert_restored();
+    }
+
     fn state(&self) -> MutexGuard<'_, TerminalState> {
         self.output.state.lock().expect("the lock is not poisoned")
     }

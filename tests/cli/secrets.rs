@@ -3,6 +3,7 @@
 use crate::channel::telegram_story;
 use crate::cron_run::{JOB_ID, every_minute, python_job, write_jobs};
 use crate::formats::{ALL_FORMATS, Format};
+use crate::keys::read_files;
 use crate::mail::mail_story;
 use crate::mail_server::PASSWORD;
 use crate::screen::Key;
@@ -15,7 +16,6 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::Stdio;
 
 /// Twelve keys and their sources.
@@ -104,23 +104,6 @@ fn assert_no_canary(case_name: &str, name: &str, text: &str) {
     }
 }
 
-/// Every file beneath `folder`, except those into which the keys were written.
-fn read_files(folder: &Path, files: &mut Vec<(String, String)>) {
-    for entry in std::fs::read_dir(folder).unwrap().flatten() {
-        let path = entry.path();
-        let name = path.display().to_string();
-        let is_source =
-            ["config.json", "secret/key", "dir/left"].iter().any(|end| name.ends_with(end));
-        match path.is_dir() {
-            true => read_files(&path, files),
-            false if is_source => {}
-            false => {
-                files.push((name, String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into()));
-            }
-        }
-    }
-}
-
 /// Runs the script, and searches for keys everywhere except in their own headers.
 fn run_and_check(case_name: &str, script: Vec<Responder>, arguments: &[&str]) {
     let story = story_with_canaries().script(script);
@@ -133,7 +116,8 @@ fn run_and_check(case_name: &str, script: Vec<Responder>, arguments: &[&str]) {
         ("stdout".to_owned(), text(&output.stdout)),
         ("stderr".to_owned(), text(&output.stderr)),
     ];
-    read_files(story.home().parent().unwrap(), &mut outputs);
+    let sources = ["config.json", "secret/key", "dir/left"];
+    outputs.extend(read_files(story.home().parent().unwrap(), &sources));
     assert!(outputs.iter().any(|(name, _)| name.ends_with("dir/log")));
     for request in story.requests() {
         outputs.push(("a request".into(), format!("{} {}", request.path, request.raw)));
@@ -258,12 +242,10 @@ fn story_with_a_key(format: Format) -> Story {
 /// Everything that was sent, apart from headers, and every session.
 fn sent_and_stored(story: &Story) -> String {
     let mut texts: Vec<String> = story.requests().into_iter().map(|it| it.raw).collect();
-    let mut files = Vec::new();
     let sessions = story.workspace().join("sessions");
     if sessions.is_dir() {
-        read_files(&sessions, &mut files);
+        texts.extend(read_files(&sessions, &[]).into_iter().map(|(_, text)| text));
     }
-    texts.extend(files.into_iter().map(|(_, text)| text));
     texts.join("\n")
 }
 

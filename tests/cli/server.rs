@@ -39,12 +39,33 @@ impl Request {
     pub(crate) fn last_content(&self) -> String {
         let messages = self.messages();
         let last = messages.last().cloned().unwrap_or_default();
-        let content = match &last["content"] {
-            Value::Null => &last["output"],
-            content => content,
-        };
-        content.as_str().map_or_else(|| content.to_string(), str::to_owned)
+        match &last["content"] {
+            Value::Null => to_text(&last["output"]),
+            content => to_text(content),
+        }
     }
+
+    /// The content of each tool result, in order.
+    pub(crate) fn tool_results(&self) -> Vec<String> {
+        let messages = self.messages();
+        let results = messages.iter().filter(|message| message["role"] == "tool");
+        results.map(|message| to_text(&message["content"])).collect()
+    }
+
+    pub(crate) fn tool_names(&self) -> Vec<String> {
+        tool_names(&self.body)
+    }
+}
+
+/// A string as it is, another value as JSON.
+fn to_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The names of the tools that the body of a request offers.
+pub(crate) fn tool_names(body: &Value) -> Vec<String> {
+    let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Produces the response to one request.

@@ -1,5 +1,6 @@
 //! `session import`: conversations of other programs become sessions.
 
+use crate::provenance::origin_of;
 use crate::server::says;
 use crate::story::Story;
 use serde_json::{Value, json};
@@ -107,12 +108,6 @@ fn sent(story: &Story, key: &str) -> Vec<String> {
     messages[1..messages.len() - 1].iter().map(line).collect()
 }
 
-fn origin(story: &Story, key: &str) -> String {
-    let text = story.run(["policy", "explain", "--session", key]).text();
-    let line = text.lines().find(|line| line.starts_with("origin")).unwrap_or_default();
-    line.trim_start_matches("origin").trim().to_owned()
-}
-
 #[test]
 fn a_transcript_may_come_by_a_pipe() {
     let story = Story::new().stdin(claude_code());
@@ -141,7 +136,7 @@ fn a_transcript_of_claude_code_becomes_a_session() {
     ];
     assert_eq!(sent(&story, "tea"), expect);
     // Only files were read there.
-    assert!(origin(&story, "tea").starts_with("project (an imported conversation"));
+    assert!(origin_of(&story, "tea").starts_with("project (an imported conversation"));
     let raw = story.run(["session", "show", "tea", "--raw"]).text();
     assert!(!raw.contains("secret thought") && !raw.contains("sub-agent"), "{raw}");
     // The words of a user in an imported conversation name no host.
@@ -165,7 +160,7 @@ fn a_rollout_of_codex_becomes_a_session() {
     ];
     assert_eq!(sent(&story, key), expect);
     // Commands have a network there.
-    assert!(origin(&story, key).starts_with("external (an imported conversation"));
+    assert!(origin_of(&story, key).starts_with("external (an imported conversation"));
     // Older files have the items without an envelope.
     let old = lines(&[
         json!({ "id": "i", "timestamp": "t", "instructions": null }),
@@ -185,14 +180,14 @@ fn a_session_file_from_elsewhere_is_text_of_others() {
     let story = story.file("here.jsonl", &raw);
     story.run(["session", "import", "here.jsonl", "there"]).stderr_has("2 messages of nanobot");
     assert_eq!(sent(&story, "there"), ["user: see example.org", "assistant: Milk."]);
-    assert!(origin(&story, "there").starts_with("project (an imported conversation"));
-    assert!(origin(&story, "here").starts_with("user"));
+    assert!(origin_of(&story, "there").starts_with("project (an imported conversation"));
+    assert!(origin_of(&story, "here").starts_with("user"));
     // The origin that the file states counts if it is less trusted.
     let outside = raw.replace("\"level\": \"user\"", "\"level\": \"external\"");
     assert_ne!(outside, raw);
     let story = story.file("outside.jsonl", outside);
     story.run(["session", "import", "outside.jsonl", "outside"]).stderr_has("2 messages");
-    assert!(origin(&story, "outside").starts_with("external (an imported conversation"));
+    assert!(origin_of(&story, "outside").starts_with("external (an imported conversation"));
 }
 
 #[test]

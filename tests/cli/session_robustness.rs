@@ -1,6 +1,7 @@
 //! Session bugs of other agents, each prevented here. Numbers refer to their issues and changes: `nanobot` is HKUDS/nanobot,
 //! `vibe` is Mistral's.
 
+use crate::cron_tampering::list_recursively;
 use crate::formats::{ALL_FORMATS, Format};
 use crate::requirements::skip;
 use crate::server::{Responder, Response, calls, calls_all, fails, replies, says, sends};
@@ -8,7 +9,7 @@ use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 const TIMESTAMP: &str = "2026-01-02T03:04:05.000000";
@@ -801,7 +802,7 @@ fn keys_cannot_escape_the_directory() {
                 .run(["agent", "-m", "x", &format!("--session={key}")])
                 .stdout(&format!("{message}\n"));
         }
-        assert_eq!(story.requests().pop().unwrap().messages().len(), 4, "{key:?}");
+        assert_eq!(story.last_request().messages().len(), 4, "{key:?}");
     }
     let logs = || {
         let mut paths = list_recursively(story.home().parent().unwrap());
@@ -823,19 +824,6 @@ fn keys_cannot_escape_the_directory() {
             .status(2)
             .stderr_has("a session key has 1 to");
     }
-}
-
-/// All paths below `dir`.
-fn list_recursively(dir: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(list_recursively(&path));
-        }
-        files.push(path);
-    }
-    files
 }
 
 #[test]
@@ -972,7 +960,7 @@ fn a_failed_turn_stores_the_user_message_and_no_error_as_answer() {
     }
     story.server().script([says("at last")]);
     story.run(["agent", "-m", "next"]).stdout("at last\n").stderr_has("marked as interrupted");
-    let messages = story.requests().pop().unwrap().messages()[1..].to_vec();
+    let messages = story.last_request().messages()[1..].to_vec();
     // A note stands for the refused message, and for those before it that have no answer.
     let refused = "[message not accepted: the provider refused it, so it is left out]";
     let first = format!("user: {refused} / q6");

@@ -1,5 +1,6 @@
 //! The `sessions` tool: who has it, what it finds, and the origin that it brings along.
 
+use crate::provenance::origin_of;
 use crate::screen::Key;
 use crate::server::{calls, says};
 use crate::story::Story;
@@ -24,13 +25,6 @@ fn results(story: &Story, list: &[Value]) -> Vec<String> {
     story.run(["agent", "-s", "new", "--new", "-m", "go", "--allow", "sessions"]).stdout("done\n");
     let requests = story.requests();
     requests[before + 1..].iter().map(crate::server::Request::last_content).collect()
-}
-
-/// The origin of the session `new`.
-fn origin(story: &Story) -> String {
-    let explained = story.run(["policy", "explain", "--session", "new"]).text();
-    let line = explained.lines().find(|line| line.contains("origin"));
-    line.unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -87,9 +81,11 @@ fn other_conversations_are_listed_searched_and_read() {
 fn a_conversation_takes_on_the_origin_of_one_that_it_reads() {
     let story = two_conversations();
     drop(results(&story, &[json!({ "action": "read", "key": "pets" })]));
-    assert!(origin(&story).contains("user"), "{}", origin(&story));
+    let origin = origin_of(&story, "new");
+    assert!(origin.starts_with("user"), "{origin}");
     drop(results(&story, &[json!({ "action": "read", "key": "logs" })]));
-    assert!(origin(&story).contains("project"), "{}", origin(&story));
+    let origin = origin_of(&story, "new");
+    assert!(origin.starts_with("project"), "{origin}");
     // A session of the Python program has recorded no origin: anything may be in it.
     let line = json!({ "role": "user", "content": "hello", "timestamp": "2026-01-01T00:00:00" });
     let head = json!({ "_type": "metadata", "created_at": "2026-01-01T00:00:00", "metadata": {}, "key": "old" });
@@ -108,7 +104,8 @@ fn a_conversation_takes_on_the_origin_of_one_that_it_reads() {
         .run(["agent", "-s", "new", "--new", "-m", "go", "--allow", "sessions"])
         .stderr_has("--allow cron")
         .stdout("done\n");
-    assert!(origin(&story).contains("external"), "{}", origin(&story));
+    let origin = origin_of(&story, "new");
+    assert!(origin.starts_with("external"), "{origin}");
 }
 
 #[test]
@@ -116,7 +113,7 @@ fn only_the_user_hands_out_other_conversations() {
     let story = two_conversations();
     story.server().script([says("-"), says("-")]);
     let has_tool = |story: &Story| {
-        let request = story.requests().pop().unwrap();
+        let request = story.last_request();
         request.body["tools"].to_string().contains("\"sessions\"")
     };
     story.run(["agent", "-m", "x"]).stdout("-\n");
@@ -138,7 +135,7 @@ fn only_the_user_hands_out_other_conversations() {
     let read = || calls("sessions", json!({ "action": "read", "key": "pets" }));
     story.server().script([read(), says("Mia.")]);
     story.run(["agent", "-m", "x", "--tools", "sessions"]).stdout("Mia.\n");
-    assert!(story.requests().pop().unwrap().last_content().contains("My cat is Mia."));
+    assert!(story.last_request().last_content().contains("My cat is Mia."));
     let explained = story.run(["policy", "explain", "sessions", r#"{"action": "list"}"#]);
     explained.status(77).stdout_has("the REPL and editors have it and ask about each call");
 }
@@ -154,12 +151,12 @@ fn the_repl_asks_before_other_conversations_are_read() {
     screen.type_("what is my cat called?").press(Key::Enter);
     screen.until(question).until("· key: pets").until_prompt("  allow?");
     screen.type_("n").until("Not told.").until_prompt("> ");
-    assert!(story.requests().pop().unwrap().last_content().contains("the user said no"));
+    assert!(story.last_request().last_content().contains("the user said no"));
     screen.type_("look it up").press(Key::Enter).until_prompt("  allow?");
     screen.type_("s").until("Enter confirms").press(Key::Enter).until("It is Mia.");
     screen.until_prompt("> ");
     assert_eq!(screen.text_with_scrollback().matches(question).count(), 2);
-    assert!(story.requests().pop().unwrap().last_content().contains("My cat is Mia."));
+    assert!(story.last_request().last_content().contains("My cat is Mia."));
     // The lists of the conversation have the tool.
     screen.type_("/tools").press(Key::Enter).until("\nsessions     Other conversations");
     screen.until_prompt("> ").type_("/context").press(Key::Enter).until("cron, sessions,");
@@ -170,8 +167,7 @@ fn the_repl_asks_before_other_conversations_are_read() {
     let mut screen = story.screen(24, 80).args(["repl", "--allow", "sessions"]);
     screen.until_prompt("> ").type_("and now?").press(Key::Enter).until("Mia.").until_prompt("> ");
     assert!(!screen.text().contains(question), "{}", screen.text());
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]

@@ -639,8 +639,7 @@ fn the_repl_shows_skills_like_the_command() {
     screen.until("about     how tea is made").until("files     SKILL.md (");
     screen.type_("/skills te").press(Key::Enter);
     screen.until("there is no skill `te`");
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0);
+    screen.exit_with_ctrl_d();
 }
 
 /// Public skills, fetched by `tests/skills/collect.py` into the target directory; `None`, with a skip notice, if that is

@@ -581,7 +581,7 @@ fn large_startup_files_are_renamed_only_if_they_change() {
     assert!(names.len() == 2 && names[1].starts_with("b.md.set-aside-"), "{names:?} {result}");
     let path = directory.join(&names[1]);
     assert_eq!(path.metadata().unwrap().len(), (20 << 20) + 2);
-    let result = story.requests().pop().unwrap().last_content();
+    let result = story.last_request().last_content();
     assert!(result.contains(&format!("renamed to `.claude/{}`", names[1])), "{result}");
 }
 

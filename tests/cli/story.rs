@@ -281,6 +281,10 @@ impl Story {
         self.server().requests()
     }
 
+    pub(crate) fn last_request(&self) -> Request {
+        self.requests().pop().expect("a request was sent")
+    }
+
     /// The lines of a session file.
     pub(crate) fn session(&self, name: &str) -> Vec<Value> {
         let path = self.workspace().join("sessions").join(name);

@@ -168,7 +168,7 @@ fn a_prompt_file_is_the_message_or_follows_it() {
     let run = |arguments: &[&str]| {
         let arguments = [&["agent", "--ephemeral", "--prompt-file"], arguments].concat();
         story.run(arguments).stdout("ok\n");
-        story.requests().last().unwrap().last_content()
+        story.last_request().last_content()
     };
     assert!(run(&["prompt.txt"]).contains("/new\nreview"));
     assert!(run(&["prompt.txt", "-m", "Briefly."]).contains("Briefly.\n\n/new\nreview"));
@@ -177,7 +177,7 @@ fn a_prompt_file_is_the_message_or_follows_it() {
         let arguments =
             [&["agent", "--ephemeral", "--prompt-file", "prompt.txt"], arguments].concat();
         story.run(arguments).stdout("ok\n");
-        let text = story.requests().last().unwrap().last_content();
+        let text = story.last_request().last_content();
         let (before, after) = text.split_once("/new\nreview\n\n<stdin").unwrap();
         assert!(after.contains("piped") && !before.contains("piped"), "{text}");
     };

@@ -90,7 +90,7 @@ fn pipes_are_read_where_a_file_is_named_and_a_wait_is_told() {
         screen.until("nanobot: waiting for `").until("pipe`");
         std::fs::write(&fifo, "what it is about").unwrap();
         assert_eq!(screen.code(), 0, "{}", screen.text());
-        let message = story.requests().pop().unwrap().last_content();
+        let message = story.last_request().last_content();
         assert!(message.contains("what it is about"), "{message}");
     }
 }

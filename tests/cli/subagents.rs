@@ -77,12 +77,6 @@ fn subagent_requests(story: &Story) -> Vec<Request> {
     requests.filter(|request| subagent_task(request).is_some()).collect()
 }
 
-fn tool_names(request: &Request) -> Vec<String> {
-    let list = request.body["tools"].as_array().cloned().unwrap_or_default();
-    let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
-    list.iter().map(name).collect()
-}
-
 /// A price of one dollar per request.
 fn with_price(story: Story) -> Story {
     let price = json!({ "input": 0, "output": 1e6 / 7.0 });
@@ -158,7 +152,7 @@ fn two_sub_agents_run_in_parallel_and_the_answer_follows_the_last_report() {
         .filter(|entry| entry.path().extension().is_some_and(|kind| kind == "jsonl"));
     assert_eq!(logs.count(), 1);
     for child in subagent_requests(&story) {
-        let names = tool_names(&child);
+        let names = child.tool_names();
         assert!(names.contains(&"read_file".to_owned()), "{names:?}");
         assert!(!names.contains(&"spawn".to_owned()), "{names:?}");
     }
@@ -239,23 +233,17 @@ fn run_tries(
             _ if subagent_reports(request).is_empty() => says("I wait."),
             _ => says("done"),
         },
-        move |request, _| {
-            let result_count =
-                request.messages().iter().filter(|message| message["role"] == "tool").count();
-            match tries.get(result_count) {
-                Some((name, arguments)) => calls(name, arguments.clone()),
-                None => says("tried"),
-            }
+        move |request, _| match tries.get(request.tool_results().len()) {
+            Some((name, arguments)) => calls(name, arguments.clone()),
+            None => says("tried"),
         },
     );
     let mut arguments = vec!["agent", "-m", "x", "--json"];
     arguments.extend(flags);
     let result: RunResult<'_> = story.run(arguments);
     result.error_text();
-    let last = subagent_requests(story).pop().unwrap().messages();
-    let results = last.iter().filter(|message| message["role"] == "tool").map(message_text);
-    let results: Vec<String> = results.collect();
-    assert_eq!(results.len(), count, "{last:?}");
+    let results = subagent_requests(story).pop().unwrap().tool_results();
+    assert_eq!(results.len(), count, "{results:?}");
     (result.json(), results)
 }
 
@@ -317,7 +305,7 @@ fn the_explore_profile_is_read_only_even_if_the_parent_can_write() {
     let (_, outputs) = run_tries(&story, Some("explore"), &["--write"], tries.clone());
     assert!(outputs[0].contains("there is no tool `write_file`"), "{outputs:?}");
     assert!(!story.dir().join("made").exists());
-    assert!(!tool_names(&subagent_requests(&story)[0]).contains(&"write_file".to_owned()));
+    assert!(!subagent_requests(&story)[0].tool_names().contains(&"write_file".to_owned()));
     // Without a profile it has the permissions of its parent.
     let story = Story::new();
     run_tries(&story, None, &["--write"], tries);
@@ -338,10 +326,9 @@ fn commands_with_and_without_network_alternate_in_one_run() {
         b"---\nkind: subagent\ndescription: one host\nnet: [example.org]\n---\nBe brief.\n",
     );
     let tries = |request: &Request| {
-        let messages = request.messages();
-        let results = messages.iter().filter(|message| message["role"] == "tool");
-        let texts = results.map(message_text);
-        texts.filter(|text| text.contains("net:[")).collect::<Vec<_>>()
+        let mut results = request.tool_results();
+        results.retain(|result| result.contains("net:["));
+        results
     };
     let call = command.clone();
     set_responses(
@@ -558,7 +545,7 @@ fn a_profile_has_its_own_prompt_tools_and_model() {
     let result = story.run(["agent", "-m", "x", "--json", "--max-cost", "100"]).json();
     let child = subagent_requests(&story).remove(0);
     assert_eq!(child.body["model"], "other");
-    assert_eq!(tool_names(&child), ["read_file"]);
+    assert_eq!(child.tool_names(), ["read_file"]);
     assert!(message_text(&child.messages()[0]).ends_with("# Profile: critic\n\nBe strict."));
     assert_eq!(result["cost_usd"], 3.0 + 2.0);
     assert!(subagent_reports(&parent_requests(&story).pop().unwrap())[0].contains("(the judge)"));

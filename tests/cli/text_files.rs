@@ -10,14 +10,6 @@ fn edit(path: &str, old: &str, new: &str) -> Value {
     json!({ "path": path, "old_text": old, "new_text": new })
 }
 
-/// The results of the tools in the last request.
-fn results(story: &Story) -> Vec<String> {
-    let requests = story.requests();
-    let messages = requests.last().unwrap().messages();
-    let results = messages.iter().filter(|message| message["role"] == "tool");
-    results.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
-}
-
 fn bytes(story: &Story, name: &str) -> Vec<u8> {
     std::fs::read(story.dir().join(name)).unwrap()
 }
@@ -37,7 +29,7 @@ fn an_edit_finds_characters_that_look_alike_and_keeps_those_of_the_file() {
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     let expect = LETTER.replace("10", "12").replace("at 5", "at 6");
     assert_eq!(String::from_utf8(bytes(&story, "letter")).unwrap(), expect);
-    let outputs = results(&story);
+    let outputs = story.last_request().tool_results();
     let note = "(line 2 differs in U+201C (\u{201c}) at column 1; old_text has U+0022 (\") there";
     assert!(outputs[0].starts_with("edited ") && outputs[0].contains(note), "{}", outputs[0]);
     assert!(outputs[1].contains("The closest match is line 2"), "{}", outputs[1]);
@@ -153,7 +145,7 @@ fn files_in_other_encodings_are_edited_and_rewritten_in_them() {
     script.push(says("done"));
     let story = story.script(script);
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    let mut outputs = results(&story).into_iter();
+    let mut outputs = story.last_request().tool_results().into_iter();
     for (number, (label, line, old, new, lacking)) in TEXTS.iter().enumerate() {
         let changed = line.replacen(old, new, 1);
         let expect = [
@@ -205,7 +197,7 @@ fn bytes_that_are_no_text_stay_outside_of_an_edit() {
     ]);
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     assert_eq!(bytes(&story, "log"), b"caf\xc3\xa9 \xc3\xa9t\xc3\xa9\nbad: \xff\nend\n");
-    let outputs = results(&story);
+    let outputs = story.last_request().tool_results();
     assert!(outputs[0].contains("decoded from UTF-8; bytes that are not valid"), "{}", outputs[0]);
     assert!(outputs[2].contains("line 2 has bytes that are not valid UTF-8"), "{}", outputs[2]);
 }
@@ -226,7 +218,7 @@ fn a_search_says_what_it_left_out() {
         says("done"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("done\n");
-    let outputs = results(&story);
+    let outputs = story.last_request().tool_results();
     let hidden = "`.github/workflows/ci.yml`; `all` includes them)";
     assert_eq!(outputs[0], format!("no files found\n(hidden files match: {hidden}"));
     assert_eq!(outputs[1], format!("no matches found\n(hidden files were not searched: {hidden}"));

@@ -1,8 +1,8 @@
 //! Programs of the user as tools: how they describe themselves, how they are called, and what they cannot do.
 
-use crate::server::{Request, calls, says};
+use crate::server::{Request, calls, says, tool_names};
 use crate::story::{Story, write_program};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// A tool that prints its arguments, or runs `body`.
 fn tool(description: &str, body: &str) -> String {
@@ -20,10 +20,7 @@ fn with_tool(name: &str, body: &str) -> Story {
 }
 
 fn offered(story: &Story, flags: &[&str]) -> Vec<String> {
-    let request = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat()).json();
-    let tools = request["tools"].as_array().cloned().unwrap_or_default();
-    let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
-    tools.iter().map(name).collect()
+    tool_names(&story.run([&["agent", "-m", "x", "--dry-run"], flags].concat()).json())
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn attributes(owner: &Value) -> Value {
 
 /// The result of the last tool call.
 fn last_result(story: &Story) -> String {
-    story.requests().last().unwrap().last_content()
+    story.last_request().last_content()
 }
 
 #[test]

@@ -10,7 +10,7 @@ const SKILL: &str = "---\ndescription: how to moo\n---\nMoo.\n";
 
 /// The system prompt of the last request.
 fn system_prompt(story: &Story) -> String {
-    story.requests().last().unwrap().messages()[0]["content"].to_string()
+    story.last_request().messages()[0]["content"].to_string()
 }
 
 /// Runs a turn in the directory `name`, and returns the paths that it did not read, and its notices.
@@ -301,7 +301,7 @@ fn the_state_of_a_trusted_repository_is_sent() {
     );
     let content_of = |flags: &[&str]| {
         run_in(&story, ".", flags);
-        story.requests().last().unwrap().last_content()
+        story.last_request().last_content()
     };
     // A stranger's repository is not looked at.
     assert!(!content_of(&[]).contains("<git>"));
@@ -317,7 +317,7 @@ fn the_state_of_a_trusted_repository_is_sent() {
     // In a subdirectory, only its files are listed.
     std::fs::create_dir(story.dir().join("sub")).unwrap();
     run_in(&story, "sub", &["--new"]);
-    let facts = story.requests().last().unwrap().last_content();
+    let facts = story.last_request().last_content();
     assert!(facts.contains("## main\n") && !facts.contains(" M "), "{facts}");
     // They are not repeated, and nothing that the repository names ran outside of the sandbox, where it could write.
     assert!(!content_of(&["-s", "work"]).contains("<git>"));

@@ -114,10 +114,9 @@ fn check_forty_iterations(extra: &[&str], stream: bool) {
     let requests = story.requests();
     assert_eq!(requests.len(), 40);
     assert!(requests.iter().all(|request| (request.body["stream"] == json!(true)) == stream));
-    let last = requests[39].messages();
-    let results: Vec<&Value> = last.iter().filter(|message| message["role"] == "tool").collect();
+    let results = requests[39].tool_results();
     assert_eq!(results.len(), 67);
-    assert!(results.iter().any(|result| result["content"].as_str().unwrap().contains("round 38")));
+    assert!(results.iter().any(|result| result.contains("round 38")));
     assert_eq!(story.session("cli_direct.jsonl").len(), 1 + 1 + 40 + 67 + 1);
 }
 

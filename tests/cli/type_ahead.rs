@@ -14,12 +14,6 @@ fn start_repl(story: &Story) -> Screen<'_> {
     screen
 }
 
-fn exit_and_check(screen: &mut Screen<'_>) {
-    screen.press(Key::Ctrl('d'));
-    assert_eq!(screen.code(), 0, "{}", screen.text_with_scrollback());
-    screen.assert_restored();
-}
-
 /// A call that lasts until the file `go` exists.
 fn waits() -> Responder {
     calls("exec", json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" }))
@@ -49,7 +43,7 @@ fn text_typed_during_a_turn_is_visible_and_sent_after_it() {
     assert_eq!(requests.len(), 3);
     assert!(requests[2].last_content().contains("the next question"));
     assert!(!requests[1].last_content().contains("the next question"));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -77,7 +71,7 @@ fn alt_enter_sends_a_message_into_the_turn() {
     screen.type_("more").press(Key::Enter).until("Next.");
     let next = story.requests()[2].messages();
     assert!(next.iter().any(|message| message["content"].to_string().contains("the other file")));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -95,7 +89,7 @@ fn a_message_that_is_too_late_for_the_turn_is_the_next_one() {
     drop(sender);
     screen.until("Second.").until_prompt("> ");
     assert!(story.requests()[1].last_content().contains("too late"));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -125,7 +119,7 @@ fn typed_text_stays_below_an_answer_that_streams() {
     assert_eq!(text.matches("a question").count(), 1, "{text}");
     assert!(text.contains("More words in the narrow window"), "{text}");
     screen.press(Key::Ctrl('u')).until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -153,7 +147,7 @@ fn a_long_paste_is_folded_and_sent_whole() {
     screen.until("Both.").until_prompt("> [pasted 120 lines]");
     assert!(story.requests()[3].last_content().contains(&lines.join("\n")));
     screen.press(Key::Ctrl('u')).until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -170,7 +164,7 @@ fn a_draft_of_several_lines_shows_its_ends() {
     screen.until("Second.").until_prompt("> ");
     let content = story.requests()[2].last_content();
     assert!(content.contains("fix this:\none\ntwo\nthree\nplease"), "{content}");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -185,7 +179,7 @@ fn the_escape_key_leaves_the_next_key_whole() {
     screen.until("First.").until("> /session\ncli:direct");
     screen.until_prompt("> ");
     assert_eq!(story.requests().len(), 2);
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -204,7 +198,7 @@ fn the_escape_key_stops_the_turn() {
     screen.press(Key::Escape).until_prompt("> later");
     assert_eq!(story.requests().len(), 2);
     screen.press(Key::Enter).until("Whole.").until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -228,7 +222,7 @@ fn typing_on_never_answers_a_question() {
     assert!(text.contains("\n> why"), "{text}");
     assert!(!story.dir().join("new.md").exists());
     screen.press(Key::Ctrl('c')).until_prompt("> ");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -246,7 +240,7 @@ fn shift_tab_switches_the_profile_and_keeps_the_line() {
     screen.press(Key::Enter).until("A plan.").until_prompt("plan> ");
     let request = story.requests()[0].body["tools"].to_string();
     assert!(!request.contains("write_file"), "{request}");
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -268,7 +262,7 @@ fn the_bell_rings_after_a_long_turn_and_for_an_approval() {
         assert_eq!(rings(&screen), expect.1);
         screen.type_("n").until("Two.").until_prompt("> ");
         assert_eq!(rings(&screen), expect.2);
-        exit_and_check(&mut screen);
+        screen.exit_with_ctrl_d();
     }
 }
 
@@ -287,5 +281,5 @@ fn an_unknown_model_of_a_known_provider_is_named_at_once() {
     screen.until_prompt("> ");
     assert_eq!(screen.text().matches(warning).count(), 1, "{}", screen.text());
     screen.type_("/model xyzzy").press(Key::Enter).until(&format!("`xyzzy` {warning}\n"));
-    exit_and_check(&mut screen);
+    screen.exit_with_ctrl_d();
 }

@@ -852,7 +852,7 @@ fn an_undo_is_told_with_the_next_message() {
     let messages = |message: &str| {
         story.server().script([says("ok")]);
         story.run(["agent", "-m", message]).stdout("ok\n");
-        story.requests().last().unwrap().messages().iter().map(Value::to_string).collect::<String>()
+        story.last_request().messages().iter().map(Value::to_string).collect::<String>()
     };
     story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
     let note = "[The user has undone file changes of this conversation; as before them again: `a`]";
@@ -864,7 +864,7 @@ fn an_undo_is_told_with_the_next_message() {
     story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
     story.server().script([says("ok")]);
     story.run(["agent", "-m", "hello", "--new"]).stdout("ok\n");
-    let request = story.requests().last().unwrap().body.to_string();
+    let request = story.last_request().body.to_string();
     assert!(!request.contains("has undone"), "{request}");
 }
 

@@ -162,16 +162,23 @@ fn the_cost_of_a_turn_is_shown_with_the_budgets() {
     assert_eq!(text.lines().last(), Some(budget));
     // A terminal gets meters.
     let meters = "today $1.40 of $5.00 ━━━─────── 28%, this month $1.40 of $20.50 ╸───────── 7%";
-    let text = run_on_terminal(&story, 120, "usage", &[("NO_COLOR", "1")]);
+    let text = run_on_terminal(&story, 120, "usage", &NO_COLOR);
     let last = text.lines().last();
     assert_eq!(last, Some(format!("budget: {meters}").as_str()));
-    let text = run_on_terminal(&story, 120, "status", &[("NO_COLOR", "1")]);
+    let text = run_on_terminal(&story, 120, "status", &NO_COLOR);
     let meters = "$1.40 of $5.00 ━━━─────── 28% today, $1.40 of $20.50 ╸───────── 7% this month";
     assert!(text.contains(&format!("spent      {meters}\n")), "{text}");
 }
 
+pub(crate) const NO_COLOR: [(&str, &str); 1] = [("NO_COLOR", "1")];
+
 /// The output on a terminal with this many columns.
-fn run_on_terminal(story: &Story, columns: usize, arguments: &str, env: &[(&str, &str)]) -> String {
+pub(crate) fn run_on_terminal(
+    story: &Story,
+    columns: usize,
+    arguments: &str,
+    env: &[(&str, &str)],
+) -> String {
     let mut command = story.program("script");
     let shell = format!("stty cols {columns}; {NANOBOT} {arguments}");
     command.args(["-qec", &shell, "/dev/null"]);
@@ -183,9 +190,8 @@ fn run_on_terminal(story: &Story, columns: usize, arguments: &str, env: &[(&str,
 #[test]
 fn bars_fit_the_terminal_width() {
     let story = story_with_usage();
-    let no_color = [("NO_COLOR", "1")];
     let bar = |columns: usize| {
-        let text = run_on_terminal(&story, columns, "usage", &no_color);
+        let text = run_on_terminal(&story, columns, "usage", &NO_COLOR);
         assert!(!text.contains('\u{1b}'), "{text:?}");
         for line in text.lines().take(4) {
             assert!(line.chars().count() <= columns, "{columns}: {line:?}");
@@ -209,7 +215,7 @@ fn bars_show_tokens_if_no_price_is_known() {
     let time = "2026-01-02T03:00:00Z";
     let text = ledger_line(time, "a", None, &few) + &ledger_line(time, "b", None, &many);
     let story = with_ledger(Story::bare(), &text);
-    let text = run_on_terminal(&story, 120, "usage --by model", &[("NO_COLOR", "1")]);
+    let text = run_on_terminal(&story, 120, "usage --by model", &NO_COLOR);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[1].contains("openai/many") && lines[1].contains('█'));
     assert!(lines[2].contains("openai/few") && lines[2].ends_with('▍'), "{text}");
@@ -223,7 +229,7 @@ fn names_are_sanitized() {
     let text = story.run(["usage", "--by", "session"]).text();
     assert_eq!(text.lines().count(), 3);
     assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
-    let text = run_on_terminal(&story, 70, "usage --by session", &[("NO_COLOR", "1")]);
+    let text = run_on_terminal(&story, 70, "usage --by session", &NO_COLOR);
     assert!(text.lines().all(|line| line.chars().count() <= 70), "{text}");
 }
 

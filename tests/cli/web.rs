@@ -228,19 +228,6 @@ pub(crate) fn fetch<'a>(story: &'a Story, url: &str) -> RunResult<'a> {
     run_tool(story, "web_fetch", &json!({ "url": url }))
 }
 
-/// The tool results in the last request, in order.
-fn tool_results(story: &Story) -> Vec<String> {
-    let requests = story.requests();
-    let messages = requests.last().unwrap().messages();
-    let results = messages.iter().filter(|message| message["role"] == "tool");
-    results
-        .map(|message| {
-            let content = &message["content"];
-            content.as_str().map_or_else(|| content.to_string(), str::to_owned)
-        })
-        .collect()
-}
-
 #[test]
 #[expect(clippy::print_stdout, reason = "the count is what is promised")]
 fn special_addresses_are_never_connected_to() {
@@ -287,7 +274,7 @@ fn special_addresses_are_never_connected_to() {
     let net = format!("--net=*:{port},*:{pages_port}");
     let run_result = story.run(["agent", "-m", "x", &net, "--tools", "web_fetch"]);
     run_result.stdout("ok\n").error_text();
-    let results = tool_results(&story);
+    let results = story.last_request().tool_results();
     assert_eq!(results.len(), urls.len());
     for (url, result) in urls.iter().zip(&results) {
         let phrases = [
@@ -460,7 +447,7 @@ fn non_html_content_is_handled() {
     let story =
         story.script([calls("web_fetch", json!({ "url": pages.url("/image") })), says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let body = story.requests().last().unwrap().raw.clone();
+    let body = story.last_request().raw;
     assert!(body.contains("data:image/gif;base64,R0lGODlhAQABAAAAAA=="), "{body}");
 }
 
@@ -540,7 +527,7 @@ fn fetch_results(story: Story, first: (&str, Value), urls: &[String]) -> Vec<Str
     let story = story.script([calls(first.0, first.1)]).script(turns).script([says("ok")]);
     let result = story.run(["agent", "-m", "look around"]);
     result.stdout("ok\n").error_text();
-    tool_results(&story)
+    story.last_request().tool_results()
 }
 
 #[test]
@@ -598,7 +585,7 @@ fn an_allowed_host_does_not_allow_another_by_redirect() {
     ];
     let story = story.script(turns);
     story.run(["agent", "-m", "see free.example"]).stdout("ok\n").stderr_has("--net=evil.example");
-    let results = tool_results(&story);
+    let results = story.last_request().tool_results();
     assert!(results[1].contains("you asked for"), "{results:?}");
     assert!(
         results[2].contains("redirects to") && results[2].contains("evil.example"),
@@ -698,7 +685,7 @@ fn a_page_that_the_user_named_is_fetched_anew_each_time() {
         .script([says("done")]);
     let result = story.run(["agent", "-m", &format!("watch {url} until build 12")]);
     result.stdout("done\n");
-    assert!(tool_results(&story)[12].contains("build 12"));
+    assert!(story.last_request().tool_results()[12].contains("build 12"));
 }
 
 #[test]
@@ -715,7 +702,7 @@ fn hosts_are_allowed_by_provenance() {
         let story = story.script(first).script(last);
         let result = story.run([&["agent", "-m", message], flags].concat());
         result.stdout("ok\n").error_text();
-        let tool_result = tool_results(&story).pop().unwrap();
+        let tool_result = story.last_request().tool_results().pop().unwrap();
         assert_eq!(
             tool_result.contains("this is /x"),
             expect,
@@ -832,7 +819,7 @@ fn web_search_returns_results() {
     ];
     let story = with("searxng").env("NANOBOT_TEST_HOSTS", "c.example=10.0.0.1").script(turns);
     story.run(["agent", "-m", "x"]).stdout("ok\n").error_text();
-    let outputs = tool_results(&story);
+    let outputs = story.last_request().tool_results();
     assert!(
         outputs[1].contains("1. 314\n") && outputs[1].contains("truncated to 300 characters"),
         "{}",

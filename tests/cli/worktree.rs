@@ -17,8 +17,9 @@ fn in_repository() -> Option<Story> {
     })
 }
 
-fn git(story: &Story, script: &str) -> String {
-    let output = story.program("sh").args(["-c", script]).output().unwrap();
+/// Runs a script of the shell, which has to succeed; returns its output.
+pub(crate) fn git(story: &Story, script: &str) -> String {
+    let output = story.program("sh").args(["-ec", script]).output().unwrap();
     assert!(output.status.success(), "{script}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -29,7 +30,7 @@ fn run_command(story: &Story, flags: &[&str], command: &str) -> (String, String)
     let mut arguments = vec!["agent", "-m", "x", "--ephemeral"];
     arguments.extend(flags);
     let result = story.run(arguments).stdout("ok\n");
-    let content = story.requests().last().unwrap().last_content();
+    let content = story.last_request().last_content();
     (content, result.error_text())
 }
 
@@ -67,7 +68,7 @@ fn a_run_works_on_a_branch_of_its_own() {
         says("ok"),
     ]);
     story.wait(command.spawn().unwrap()).stdout("ok\n").stderr_has("on branch");
-    let content = story.requests().last().unwrap().last_content();
+    let content = story.last_request().last_content();
     assert!(content.starts_with("sub\ntwo\n") && content.contains("Read-only"), "{content}");
 }
 

@@ -181,8 +181,8 @@ impl HostileServer {
             // At this point the server has done its work and waits for the model.
             max_memory.fetch_max(peak_memory_kib(*their_pid.wait()), Ordering::Relaxed);
             observed.lock().unwrap().extend(descendants(*their_pid.wait()));
-            let results = tool_results(request).len();
-            match offered_tools(request).iter().any(|name| name == TOOL_NAME) {
+            let results = request.tool_results().len();
+            match request.tool_names().iter().any(|name| name == TOOL_NAME) {
                 true if results < count => calls(TOOL_NAME, arguments.clone())(request),
                 true => says("Done.")(request),
                 false if results > 0 => says("Done.")(request),
@@ -197,8 +197,8 @@ impl HostileServer {
         let output = TurnOutput {
             answer: result.text(),
             stderr: result.error_text(),
-            results: requests.last().map(tool_results).unwrap_or_default(),
-            tools: requests.first().map(offered_tools).unwrap_or_default(),
+            results: requests.last().map(Request::tool_results).unwrap_or_default(),
+            tools: requests.first().map(Request::tool_names).unwrap_or_default(),
             request_bodies: requests.into_iter().map(|request| request.raw).collect(),
         };
         assert_eq!(result.code(), 0, "{}", output.stderr);
@@ -348,22 +348,4 @@ fn peak_memory_kib(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
-/// The tool results in this request.
-fn tool_results(request: &Request) -> Vec<String> {
-    let messages = request.messages().into_iter();
-    let of_tools = messages.filter(|message| message["role"] == "tool");
-    of_tools
-        .map(|message| match message["content"].as_str() {
-            Some(text) => text.to_owned(),
-            None => message["content"].to_string(),
-        })
-        .collect()
-}
-
-/// The names of the tools in this request.
-fn offered_tools(request: &Request) -> Vec<String> {
-    let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
-    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
 }

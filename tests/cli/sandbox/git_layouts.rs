@@ -485,7 +485,7 @@ fn a_git_directory_elsewhere_is_used_once_it_is_trusted() {
             .server()
             .script([calls("exec", json!({ "command": "git log --format=%s -1" })), says("done")]);
         let result = fixture.story.run(["agent", "-m", "x", "--ephemeral"]).stdout("done\n");
-        let content = fixture.story.requests().last().unwrap().last_content();
+        let content = fixture.story.last_request().last_content();
         assert!(content.contains(expect), "{content}");
         result.error_text()
     };

@@ -113,7 +113,7 @@ fn the_shell_reads_no_start_up_file() {
     for sandbox in ["auto", "off"] {
         story.server().script([calls("exec", command.clone()), says("done")]);
         story.run(["agent", "-m", "go", "--ephemeral", "--sandbox", sandbox]).stdout("done\n");
-        let content = story.requests().last().unwrap().last_content();
+        let content = story.last_request().last_content();
         assert_eq!(content, "unset /dev/fd/63 *", "{sandbox}");
     }
 }
