@@ -78,6 +78,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> R
             .filter(|_| *has_approvals)
             .map(|name| ctx.paths.pipes().join(name).join(ApprovalFile::FILE_NAME)),
         files: OnceLock::new(),
+        reader_token: CancelToken::new().context("start the pipe")?,
         state: Mutex::default(),
         changed: Condvar::new(),
     };
@@ -86,7 +87,10 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> R
             let token = Arc::clone(&token);
             scope.spawn(|| cancel::scope(Some(token), || bus.answer_all()));
         }
-        let read_result = bus.continue_earlier_run().and_then(|()| bus.read_all());
+        let read_result = cancel::scope(Some(Arc::clone(&bus.reader_token)), || {
+            bus.continue_earlier_run()?;
+            bus.read_all()
+        });
         let mut state = bus.state.lock();
         state.is_closed = true;
         if read_result.is_err() {
@@ -122,6 +126,8 @@ struct MessageBus<'a> {
     journal: Option<PipeJournal<'a>>,
     /// The file with the questions about calls, if messages may approve them.
     approvals: Option<PathBuf>,
+    /// Cancelled by a failure that ends the run, so that no further line is waited for.
+    reader_token: Arc<CancelToken>,
     state: Mutex<BusState>,
     /// Notified when the state changes.
     changed: Condvar,
@@ -268,6 +274,7 @@ impl MessageBus<'_> {
             state.busy.remove(&session);
             if let Err(error) = result {
                 state.error.get_or_insert(error);
+                self.reader_token.cancel();
             }
             drop(state);
             self.changed.notify_all();
