@@ -324,3 +324,32 @@ fn a_failed_addition_leaves_the_old_or_new_state() {
         assert!(count > 0, "{kind}: none");
     }
 }
+
+/// The record of a slot that was missed, and the state that says so, are two files.
+#[test]
+fn a_missed_slot_is_recorded_once_wherever_the_process_is_killed() {
+    if !can_inject() {
+        return;
+    }
+    for kind in ["write", "fsync", "rename"] {
+        let calls = inject_at_calls(|n| {
+            let story = Story::new().env("NANOBOT_TEST_ZONE", "UTC");
+            let id = add_job(&story, &["-c", "0 * * * *"]);
+            let story = story.env("NANOBOT_TEST_TIME", "2026-01-02T05:30:00Z");
+            let start = ["cron", "run", &id, "--scheduled"];
+            let (ran, is_killed) = run_with_fault(&story, &start, &[], (kind, "SIGKILL", n));
+            ran.code();
+            drop(ran);
+            story.run(start).stdout("");
+            let path = crate::cron::job_dir(&story, &id).join("runs.jsonl");
+            let records = std::fs::read_to_string(path).unwrap();
+            assert_eq!(
+                records.matches("\"outcome\":\"missed\"").count(),
+                1,
+                "{kind} {n}: {records}"
+            );
+            is_killed
+        });
+        assert!(calls > 0, "{kind}");
+    }
+}

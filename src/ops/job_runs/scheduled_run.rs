@@ -404,7 +404,12 @@ impl JobRunner<'_> {
     ) -> Result<Exit> {
         let now = self.ctx.clock.timestamp();
         let record = self.new_record(job, Trigger::Schedule, Some(slot), outcome, now);
-        self.job_dir.append_record(&record)?;
+        // A process that was killed before it wrote the state has recorded the slot already.
+        let last = self.job_dir.last_records(1)?.pop();
+        let is_same = |last: RunRecord| last.slot == record.slot && last.outcome == outcome;
+        if !last.is_some_and(is_same) {
+            self.job_dir.append_record(&record)?;
+        }
         self.job_dir.write_state(&state)?;
         if job.is_once() {
             self.retire(job, Some(outcome))?;
