@@ -185,6 +185,7 @@ mod type_ahead;
 mod undo;
 mod uninstall;
 mod until;
+mod upgrade;
 mod usage;
 mod usage_rotation;
 mod wait;

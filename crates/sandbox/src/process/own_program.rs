@@ -2,8 +2,9 @@
 
 use nanobot_os::children::detached;
 use rustix::process::Pid;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,9 +12,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Returns the path by which this program was started. A symbolic link is not resolved, so that it also leads to the next
-/// release. `path` is the value of `PATH`. If the name of the process leads to another program, returns the running executable.
+/// release. `path` is the value of `PATH`. If the name of the process leads to another program, returns the running executable,
+/// or what has replaced it.
 pub fn program_path(path: Option<&str>) -> io::Result<PathBuf> {
-    let executable = std::env::current_exe()?;
+    let executable = installed_path(std::env::current_exe()?);
     let is_executable =
         |program: &PathBuf| match (std::fs::metadata(program), std::fs::metadata(&executable)) {
             (Ok(left), Ok(right)) => (left.dev(), left.ino()) == (right.dev(), right.ino()),
@@ -33,6 +35,15 @@ pub fn program_path(path: Option<&str>) -> io::Result<PathBuf> {
         Some(std::path::absolute(name)?)
     };
     Ok(program.filter(is_executable).unwrap_or(executable))
+}
+
+/// The path at which the running `executable` was installed. The kernel adds a word to it once the file is replaced (proc(5)).
+fn installed_path(executable: PathBuf) -> PathBuf {
+    let path = executable.as_os_str().as_bytes().strip_suffix(b" (deleted)");
+    match path.map(|path| Path::new(OsStr::from_bytes(path))) {
+        Some(path) if !executable.exists() => path.to_owned(),
+        _ => executable,
+    }
 }
 
 /// Starts this program again with `arguments`, without standard streams, and does not wait for it.
