@@ -86,6 +86,7 @@ mod graph_server;
 mod heartbeat;
 mod help;
 mod home_paths;
+mod homes;
 mod hooks;
 mod hostile_servers;
 mod html_export;
