@@ -165,6 +165,7 @@ mod signals;
 mod situation;
 mod skill;
 mod slack_server;
+mod soak;
 mod socket_server;
 mod startup_files;
 mod state_files;

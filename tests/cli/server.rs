@@ -292,6 +292,11 @@ impl Server {
         self.shared.state.lock().unwrap().requests.clone()
     }
 
+    /// Forgets the requests so far, of which a test that lasts has many.
+    pub(crate) fn forget_requests(&self) {
+        self.shared.state.lock().unwrap().requests.clear();
+    }
+
     /// Waits until `count` requests have arrived.
     #[track_caller]
     pub(crate) fn wait_for_requests(&self, count: usize) {
