@@ -96,9 +96,9 @@ fn a_conversation_of_another_release_goes_on() {
     for home in HOMES {
         let story = home.open().script([says("Green.")]);
         let before = home.read(&story, home.session_file);
-        let shown = story.run(["session", "show", "cli:direct"]);
-        assert!(shown.text().contains("My tea is green."), "{}", home.name);
-        drop(shown);
+        let output = story.run(["session", "show", "cli:direct"]);
+        assert!(output.text().contains("My tea is green."), "{}", home.name);
+        drop(output);
         story.run(["agent", "-m", "which tea?"]).stdout("Green.\n");
         let request = &story.requests()[0];
         let has_call = request.messages().iter().any(|message| message["role"] == "tool");

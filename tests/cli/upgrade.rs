@@ -59,7 +59,7 @@ impl<'s> Installation<'s> {
 }
 
 /// A reply that waits until it is released.
-fn held(reply: Responder) -> (Sender<()>, Responder) {
+fn delayed(reply: Responder) -> (Sender<()>, Responder) {
     let (release, released) = channel::<()>();
     let released = Mutex::new(released);
     let reply: Responder = Box::new(move |request: &Request| {
@@ -74,7 +74,7 @@ fn held(reply: Responder) -> (Sender<()>, Responder) {
 #[test]
 fn a_turn_goes_on_after_the_program_was_replaced() {
     let story = Story::new();
-    let (release, first) = held(calls("exec", json!({ "command": "echo in the sandbox" })));
+    let (release, first) = delayed(calls("exec", json!({ "command": "echo in the sandbox" })));
     let job = json!({ "action": "add", "message": "look", "cron_expr": "0 8 * * *" });
     story.server().script([
         calls("exec", json!({ "command": "read line; echo \"got $line\"", "background": true })),
@@ -113,7 +113,7 @@ fn a_job_and_what_follows_it_run_through_the_replacement() {
     };
     let digest = add(&["-n", "digest", "--cron", "4 3 * * *"]);
     let report = add(&["-n", "report", "--after", "digest"]);
-    let (release, first) = held(says("News."));
+    let (release, first) = delayed(says("News."));
     story.server().script([first, says("A report.")]);
     let job = next_day(installed.command(&["cron", "run", &digest, "--scheduled"]));
     story.server().wait_for_requests(1);

@@ -136,7 +136,7 @@ impl<'s> Household<'s> {
         household.passing.push(poll);
         household.wait_for_passing();
         for service in &mut household.services {
-            service.seen = service.stand_in.answers_in(0).len();
+            service.examined = service.stand_in.answers_in(0).len();
         }
         household
     }

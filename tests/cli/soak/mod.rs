@@ -6,6 +6,7 @@
 
 #![allow(clippy::print_stdout, reason = "the numbers are to be seen")]
 
+mod faults;
 mod growth;
 mod household;
 mod network;
@@ -13,7 +14,6 @@ mod processes;
 mod services;
 mod settlement;
 mod tally;
-mod trouble;
 
 use crate::requirements::{require, skip};
 use household::Household;

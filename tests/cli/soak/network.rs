@@ -51,11 +51,11 @@ impl Relay {
     pub(super) fn to(server_port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let relay = Self { port: listener.local_addr().unwrap().port(), shared: Arc::default() };
-        let ours = relay.clone();
+        let shared_relay = relay.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let ours = ours.clone();
-                std::thread::spawn(move || drop(ours.pass_on(client, server_port)));
+                let shared_relay = shared_relay.clone();
+                std::thread::spawn(move || drop(shared_relay.pass_on(client, server_port)));
             }
         });
         relay

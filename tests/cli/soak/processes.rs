@@ -38,7 +38,7 @@ fn read(id: u32) -> Option<Process> {
 /// Helpers that have ended are asked for their status when the next command starts: so many may wait for that.
 const MAX_ENDED_HELPERS: usize = 8;
 
-/// Those that are neither in `expected` nor helpers of these, and those of which nobody asks for the status.
+/// Those that are neither in `expected` nor helpers of these, and ended ones whose parents do not ask for the status.
 pub(super) fn unexpected(expected: &BTreeSet<u32>) -> Vec<Process> {
     let all = all();
     let parents: BTreeMap<u32, u32> =

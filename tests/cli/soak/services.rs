@@ -21,7 +21,7 @@ pub(super) struct Service {
     relays: Vec<Relay>,
     pub(super) is_broken: bool,
     /// The number of answers that were examined.
-    pub(super) seen: usize,
+    pub(super) examined: usize,
 }
 
 impl Service {
@@ -43,7 +43,7 @@ impl Service {
         }
         assert!(!relays.is_empty(), "{keys}");
         let relays = relays.into_values().collect();
-        (Self { stand_in, relays, is_broken: false, seen: 0 }, keys)
+        (Self { stand_in, relays, is_broken: false, examined: 0 }, keys)
     }
 
     pub(super) fn set(&mut self, fault: Fault) {
@@ -75,17 +75,17 @@ pub(super) fn model(fault: Arc<Mutex<Fault>>) -> Responder {
         }
         let messages = request.messages();
         let is_user = |message: &&Value| message["role"] == "user";
-        let asked = messages.iter().rfind(is_user).map(|it| it["content"].to_string());
-        let asked = asked.unwrap_or_default();
+        let question = messages.iter().rfind(is_user).map(|it| it["content"].to_string());
+        let question = question.unwrap_or_default();
         // The process that reads a mail may have been killed.
-        if asked.contains("this mail cannot be read") {
+        if question.contains("this mail cannot be read") {
             return says(GIVEN_UP[0])(request);
         }
         let is_answered = messages.last().is_some_and(|last| last["role"] == "tool");
-        if asked.contains("with a command") && !is_answered {
+        if question.contains("with a command") && !is_answered {
             return calls("exec", json!({ "command": "echo here; sleep 0.02" }))(request);
         }
-        let word = asked.rsplit("say ").next().unwrap_or_default();
+        let word = question.rsplit("say ").next().unwrap_or_default();
         let is_part = |letter: &char| letter.is_ascii_alphanumeric() || *letter == '-';
         let word: String = word.chars().take_while(is_part).collect();
         says(&format!("You said {word}."))(request)

@@ -103,7 +103,7 @@ impl Household<'_> {
             self.wait_for_passing();
             let is_answered = |service: &Service| {
                 let answers = service.stand_in.answers_in(0);
-                answers[service.seen..].iter().any(|text| *text != before)
+                answers[service.examined..].iter().any(|text| *text != before)
             };
             // A poll that waits for all channels does no more for one that has failed.
             if begin.elapsed() > FAILED_CHANNEL_PATIENCE {
@@ -114,7 +114,7 @@ impl Household<'_> {
         for service in &mut self.services {
             let facts = service.stand_in.facts();
             let answers = service.stand_in.answers_in(0);
-            let new = &answers[service.seen..];
+            let new = &answers[service.examined..];
             let about = format!("{}: {new:?}", facts.name);
             let is_given_up = |text: &String| GIVEN_UP.iter().any(|why| text.contains(why));
             self.tally.given_up += new.iter().filter(|it| is_given_up(it)).count();
@@ -125,7 +125,7 @@ impl Household<'_> {
             assert!(new.iter().all(|text| **text == expect || is_given_up(text)), "{about}");
             assert!(new.len() == 1 || !facts.knows_parts && !new.is_empty(), "{about}");
             self.tally.repeated += repeated.len() + new.len() - 1;
-            service.seen = answers.len();
+            service.examined = answers.len();
         }
     }
 

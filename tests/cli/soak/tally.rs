@@ -1,8 +1,8 @@
-//! What has happened in a household.
+//! Counts of what has happened in a household.
 
 use std::collections::BTreeMap;
 
-/// What has happened.
+/// Counts of what has happened.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) messages: usize,
