@@ -11,13 +11,13 @@
 //! src/main.rs                           arguments and environment in, exit status out
 //!  └ lib.rs                             run: parse, dispatch, report
 //!     └ command/agent.rs                flags → options::turn, the output form
-//!        └ ops/agent_turn.rs            run_steps: request → conversation → prepare → model → execute → post_turn
+//!        └ ops/agent_turn.rs            run_steps: request → conversation → prepare → model → execute; then run: exit status, post_turn
 //!           ├ agent_turn/source.rs          what starts the turn: a command line, a job, a chat, a person
-//!           ├ agent_turn/request.rs         settings, standard input, attachments, the message
+//!           ├ agent_turn/request.rs         settings, standard input, attachments, the message, the session's key
 //!           ├ agent_turn/conversation.rs    crates/store: session/mod.rs (Session::open) → session/log.rs (lock, repair)
 //!           ├ agent_turn/prepare.rs         ops/turn_setup.rs (policy, tools, sections of the system prompt); the message
 //!           ├ ops/model.rs                  the provider with its wrappers
-//!           ├ agent_turn/execute.rs         guards; then what the turn changed and undid is reported
+//!           ├ agent_turn/execute.rs         guards; then notices: what `undo` cannot take back, changed start-up files
 //!           │  └ crates/agent/src/turn.rs   push message → ask → push reply → run tool calls → push results → ask …
 //!           │     ├ turn/request.rs → crates/model/src/provider: (recording →) redact → fallback → tool_choice_fallback
 //!           │     │    → retry → budget → rate_limit → http_provider (the exchange, over crates/net: http) → chat, anthropic or responses (pure translation)

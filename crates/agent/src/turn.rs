@@ -1,8 +1,8 @@
 //! The turn loop: call the model, run its tool calls, repeat.
 //!
 //! Each step is logged before the next one: a reply is on disk before its tools run, and a result is on disk before the
-//! next request. So a stop at any time needs no cleanup. The loop only knows interfaces; extensions are tools, guards,
-//! prompt text, sinks or provider wrappers.
+//! next request. So a stop at any time needs no cleanup. The loop knows the traits of providers and guards, the
+//! toolbox, the session and sinks, and no feature; extensions are tools, guards, prompt text, sinks or provider wrappers.
 
 use agent::Agent;
 use anyhow::Result;

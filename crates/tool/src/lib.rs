@@ -1,8 +1,8 @@
 //! The tools that a model can call: the trait, and the collection of tools of a run.
 //!
 //! A tool is constructed with everything it needs (paths, limits, deadline), so there is no shared context object. A
-//! failing tool is a result for the model, not an error of the program. A new tool is one file, a row in the table
-//! of built-in tools, and a line in the list that a turn builds.
+//! failing tool is a result for the model, not an error of the program. A new tool is one file, a row in
+//! `policy/tool_names.rs` of `nanobot-config`, and a line in the list that a turn builds (`src/ops/turn_setup/toolset.rs` of the program).
 //!
 //! `nanobot-config` decides what is allowed, and `nanobot-sandbox` contains commands. Start with [`Tool`] and [`Toolbox`]; a
 //! small tool is [`delete_file`].
@@ -420,7 +420,7 @@ impl Toolbox {
             });
             (ToolOutcome::Denied, vec![MessagePart::Text(text)])
         };
-        // Where a person is asked, the answer has been given.
+        // A missing permission is reported as a denial, unless a person was asked for it during the call.
         let is_reported = self
             .approval_handler
             .as_ref()
@@ -497,12 +497,12 @@ impl Toolbox {
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
         let Some(hooks) = &self.hooks else {
-            return self.execute_decided(call, attempt, tool, arguments, None, on_output);
+            return self.decide_and_run(call, attempt, tool, arguments, None, on_output);
         };
         let check = |arguments: &Value| tool.parse_arguments(arguments);
         let before = hooks.before_call(call, arguments, &check)?;
         let arguments = before.arguments.as_ref().unwrap_or(arguments);
-        let mut result = self.execute_decided(
+        let mut result = self.decide_and_run(
             call,
             attempt,
             tool,
@@ -526,9 +526,9 @@ impl Toolbox {
         result
     }
 
-    /// Makes the call as [`Self::execute`] does, without hooks. `refusal_unless_approved` is set if a hook requires the user's
+    /// Decides about the call and makes it, as [`Self::execute`] does, without hooks. `refusal_unless_approved` is set if a hook requires the user's
     /// approval; it is the text of the question.
-    fn execute_decided(
+    fn decide_and_run(
         &self,
         call: &ToolCall,
         attempt: &mut CallAttempt,

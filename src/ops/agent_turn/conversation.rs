@@ -1,4 +1,4 @@
-//! The session of a turn: chooses it, opens it, and checks that the turn can begin in it.
+//! The session of a turn, whose key `request` has chosen: opens it, and checks that the turn can begin in it.
 
 use super::request::{TurnCommand, TurnRequest};
 use super::source::TurnSource;

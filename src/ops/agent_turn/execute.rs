@@ -334,8 +334,8 @@ fn may_follow_others(setup: &TurnSetup, session: &Session) -> bool {
         || setup.shared.provenance.external_content().is_some()
 }
 
-/// Does the work at the end of a turn. The answer is printed by then, so a failure here is only added to it. Returns
-/// the consolidation that is due.
+/// Does the work at the end of a turn, before the caller ends the output. An answer as text is printed by then, so a failure here is
+/// only added to it. Returns the consolidation that is due.
 pub(crate) fn finish(
     ctx: &Context,
     options: &TurnOptions,

@@ -120,7 +120,7 @@ pub(crate) fn plan_title(
 pub(crate) enum OutputUse {
     /// More is printed, by this thread or another.
     GoesOn,
-    /// Nothing more is printed but errors, if this is true.
+    /// Nothing more is printed, so standard output is closed before slow work. Standard error stays open if `keeps_errors` is set.
     Ended { keeps_errors: bool },
 }
 

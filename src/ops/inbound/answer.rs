@@ -343,12 +343,12 @@ fn send_answer(
         origin,
         ..channel.open.render_message(&last.message, &last.session, key, text, now)
     };
-    append_with_questions(run, channel, InboxRecord::Out(answer), last, origin)
+    append_and_deliver(run, channel, InboxRecord::Out(answer), last, origin)
 }
 
 /// Writes the record that answers messages, of which `last` is the last, and the questions of their conversation in one step; then it sends
 /// them. Nothing is done if the messages were settled meanwhile.
-fn append_with_questions(
+fn append_and_deliver(
     run: &ChannelRun<'_>,
     channel: &LockedChannel,
     record: InboxRecord,
@@ -603,7 +603,7 @@ impl ChatTurnRun<'_> {
         if is_answer && ending.is_delivered {
             let ids = InboundEntry::ids_of(self.entries);
             let record = InboxRecord::Dropped { ids, result: Settlement::Delivered };
-            return append_with_questions(self.run, self.channel, record, last, origin);
+            return append_and_deliver(self.run, self.channel, record, last, origin);
         }
         let answer = if is_answer && !text.is_empty() {
             text.to_owned()

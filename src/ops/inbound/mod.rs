@@ -5,8 +5,9 @@
 //! whether the turn ended. The answer is in the journal before its first part is sent, and each part keeps its key in every attempt, so
 //! that a service that recognises keys can drop a repetition.
 //!
-//! A channel has several types: a [`channel_run::ChannelRun`] has the locked channels of a process, each with its open channel
-//! (`ops/channel/open_channel.rs`): the files on disk, their row of the table of channels, and the connection to the service.
+//! A channel has several types. A [`channel_run::ChannelRun`] has a `LockedChannel` for each channel of a process; that has an
+//! `OpenChannel` (`ops/channel/open_channel.rs`): its `ChannelFiles` (config and paths), its `ChannelKind` (the row of the table), and
+//! the `Channel`, the connection to the service.
 
 pub(crate) mod answer;
 pub(crate) mod approval_answer;

@@ -16,7 +16,8 @@ const MAX_JOINED_MESSAGES: usize = 10;
 pub(crate) enum WorkItem {
     /// Answer a message. Successive messages of one sender are answered together if both may be joined.
     Message { id: String, sender: String, may_join: bool },
-    /// Deliver the outbound message with this key.
+    /// Deliver the outbound message with this key, which an earlier poll or another process has left. The worker of a turn delivers its
+    /// answer itself.
     Deliver(String),
 }
 

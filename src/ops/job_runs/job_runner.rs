@@ -261,6 +261,8 @@ impl JobRunner<'_> {
             let is_failure = record.outcome.is_failure();
             ping.send(if is_failure { PingEvent::Failure } else { PingEvent::Success });
         }
+        // With `notify.target`, the errors of a scheduled run become a notice: those of the run here, before the record is on disk, and
+        // those of the writes below. Without it, `report_end` prints all of them.
         if !is_retried {
             self.record_notice(job, &record, &errors);
         }

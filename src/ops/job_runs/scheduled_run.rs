@@ -80,13 +80,14 @@ pub(crate) fn run_if_due(
     let mut exit = Exit::Answered;
     if is_due {
         exit = run_locked(&runner, job, start_time, None)?;
-        finish_start(&runner, job, start, exit);
+        start_followers_and_notify(&runner, job, start, exit);
         if was_stopped(exit) {
             return Ok(exit);
         }
         start_time.now = ctx.clock.timestamp().max(start_time.now);
     }
-    // With a delay, a further slot may have come. Its crontab line starts the job only once, so this start waits for it.
+    // A slot whose delay is not over: that of this start, or one that came during the run above. No other crontab line starts it, so
+    // this start waits for it.
     let Some(job) = store.job(&job.id)?.filter(|job| job.enabled) else {
         return Ok(exit);
     };
@@ -98,12 +99,17 @@ pub(crate) fn run_if_due(
         return Ok(exit);
     };
     let delayed_exit = run_locked(&runner, &job, start_time, Some(delay_lock))?;
-    finish_start(&runner, &job, start, delayed_exit);
+    start_followers_and_notify(&runner, &job, start, delayed_exit);
     Ok(if exit == Exit::Answered { delayed_exit } else { exit })
 }
 
 /// Starts the jobs that run after `job`, whose run ended with `exit`, and sends the notices.
-fn finish_start(runner: &JobRunner, job: &Job, start: ScheduledStart<'_>, exit: Exit) {
+fn start_followers_and_notify(
+    runner: &JobRunner,
+    job: &Job,
+    start: ScheduledStart<'_>,
+    exit: Exit,
+) {
     if !start.no_after {
         start_followers(runner, job, exit);
     }
@@ -232,14 +238,14 @@ fn run_slot(runner: &JobRunner, job: &Job, start_time: StartTime) -> Result<Exit
                 }
                 SlotState::NotRun => {
                     let exit = runner.run(job, Trigger::Schedule, Some(slot), state)?;
-                    finish(runner, job, slot, start_time)?;
+                    finish_slot_now(runner, job, slot, start_time)?;
                     Ok(exit)
                 }
             }
         }
         (_, Some(slot)) => {
             let exit = runner.run(job, Trigger::Schedule, Some(slot), state)?;
-            finish(runner, job, slot, start_time)?;
+            finish_slot_now(runner, job, slot, start_time)?;
             Ok(exit)
         }
         (DueState::Missed { slot }, None) => {
@@ -261,7 +267,12 @@ fn run_slot(runner: &JobRunner, job: &Job, start_time: StartTime) -> Result<Exit
 }
 
 /// Updates the run state after a run, whose end is now.
-fn finish(runner: &JobRunner, job: &Job, slot: Timestamp, start_time: StartTime) -> Result<()> {
+fn finish_slot_now(
+    runner: &JobRunner,
+    job: &Job,
+    slot: Timestamp,
+    start_time: StartTime,
+) -> Result<()> {
     let now = runner.ctx.clock.timestamp().max(start_time.now);
     runner.finish_slot(job, slot, StartTime { now, ..start_time })
 }

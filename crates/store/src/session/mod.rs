@@ -513,10 +513,11 @@ impl Session {
     /// Appends `message` to the log, then to the messages. Known keys are masked in the log, but not in the messages: a run
     /// with `--send-keys` sends those of its own.
     pub fn push(&mut self, message: Message) -> Result<()> {
-        let message = self.limit_and_redact(message);
+        let message = self.prepare_to_store(message);
         self.add_notes_before(&message);
         match &mut self.log {
             Some(log) => {
+                // The log gets the mask of a request.
                 let masked = message.map_texts(secret::mask_for_request);
                 let stored = masked.as_ref().unwrap_or(&message);
                 let line = line::format_message(stored, &self.turn, &log.clock.local_timestamp());
@@ -528,8 +529,8 @@ impl Session {
         Ok(())
     }
 
-    /// Cuts a long tool result, and masks our secrets in the arguments of calls.
-    fn limit_and_redact(&self, mut message: Message) -> Message {
+    /// Cuts a long tool result, which the toolbox has masked already, and masks our secrets in the arguments of calls.
+    fn prepare_to_store(&self, mut message: Message) -> Message {
         match &mut message {
             Message::Tool(result) => result_truncation::limit_result(result, self.result_limit),
             // The tool runs with the arguments as the model sent them; the stored copy has our secrets masked.
@@ -591,7 +592,7 @@ impl Session {
             self.failing_turns.clear();
         }
         // The provider's wrapper has masked the keys in the answer already.
-        let answer = answer.map(|answer| self.limit_and_redact(answer));
+        let answer = answer.map(|answer| self.prepare_to_store(answer));
         if let Some(answer) = &answer {
             self.add_notes_before(answer);
         }
