@@ -41,7 +41,7 @@ pub(crate) fn start_at<'a>(story: &'a Story, time: &str, id: &str) -> RunResult<
     run_cron_at(story, time, &["run", id, "--scheduled"])
 }
 
-/// What is recorded about the runs of the job.
+/// The records of the runs of the job.
 pub(crate) fn records(story: &Story, id: &str) -> Vec<Value> {
     let text = fs::read_to_string(job_dir(story, id).join("runs.jsonl")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()

@@ -73,8 +73,8 @@ impl Household<'_> {
             self.tally.given_up += given_up;
             let failures = answers.iter().filter(|answer| answer.starts_with("error: ")).count();
             assert!(answers.contains(&*expect) || given_up > 0, "{id}: {answers:?}");
-            let answered = usize::from(answers.contains(&*expect));
-            assert_eq!(answers.len(), failures + answered, "{id}: {answers:?}");
+            let own_answers = usize::from(answers.contains(&*expect));
+            assert_eq!(answers.len(), failures + own_answers, "{id}: {answers:?}");
         }
     }
 
@@ -115,15 +115,15 @@ impl Household<'_> {
             let facts = service.stand_in.facts();
             let answers = service.stand_in.answers_in(0);
             let new = &answers[service.examined..];
-            let about = format!("{}: {new:?}", facts.name);
+            let failure_text = format!("{}: {new:?}", facts.name);
             let is_given_up = |text: &String| GIVEN_UP.iter().any(|why| text.contains(why));
             self.tally.given_up += new.iter().filter(|it| is_given_up(it)).count();
             // The answer in flight at the time of a kill may come again, if need be in the next round.
             let is_repeated = |text: &String| !facts.knows_parts && *text == before;
             let (repeated, new): (Vec<&String>, Vec<&String>) =
                 new.iter().partition(|text| is_repeated(text));
-            assert!(new.iter().all(|text| **text == expect || is_given_up(text)), "{about}");
-            assert!(new.len() == 1 || !facts.knows_parts && !new.is_empty(), "{about}");
+            assert!(new.iter().all(|text| **text == expect || is_given_up(text)), "{failure_text}");
+            assert!(new.len() == 1 || !facts.knows_parts && !new.is_empty(), "{failure_text}");
             self.tally.repeated += repeated.len() + new.len() - 1;
             service.examined = answers.len();
         }
