@@ -12,7 +12,7 @@ use nanobot_os::paths::is_generated_dir;
 use nanobot_os::rooted_fs::RootDir;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, ReadDir};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -284,9 +284,9 @@ impl DirectorySnapshot {
         Ok(bytes)
     }
 
-    /// Scans the writable paths. A path with too many entries is excluded from now on.
+    /// Scans the writable paths. A path with too many entries, or a directory that cannot be read, is excluded from now on.
     fn scan(&mut self) -> BTreeMap<PathBuf, ScannedEntry> {
-        let mut entries = BTreeMap::new();
+        let mut entries: BTreeMap<PathBuf, ScannedEntry> = BTreeMap::new();
         for path in self.writable.clone() {
             if self.is_excluded(&path) {
                 continue;
@@ -303,11 +303,13 @@ impl DirectorySnapshot {
                 }
             }
         }
+        // Writable paths can be nested. Without its state before, an entry that was scanned already would count as created.
+        entries.retain(|path, _| !self.is_excluded(path));
         entries
     }
 
     /// The entries at and beneath `root`; `None` if there are too many.
-    fn scan_path(&self, root: &Path) -> Option<BTreeMap<PathBuf, ScannedEntry>> {
+    fn scan_path(&mut self, root: &Path) -> Option<BTreeMap<PathBuf, ScannedEntry>> {
         let entries = self.list_paths(root)?.into_iter().filter_map(|path| {
             let metadata = std::fs::symlink_metadata(&path).ok()?;
             let entry = if metadata.is_dir() && is_generated_dir(&path) {
@@ -321,17 +323,28 @@ impl DirectorySnapshot {
     }
 
     /// The paths beneath `root`, or `root` itself if it is not a directory; `None` if there are too many. Names are listed before any
-    /// metadata is read, so it is cheap to find out that there are too many.
-    fn list_paths(&self, root: &Path) -> Option<Vec<PathBuf>> {
+    /// metadata is read, so it is cheap to find out that there are too many. Directories that cannot be read are excluded.
+    fn list_paths(&mut self, root: &Path) -> Option<Vec<PathBuf>> {
         if !std::fs::symlink_metadata(root).is_ok_and(|metadata| metadata.is_dir()) {
             return Some(vec![root.to_owned()]);
         }
         let mut paths = Vec::new();
         let mut pending = vec![root.to_owned()];
         while let Some(directory) = pending.pop() {
-            // A command cannot change a directory that cannot be read, and a removed directory needs no record.
-            let entries = std::fs::read_dir(&directory).into_iter().flatten();
-            for entry in entries.flatten() {
+            let entries = match open_directory(&directory) {
+                Ok(entries) => entries,
+                // A directory that was removed meanwhile has no entries.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(_) => {
+                    self.exclude_unreadable(directory);
+                    continue;
+                }
+            };
+            for entry in entries {
+                let Ok(entry) = entry else {
+                    self.exclude_unreadable(directory);
+                    break;
+                };
                 let path = entry.path();
                 let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
                 if self.is_excluded(&path) {
@@ -352,6 +365,12 @@ impl DirectorySnapshot {
     fn is_excluded(&self, path: &Path) -> bool {
         let mut excluded = self.excluded.iter();
         excluded.any(|root| path.starts_with(root))
+    }
+
+    /// Excludes a directory that cannot be read. A command can change its mode, and its old files would then count as created.
+    fn exclude_unreadable(&mut self, directory: PathBuf) {
+        add_gap(&mut self.gaps, &directory, "it cannot be read");
+        self.exclude(directory);
     }
 
     fn exclude(&mut self, root: PathBuf) {
@@ -393,13 +412,19 @@ impl ScannedEntry {
     }
 }
 
+/// Opens a directory to list it. Its entries must be reachable: with the permission to read alone, it gives only names.
+fn open_directory(path: &Path) -> io::Result<ReadDir> {
+    std::fs::symlink_metadata(path.join("."))?;
+    std::fs::read_dir(path)
+}
+
 fn add_gap(gaps: &mut BTreeSet<JournalGap>, path: &Path, reason: &str) {
     gaps.insert(JournalGap { path: path.to_owned(), reason: reason.to_owned() });
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{DirectorySnapshot, ScannedEntry};
+    use super::{DirectorySnapshot, MAX_ENTRIES, ScannedEntry};
 
     #[test]
     fn the_changed_files_that_are_read_have_a_limit_together() {
@@ -412,5 +437,41 @@ mod tests {
         assert!(snapshot.change(&path, None, &entry, &mut bytes_left).unwrap().is_some());
         let reason = snapshot.change(&path, None, &entry, &mut bytes_left).unwrap_err();
         assert_eq!((reason.as_str(), bytes_left), ("too much was changed at once", 4));
+    }
+
+    #[test]
+    fn the_files_of_a_nested_path_are_not_created_when_the_outer_one_becomes_too_large() {
+        let temp = tempfile::tempdir().unwrap();
+        let (inner, many) = (temp.path().join("inner"), temp.path().join("many"));
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(inner.join("old"), "x").unwrap();
+        let mut snapshot = DirectorySnapshot::new(temp.path(), Vec::new()).unwrap();
+        snapshot.refresh(&[inner, temp.path().to_owned()]).unwrap();
+        std::fs::create_dir(&many).unwrap();
+        for number in 0..=MAX_ENTRIES {
+            std::fs::write(many.join(number.to_string()), "").unwrap();
+        }
+        let changes = snapshot.take_changes();
+        assert!(changes.is_empty(), "{changes:?}");
+        assert_eq!(snapshot.gaps.first().unwrap().path, temp.path());
+    }
+
+    /// Root can read any directory, so the paths here are unreadable because they are too long.
+    #[test]
+    fn directories_that_cannot_be_read_are_gaps() {
+        let temp = tempfile::tempdir().unwrap();
+        let (short, long) = (temp.path().join("a/b"), "x".repeat(250));
+        std::fs::create_dir_all(short.join(format!("{}/", "y".repeat(200)).repeat(18))).unwrap();
+        std::fs::rename(&short, short.with_file_name(&long)).unwrap();
+        std::fs::rename(temp.path().join("a"), temp.path().join(&long)).unwrap();
+        let mut snapshot = DirectorySnapshot::new(temp.path(), Vec::new()).unwrap();
+        snapshot.refresh(&[temp.path().to_owned()]).unwrap();
+        let gap = snapshot.gaps.pop_first().unwrap();
+        assert_eq!(gap.reason, "it cannot be read");
+        assert!(snapshot.is_excluded(&gap.path) && snapshot.gaps.is_empty());
+        std::fs::write(temp.path().join("new"), "").unwrap();
+        let changes = snapshot.take_changes();
+        assert!(matches!(&changes[..], [(path, _)] if path.ends_with("new")), "{changes:?}");
+        assert!(snapshot.gaps.is_empty(), "an excluded directory is not scanned again");
     }
 }
