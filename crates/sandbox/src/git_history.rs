@@ -260,10 +260,11 @@ impl GitHistory {
         Ok(())
     }
 
+    /// Appends complete lines. Several runs write to the file at once, and one that was killed may have left an incomplete line.
     fn append(&self, text: &str) -> io::Result<()> {
         match &self.file {
             Some(file) if !text.is_empty() => {
-                durable_file::append(file, text.as_bytes()).map_err(io::Error::other)
+                durable_file::append_line(file, text.as_bytes()).map_err(io::Error::other)
             }
             _ => Ok(()),
         }
@@ -334,4 +335,18 @@ fn directory_key(directory: &Path) -> String {
 fn parse_time(text: &str) -> FileTime {
     let (seconds, nanoseconds) = text.split_once('.').unwrap_or((text, "0"));
     (seconds.parse().unwrap_or_default(), nanoseconds.parse().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::GitHistory;
+
+    #[test]
+    fn an_incomplete_record_is_ended() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("history");
+        std::fs::write(&file, "in 12").unwrap();
+        GitHistory::new(Some(file.clone())).append("begin 1.2 3-4.5\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "in 12\nbegin 1.2 3-4.5\n");
+    }
 }
