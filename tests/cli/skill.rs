@@ -242,6 +242,8 @@ fn install_shows_the_files_first() {
             ("scripts/fill.py", "#!/usr/bin/env python3\nprint('pay\u{200b}pal')\n"),
             ("notes/a.txt", "x"),
             (".git/config", "[core]"),
+            // Of a submodule.
+            ("notes/.git", "gitdir: ../.git/modules/notes\n"),
         ],
     );
     std::fs::set_permissions(from.join("scripts/fill.py"), PermissionsExt::from_mode(0o6775))
@@ -256,6 +258,7 @@ fn install_shows_the_files_first() {
         ", executable)",
         "scripts/link -> ../notes/a.txt\n",
         "not copied: .git/ (version control data)\n",
+        "not copied: notes/.git (version control data)\n",
         "scripts   scripts/fill.py, run by /usr/bin/env python3\n",
         "addresses HTTPS://Loud.example/y\n",
         "https://evil.example/x\n",
@@ -284,7 +287,7 @@ fn install_shows_the_files_first() {
         .map(|name| mode(&to.join(name)));
     assert_eq!(modes, [0o700, 0o600, 0o700, 0o700, 0o600]);
     assert_eq!(std::fs::read_link(to.join("scripts/link")).unwrap(), Path::new("../notes/a.txt"));
-    assert!(!to.join(".git").exists());
+    assert!(!to.join(".git").exists() && !to.join("notes/.git").exists());
     assert_eq!(stored_skills(&story), ["pdf"]);
     // It is not replaced by accident, and only as a whole.
     write(&to.join("mine.md"), b"mine");

@@ -81,11 +81,11 @@ impl SkillFolder {
             let entry = entry.with_context(what)?;
             let path = below.join(entry.file_name());
             let metadata = entry.metadata().with_context(what)?;
-            // The data of version control systems also holds deleted files.
-            if metadata.is_dir()
-                && [".git", ".hg", ".svn"].iter().any(|name| entry.file_name() == *name)
-            {
-                self.skipped.push(format!("{}/ (version control data)", path.display()));
+            // The data of version control systems also holds deleted files. In a submodule or a worktree, `.git` is a file
+            // with the path of that data.
+            if [".git", ".hg", ".svn"].iter().any(|name| entry.file_name() == *name) {
+                let slash = if metadata.is_dir() { "/" } else { "" };
+                self.skipped.push(format!("{}{slash} (version control data)", path.display()));
                 continue;
             }
             if self.entries.len() >= MAX_ENTRIES {
