@@ -69,14 +69,16 @@ impl SandboxFactory for McpSandboxFactory {
             ..self.shared_scope.clone()
         };
         let mut sandbox = sandbox_spec::for_server(&server_scope, &self.tools)?;
-        let roots = sandbox
-            .readable
+        // Each root once, since they are searched with one limit.
+        let reads = server_scope.reads.iter().filter(|path| !server_scope.writes.contains(path));
+        let roots = server_scope
+            .writes
             .iter()
-            .chain(&sandbox.writable)
-            .filter(|path| server_scope.reads.contains(path) || server_scope.writes.contains(path))
+            .chain(reads)
             .map(|path| ScopeRoot { path: path.clone(), may_write: false });
         let file_scope = FileScope { roots: roots.collect(), ..self.file_scope.clone() };
         sandbox.cover(sandbox_spec::denied_files(&file_scope, &sandbox)?);
+        // `temp_dir` is the server's TMPDIR; this is what it sees at /tmp.
         sandbox.tmp = Some(private_tmp::create_server_directory(&self.temporary_dirs)?);
         Ok(SandboxedSpec { sandbox, env: sandbox_spec::tool_env(&server_scope) })
     }
