@@ -20,7 +20,8 @@ pub(super) fn embedded_status(error: &Value) -> Option<u16> {
         .filter_map(|pointer| error.pointer(pointer))
         .find_map(http_status);
     status.or_else(|| {
-        ["/error/type", "/error/code", "/code", "/type"]
+        // A code is more precise than a type.
+        ["/error/code", "/code", "/error/type", "/type"]
             .iter()
             .filter_map(|pointer| error.pointer(pointer)?.as_str())
             .find_map(status_for_type)
@@ -193,7 +194,7 @@ mod tests {
     use super::{duration_until, embedded_status, is_context_overflow, is_out_of_credit};
     use jiff::Timestamp;
     use nanobot_net::http::error_message;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use std::time::Duration;
 
     #[test]
@@ -246,6 +247,15 @@ mod tests {
         assert_eq!(named("overloaded_error"), Some(529));
         assert_eq!(named("rate_limit_error"), Some(429));
         assert_eq!(named("odd"), None);
+        // A code decides, if it is one of those that have a status.
+        let with_code = |code: Value| {
+            embedded_status(&json!({ "error": { "type": "invalid_request_error", "code": code } }))
+        };
+        assert_eq!(with_code(json!("model_not_found")), Some(404));
+        assert_eq!(with_code(json!("invalid_api_key")), Some(401));
+        assert_eq!(with_code(json!("odd")), Some(400));
+        assert_eq!(with_code(json!(7)), Some(400));
+        assert_eq!(with_code(Value::Null), Some(400));
     }
 
     #[test]
