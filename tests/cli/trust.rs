@@ -332,3 +332,26 @@ fn the_state_of_a_trusted_repository_is_sent() {
         .run(["policy", "explain", "--session", "work"])
         .stdout_has("the branch, the files and the commits of the repository");
 }
+
+/// A repository has a state before its first commit. A hook's comment, which follows it, does not make it new.
+#[test]
+fn the_state_of_a_repository_without_commits_is_sent_once() {
+    if !require("git") {
+        return;
+    }
+    let story = Story::new()
+        .file("AGENTS.md", "SAY MOO")
+        .set("hooks", json!({ "pre_turn": [{ "command": "echo Hooked." }] }));
+    let init_status = story.program("git").args(["init", "-q", "-b", "main"]).status();
+    assert!(init_status.is_ok_and(|status| status.success()));
+    story.run(["trust", "-q"]);
+    let next_content = || {
+        run_in(&story, ".", &["-s", "work"]);
+        story.last_request().last_content()
+    };
+    let first = next_content();
+    assert!(first.contains("\n\n<git>\n## No commits yet on main\n"), "{first}");
+    assert!(first.contains("\n?? AGENTS.md\n") && first.contains("Hooked."), "{first}");
+    let second = next_content();
+    assert!(!second.contains("<git>") && second.contains("Hooked."), "{second}");
+}
