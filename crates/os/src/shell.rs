@@ -2,6 +2,7 @@
 
 use super::env::Env;
 use super::paths::Paths;
+use nanobot_base::shell_quote::quote;
 use std::path::{Path, PathBuf};
 
 /// A shell that loads completions from a directory of the user.
@@ -49,15 +50,18 @@ impl UserShell {
         }
     }
 
-    /// Returns the other requirement for loading them, as a phrase that follows the file's name.
-    pub fn loading_note(self) -> Option<&'static str> {
+    /// Returns the other requirement for loading them from the file `script`, as a phrase that follows its name.
+    pub fn loading_note(self, script: &Path) -> Option<String> {
         match self {
             Self::Bash => {
-                Some("start a new shell to load it; requires the package `bash-completion`")
+                Some("start a new shell to load it; requires the package `bash-completion`".into())
             }
-            Self::Zsh => Some(
-                "start a new shell to load it; requires `fpath+=(~/.local/share/zsh/site-functions)` before `compinit` in `.zshrc`",
-            ),
+            Self::Zsh => script.parent().map(|folder| {
+                let folder = quote(&folder.to_string_lossy());
+                format!(
+                    "start a new shell to load it; requires `fpath+=({folder})` before `compinit` in `.zshrc`"
+                )
+            }),
             Self::Fish => None,
         }
     }
@@ -68,6 +72,7 @@ mod tests {
     use super::UserShell;
     use crate::env::Env;
     use crate::paths::Paths;
+    use std::path::Path;
 
     #[test]
     fn completion_paths_of_shells() {
@@ -75,7 +80,7 @@ mod tests {
             let env: Env = variables.iter().copied().chain([("HOME", "/h")]).collect();
             let paths = Paths::resolve(&env, None).unwrap();
             let path = UserShell::from_env(&env).map(|shell| shell.completion_path(&env, &paths));
-            assert_eq!(path.as_deref(), expect.map(std::path::Path::new));
+            assert_eq!(path.as_deref(), expect.map(Path::new));
         };
         check(&[], None);
         check(&[("SHELL", "/bin/dash")], None);
@@ -91,5 +96,15 @@ mod tests {
             &[("SHELL", "fish"), ("XDG_CONFIG_HOME", "not absolute")],
             Some("/h/.config/fish/completions/nanobot.fish"),
         );
+    }
+
+    #[test]
+    fn the_note_of_zsh_names_the_folder_of_the_script() {
+        let check = |script: &str, expect: &str| {
+            let note = UserShell::Zsh.loading_note(Path::new(script)).unwrap();
+            assert!(note.contains(expect), "{note}");
+        };
+        check("/d/zsh/site-functions/_nanobot", " `fpath+=(/d/zsh/site-functions)` before ");
+        check("/a b/_nanobot", " `fpath+=('/a b')` before ");
     }
 }

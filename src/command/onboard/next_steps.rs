@@ -128,7 +128,7 @@ fn write_script(ctx: &Context, shell: UserShell, path: &Path) -> Result<()> {
     durable_file::replace(path, script_of(shell).as_bytes())?;
     if !ctx.quiet {
         ctx.terminal.eprint(&format!("wrote {}", ctx.paths.display(path)));
-        if let Some(note) = shell.loading_note() {
+        if let Some(note) = shell.loading_note(path) {
             ctx.terminal.eprint(&format!("  {note}"));
         }
     }
