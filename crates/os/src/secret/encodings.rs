@@ -98,8 +98,8 @@ pub(super) fn find_encodings(text: &str, encoding_set: &SearchSet) -> Vec<KeyMat
 /// The fewest letters and digits of an encoding that is found however it is spelled.
 const MIN_RESPELLED_BYTES: usize = 12;
 
-/// Finds all occurrences of the encodings in `text` in any case, and with other characters between their letters and digits.
-/// Encodings without a letter or without a digit are left out: they could occur in a sentence.
+/// Finds all occurrences of the encodings in `text` in any case, and with other ASCII characters between their letters
+/// and digits. Encodings without a letter or without a digit are left out: they could occur in a sentence.
 pub(super) fn find_respelled(text: &str, encoding_set: &SearchSet) -> Vec<KeyMatch> {
     let is_distinctive = |encoding: &Vec<u8>| {
         encoding.len() >= MIN_RESPELLED_BYTES
@@ -149,7 +149,16 @@ pub(super) fn contains_any(text: &str, secrets: &[Secret]) -> bool {
     // Double percent-encoding is detected too.
     let once = percent_decode(text.as_bytes());
     let twice = percent_decode(&once);
-    let texts = [alphanumerics(text.as_bytes()), alphanumerics(&once), alphanumerics(&twice)];
+    let decodings: [&[u8]; 3] = [text.as_bytes(), &once, &twice];
+    // A key of few letters and digits is found only as a whole: those alone could occur in innocent text.
+    let is_verbatim = |key: &str| {
+        key.len() >= MIN_KEY_BYTES
+            && decodings.iter().any(|bytes| memmem::find(bytes, key.as_bytes()).is_some())
+    };
+    if secrets.iter().any(|secret| is_verbatim(secret.expose())) {
+        return true;
+    }
+    let texts = decodings.map(alphanumerics);
     secrets
         .iter()
         .flat_map(|secret| key_encodings(secret.expose()))
@@ -164,7 +173,8 @@ fn alphanumerics(text: &[u8]) -> Vec<u8> {
     letters.map(u8::to_ascii_lowercase).collect()
 }
 
-/// True for letters and digits, and for the bytes of characters that are not ASCII.
+/// True for letters and digits, and for the bytes of characters that are not ASCII: a single byte does not tell whether
+/// its character is a letter of another script, which may be part of a key, or punctuation.
 fn is_alphanumeric(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || !byte.is_ascii()
 }
@@ -297,5 +307,9 @@ mod tests {
         check("https://x.example/AbCdEfGh0123456", false);
         check("https://x.example/%4", false);
         assert!(!contains_any("anything", &[]));
+        let few_letters = [Secret::new("p@$$-w0rd!!")];
+        assert!(contains_any("https://x.example/?q=p@$$-w0rd!!&r=1", &few_letters));
+        assert!(contains_any("https://x.example/?q=p@%24$-w0rd!%2521", &few_letters));
+        assert!(!contains_any("https://x.example/?q=p-w0rd", &few_letters));
     }
 }
