@@ -166,6 +166,12 @@ fn nothing_is_changed_if_an_item_is_wrong() {
         .status(66)
         .stderr_has("item 2 of `jobs.yaml`: ");
     assert!(!story.workspace().join("cron/jobs.json").exists());
+    // The limit of a file is that of a pipe too.
+    let story = self::story().stdin(format!("{good}#{}", "x".repeat(1 << 20)));
+    story
+        .run(["cron", "apply", "-f", "-"])
+        .status(65)
+        .stderr("nanobot: standard input is longer than 1.0 MB\n");
 }
 
 #[test]

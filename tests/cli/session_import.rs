@@ -116,6 +116,14 @@ fn a_transcript_may_come_by_a_pipe() {
     assert_eq!(sent(&story, "tea").len(), 9);
 }
 
+/// The limit is that of a file, not that of a message.
+#[test]
+fn a_transcript_from_a_pipe_may_be_larger_than_a_message() {
+    let summary = json!({ "type": "summary", "summary": "tea ".repeat(1 << 18), "leafUuid": "z" });
+    let story = Story::new().stdin(format!("{summary}\n").repeat(17) + &claude_code());
+    story.run(["session", "import", "-"]).stderr_has("8 messages of Claude Code as `import:stdin`");
+}
+
 #[test]
 fn a_transcript_of_claude_code_becomes_a_session() {
     let story = Story::new().file("talk.jsonl", claude_code());

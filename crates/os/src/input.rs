@@ -20,8 +20,8 @@ const FILE_NOTICE_DELAY: Duration = Duration::from_secs(1);
 const SOCKET_GRACE: Duration = Duration::from_secs(1);
 /// Default limit of silence. After it the run fails, rather than continuing without its input.
 pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// Maximum size of standard input, in bytes. No model takes a tenth of it, so larger input is a mistake and is reported
-/// as one.
+/// Maximum size of a message on standard input, in bytes. No model takes a tenth of it, so larger input is a mistake and
+/// is reported as one.
 pub const MAX_STDIN_BYTES: usize = 16 << 20;
 
 /// A type of standard input, as documented in help and README, and its default handling.
@@ -135,6 +135,31 @@ pub fn read_stdin(
         }
         return Ok(None);
     }
+    let too_long = || {
+        let cause = format!("standard input is longer than {} MiB", MAX_STDIN_BYTES >> 20);
+        let hint = "shorten it first, for example with `tail -n 2000`";
+        fail_with_hint(Exit::BadInput, cause, hint)
+    };
+    read_to_end(MAX_STDIN_BYTES, &too_long, idle_timeout, on_notice).map(Some)
+}
+
+/// Reads standard input, which the user named as the source of a file or a value of at most `limit` bytes.
+fn read_named_stdin(limit: usize) -> Result<Vec<u8>> {
+    let too_long = || {
+        let size = format_size(limit as u64);
+        fail(Exit::BadInput, format!("standard input is longer than {size}"))
+    };
+    read_to_end(limit, &too_long, DEFAULT_IDLE_TIMEOUT, &mut |_| {})
+}
+
+/// Reads standard input to its end. Above `limit` bytes, the error is `too_long`.
+fn read_to_end(
+    limit: usize,
+    too_long: &dyn Fn() -> anyhow::Error,
+    idle_timeout: Duration,
+    on_notice: &mut dyn FnMut(&str),
+) -> Result<Vec<u8>> {
+    let stdin = rustix::stdio::stdin();
     let mut bytes = Vec::new();
     let mut chunk = vec![0; 64 << 10];
     let mut has_notified = false;
@@ -147,16 +172,11 @@ pub fn read_stdin(
             other => other.map_err(std::io::Error::from).context("read standard input")?,
         };
         if count == 0 {
-            return Ok(Some(bytes));
+            return Ok(bytes);
         }
         bytes.extend_from_slice(&chunk[..count]);
-        if bytes.len() > MAX_STDIN_BYTES {
-            let cause = format!("standard input is longer than {} MiB", MAX_STDIN_BYTES >> 20);
-            return Err(fail_with_hint(
-                Exit::BadInput,
-                cause,
-                "shorten it first, for example with `tail -n 2000`",
-            ));
+        if bytes.len() > limit {
+            return Err(too_long());
         }
     }
 }
@@ -189,17 +209,13 @@ fn wait_until_readable(
     ))
 }
 
-/// Returns the text of a file that the user named, or of standard input for `-`.
+/// Returns the text of a file that the user named, or of standard input for `-`. Either may have `limit` bytes.
 ///
 /// # Errors
-/// Those of [`read_file`] and [`read_stdin`]; status 65 if it is not UTF-8.
+/// Those of [`read_file`], for standard input too; status 65 if it is not UTF-8.
 pub fn read_file_or_stdin(path: &Path, limit: usize) -> Result<String> {
     let name = path.display().to_string();
-    let bytes = if name == "-" {
-        read_stdin(StdinMode::Always, DEFAULT_IDLE_TIMEOUT, &mut |_| {})?.unwrap_or_default()
-    } else {
-        read_file(path, &name, limit)?
-    };
+    let bytes = if name == "-" { read_named_stdin(limit)? } else { read_file(path, &name, limit)? };
     String::from_utf8(bytes).map_err(|_| fail(Exit::BadInput, format!("`{name}` is not UTF-8")))
 }
 
@@ -313,11 +329,9 @@ pub fn decode(bytes: Vec<u8>, subject: &str) -> Result<Decoded> {
 /// Reads a value from standard input, without the final newline.
 ///
 /// # Errors
-/// Status 65 if it is not UTF-8, and 66 if it is empty.
+/// Status 65 if it is too long or not UTF-8, and 66 if it is empty or stays silent; cancellation.
 pub fn read_stdin_value() -> Result<String> {
-    let bytes =
-        read_stdin(StdinMode::Always, DEFAULT_IDLE_TIMEOUT, &mut |_| {})?.unwrap_or_default();
-    let text = String::from_utf8(bytes)
+    let text = String::from_utf8(read_named_stdin(MAX_STDIN_BYTES)?)
         .map_err(|_| fail(Exit::BadInput, "standard input is not UTF-8"))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
