@@ -412,6 +412,9 @@ fn run_steps(
     let is_new = request.command == Some(TurnCommand::New);
     if options.session.new || is_new {
         session.start_new_conversation()?;
+        if let Some(interactive) = source.interactive() {
+            interactive.has_new_conversation.set(true);
+        }
     }
     if is_new {
         post_turn.consolidation =

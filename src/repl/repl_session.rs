@@ -18,7 +18,7 @@ use nanobot_config::settings::Settings;
 use nanobot_os::secret::random_hex;
 use nanobot_store::session::{self, Session};
 use parking_lot::{Mutex, MutexGuard};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -218,7 +218,10 @@ impl<'w> ReplSession<'w> {
             .extra_input
             .into_inner()
             .map_or_else(String::new, |bytes| String::from_utf8_lossy(&bytes).into_owned());
-        self.options.session.new = false;
+        // After a turn that failed earlier, the next one starts the conversation.
+        if interactive.has_new_conversation.get() {
+            self.options.session.new = false;
+        }
         self.is_unfinished = outcome.exit != Exit::Answered;
         if self.is_unfinished {
             // Lines typed ahead were meant for the turn that failed.
@@ -244,6 +247,7 @@ impl<'w> ReplSession<'w> {
             elicitation: Arc::clone(&self.prompter) as _,
             attached: Vec::new(),
             extra_input: RefCell::new(extra_input),
+            has_new_conversation: Cell::new(false),
         }
     }
 

@@ -237,6 +237,8 @@ impl ReplSession<'_> {
             }
         };
         self.options.session.key = Some(key.to_owned());
+        // `--new` was about the session before.
+        self.options.session.new = false;
         self.reset();
         self.print_line(&format!("switched to session `{key}`: {size}"));
         self.recall_last_exchange();
@@ -409,7 +411,8 @@ impl ReplSession<'_> {
     }
 
     fn retry(&mut self) -> Result<()> {
-        if self.is_unfinished {
+        // A conversation that did not start yet has no turn that could continue.
+        if self.is_unfinished && !self.options.session.new {
             let mut options = self.options.clone();
             options.session.resume = true;
             if let Exit::NoInput = self.run_message_turn(&options) {

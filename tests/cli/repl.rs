@@ -1053,6 +1053,27 @@ fn the_last_exchange_is_there_in_the_next_process_and_gone_after_new() {
 }
 
 #[test]
+fn a_new_conversation_is_started_by_the_first_turn_that_opens_the_session() {
+    let replies = ["One.", "Two.", "Three."].map(says);
+    let story = Story::new().file("blob.bin", b"\0\x01").script(replies);
+    story.run(["agent", "-m", "the first question"]).stdout("One.\n");
+    let mut screen = wait_until_started(story.screen(24, 160).args(["repl", "--new"]));
+    send_line(&mut screen, "look at @blob.bin").until("is binary").until_prompt("> ");
+    send_line(&mut screen, "the second question").until("Two.").until_prompt("> ");
+    assert_eq!(user_messages(&story).len(), 1);
+    screen.exit_with_ctrl_d();
+    // The conversation of another session is continued.
+    let arguments = ["repl", "--new", "-s", "other"];
+    let mut screen = wait_until_started(story.screen(24, 80).args(arguments));
+    send_line(&mut screen, "/session cli:direct")
+        .until("last message: the second question")
+        .until_prompt("> ");
+    send_line(&mut screen, "the third question").until("Three.").until_prompt("> ");
+    assert_eq!(user_messages(&story).len(), 2);
+    screen.exit_with_ctrl_d();
+}
+
+#[test]
 fn a_failed_compaction_does_not_suggest_to_retry_a_message() {
     let story = Story::new().script([says("One."), fails(401, "who are you?")]);
     story.run(["agent", "-m", "a question"]).stdout("One.\n");

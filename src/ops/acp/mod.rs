@@ -37,7 +37,7 @@ use permission::{EditorPrompter, NoForms};
 use prompt::EditorPrompt;
 use serde_json::{Map, Value, json};
 use session::EditorSession;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -329,6 +329,7 @@ impl<'a> AcpServer<'a> {
             elicitation: Arc::new(NoForms),
             attached: prompt.content,
             extra_input: RefCell::new((!extra_input.is_empty()).then(|| extra_input.into_bytes())),
+            has_new_conversation: Cell::new(false),
             next_steering_message: Box::new(|| None),
         };
         let mut options = session.turn_options(self.options);

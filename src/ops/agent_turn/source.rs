@@ -8,7 +8,7 @@ use nanobot_mcp::client::ElicitationHandler;
 use nanobot_model::ledger::CallPurpose;
 use nanobot_tool::ask_user::UserPrompt;
 use nanobot_tool::message::ChatTarget;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -142,6 +142,8 @@ pub(crate) struct InteractiveContext {
     /// Input that is sent with the message, like piped text. The turn takes it when it sends it. The REPL keeps what is left
     /// after a turn that failed earlier, and sends it with the next message.
     pub(crate) extra_input: RefCell<Option<Vec<u8>>>,
+    /// True once the turn has started a new conversation, which it does not if it fails before it opens the session.
+    pub(crate) has_new_conversation: Cell<bool>,
     /// Content that comes with the message, like `--attach`.
     pub(crate) attached: Vec<AttachedContent>,
     /// The slash command that continues an interrupted turn, if there is one.
