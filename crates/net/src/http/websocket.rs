@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use nanobot_base::error::{Exit, fail};
-use nanobot_os::secret::random_hex;
+use nanobot_os::secret::random_bytes;
 use nanobot_os::signal;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use std::io::{Error, ErrorKind, Read, Write};
@@ -148,6 +148,9 @@ impl WebSocket {
                         Some(frame) => (Some(frame.code.into()), frame.reason.as_str().to_owned()),
                         None => (None, String::new()),
                     };
+                    // The reply to it is queued. Errors do not matter: the connection ends either way.
+                    drop(self.frames.flush());
+                    drop(self.frames.get_mut().flush_now());
                     return Ok(Some(WebSocketEvent::Closed(code, reason)));
                 }
                 Ok(_) => {
@@ -184,7 +187,8 @@ struct FrameStream {
 }
 
 impl FrameStream {
-    /// Sends the written bytes: a connection does so when it waits for input.
+    /// Sends the written bytes: a connection does so when it waits for input. While received bytes wait to be read, it does not;
+    /// then the read after them sends.
     fn flush_now(&mut self) -> Result<()> {
         self.stream.wait_until(signal::now()).map(drop)
     }
@@ -225,7 +229,7 @@ fn shake_hands(
     url: &Url,
     headers: &[(String, String)],
 ) -> Result<LineStream> {
-    let key = STANDARD.encode(random_hex(8));
+    let key = STANDARD.encode(random_bytes(16));
     let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
     let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
     let mut head = format!(
@@ -306,6 +310,8 @@ mod tests {
             let heard = frames.read().unwrap();
             let close = CloseFrame { code: 4004.into(), reason: "go".into() };
             frames.close(Some(close)).unwrap();
+            frames.get_ref().set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            assert!(frames.read().unwrap().is_close());
             heard
         });
         let http = Http::new(WEBSOCKET_TIMEOUTS, true, &Network::default());
