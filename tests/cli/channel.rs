@@ -1041,7 +1041,7 @@ fn progress_is_sent_as_the_config_says() {
     let check = |progress: bool, hints: bool, expect: &[&str]| {
         let (story, telegram) = telegram_story();
         let telegram = std::sync::Arc::new(telegram);
-        let call = r#"{"path": "notes.md"}"#;
+        let call = r#"{"path": "my `notes`.md"}"#;
         // Progress that is not sent before the turn ends is dropped.
         let (server, progress_count) = (telegram.clone(), expect.len() - 1);
         let answer: Responder = Box::new(move |request| {
@@ -1069,7 +1069,7 @@ fn progress_is_sent_as_the_config_says() {
     check(
         true,
         true,
-        &["Let me look.", "<code>read_file(&quot;notes.md&quot;)</code>", "Nothing there."],
+        &["Let me look.", "<code>read_file(&quot;my 'notes'.md&quot;)</code>", "Nothing there."],
     );
 }
 

@@ -4,6 +4,7 @@
 use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
 use crate::ops::context::Context;
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
+use crate::ops::inbound::code_span;
 use anyhow::Result;
 use nanobot_base::message::Origin;
 use nanobot_channel::approvals::{
@@ -464,11 +465,6 @@ fn always_text(question: &ApprovalQuestion, chat: &Chat) -> String {
         question.code,
         code_span(&question.draft.permission)
     )
-}
-
-/// A code span. A backtick would end it, and is written as another quotation mark.
-fn code_span(text: &str) -> String {
-    format!("`{}`", text.replace('`', "'"))
 }
 
 /// The answer to `/show` with the argument `number`.

@@ -4,12 +4,13 @@
 
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::inbound::channel_run::LockedChannel;
+use crate::ops::inbound::code_span;
 use nanobot_agent::report::EventObserver;
+use nanobot_agent::report::short_text::call_hint_within;
 use nanobot_base::event::Event;
-use nanobot_base::message::{Reply, ToolCall};
+use nanobot_base::message::Reply;
 use nanobot_channel::{ChannelError, Destination};
 use nanobot_os::signal;
-use serde_json::Value;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -36,22 +37,13 @@ pub(super) fn observer(files: &ChannelFiles, text_sender: Sender<String>) -> Eve
 
 fn progress_texts(reply: &Reply, has_text: bool, has_hints: bool) -> Vec<String> {
     let text = reply.text.trim();
-    let hints: Vec<String> = reply.tool_calls.iter().map(tool_hint).collect();
+    let calls = reply.tool_calls.iter();
+    let hints: Vec<String> = calls
+        .map(|call| call_hint_within(&call.name, &call.arguments, MAX_ARGUMENT_CHARS))
+        .collect();
     let text = (has_text && !text.is_empty()).then(|| text.to_owned());
-    let hints = (has_hints && !hints.is_empty()).then(|| format!("`{}`", hints.join(", ")));
+    let hints = (has_hints && !hints.is_empty()).then(|| code_span(&hints.join(", ")));
     text.into_iter().chain(hints).collect()
-}
-
-/// A call with its first argument, if that is a text, in the form of the Python program.
-fn tool_hint(call: &ToolCall) -> String {
-    let arguments = call.arguments.as_object();
-    let first = arguments.and_then(|members| members.values().next());
-    let Some(first) = first.and_then(Value::as_str) else {
-        return call.name.clone();
-    };
-    let beginning: String = first.chars().take(MAX_ARGUMENT_CHARS).collect();
-    let ellipsis = if beginning.len() < first.len() { "…" } else { "" };
-    format!("{}(\"{beginning}{ellipsis}\")", call.name)
 }
 
 /// Shows in the chat that turn `turn` is in progress, until all senders of `text_receiver` are dropped or `timeout` is over.

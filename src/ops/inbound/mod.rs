@@ -20,3 +20,8 @@ pub(crate) mod listen;
 pub(crate) mod poll;
 pub(crate) mod turn_recovery;
 pub(crate) mod work_queue;
+
+/// A code span. A backtick would end it, and is written as another quotation mark.
+fn code_span(text: &str) -> String {
+    format!("`{}`", text.replace('`', "'"))
+}

@@ -29,8 +29,13 @@ pub fn format_denial(denial: &Denial) -> String {
 
 /// Describes a call in a few words: its name, and its first argument if that is text.
 pub fn call_hint(name: &str, arguments: &Value) -> String {
+    call_hint_within(name, arguments, 60)
+}
+
+/// Like [`call_hint`], with the first `limit` characters of the argument.
+pub fn call_hint_within(name: &str, arguments: &Value, limit: usize) -> String {
     match arguments.as_object().and_then(|object| object.values().next()).and_then(Value::as_str) {
-        Some(text) => format!("{name}(\"{}\")", truncate_line(text, 60)),
+        Some(text) => format!("{name}(\"{}\")", truncate_line(text, limit)),
         None => name.to_owned(),
     }
 }
