@@ -1,7 +1,7 @@
 //! Parses the command line: with clap, or with a fast path for the most common ones.
 
 use super::tree;
-use super::usage_error::is_extract_with_letters;
+use super::usage_error::{flag_before_value, is_extract_with_letters, separate_value_error};
 use crate::cli::agent::{AgentArgs, TurnArgs};
 use crate::cli::cron::{CronCommand, CronRunArgs};
 use crate::cli::grammar::{OLD_NAMES, SHORTCUTS};
@@ -202,6 +202,12 @@ fn parse_with_clap(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     if has_extract && let Some(word) = arguments.iter().find(|word| is_extract_with_letters(word)) {
         let cause = format!("`{}`: the language of `-x` stands after a `=`", word.display());
         return Err(clap::Error::raw(ErrorKind::UnknownArgument, cause));
+    }
+    if let CliCommand::Agent(agent) = &cli.command
+        && let Some(text) = &agent.text
+        && let Some(flag) = flag_before_value(arguments, text.as_str())
+    {
+        return Err(separate_value_error(flag, text.as_str()));
     }
     Ok(cli)
 }

@@ -348,6 +348,25 @@ fn suggest_extract(arguments: &[OsString]) -> Option<String> {
 /// Flags whose value must be joined with `=`.
 const JOINED_FLAGS: &[&str] = &["--write", "--net", "--dry-run", "--extract", "-x"];
 
+/// The flag whose value `text` may be meant to be: a message of one word, right after a flag whose value must be joined. Taken as the
+/// message, it would leave the flag without its value, and `--write` and `--net` permit more then.
+pub(super) fn flag_before_value<'a>(arguments: &'a [OsString], text: &str) -> Option<&'a str> {
+    let is_word = !text.contains(char::is_whitespace);
+    let mut pairs = arguments.windows(2).filter(|_| is_word);
+    pairs.find_map(|pair| {
+        let flag = pair[0].to_str().filter(|flag| JOINED_FLAGS.contains(flag))?;
+        (pair[1] == text).then_some(flag)
+    })
+}
+
+/// The error about a message that may be the value of `flag`. The hint is the joined form.
+pub(super) fn separate_value_error(flag: &str, text: &str) -> clap::Error {
+    let cause = format!("`{text}` would be the message, not the value of `{flag}`");
+    let mut error = clap::Error::raw(ErrorKind::ArgumentConflict, cause);
+    error.insert(ContextKind::InvalidArg, ContextValue::String("[TEXT]".into()));
+    error
+}
+
 /// Suggests the joined form for a flag whose value was given as a separate argument. `agent` takes that argument for its message, so
 /// the error is about it, about the next one, or about the second message.
 fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<String> {

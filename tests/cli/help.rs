@@ -337,6 +337,15 @@ fn errors_of_the_command_line_have_the_usual_form() {
         &["agent", "-x", "awk", "-m", "sum"],
         "nanobot: the argument '[TEXT]' cannot be used with '--message <TEXT>'\n  try: -x=awk\n",
     );
+    // A word after such a flag could be its value: as the message it would permit more than was meant.
+    check(
+        &["agent", "--write", "notes.txt"],
+        "nanobot: `notes.txt` would be the message, not the value of `--write`\n  try: --write=notes.txt\n",
+    );
+    check(
+        &["agent", "-q", "--net", "example.org"],
+        "nanobot: `example.org` would be the message, not the value of `--net`\n  try: --net=example.org\n",
+    );
     // Words are a message, unless a quoted one follows the value.
     check(
         &["agent", "--write", "fix", "the", "bug"],
