@@ -205,7 +205,8 @@ pub struct CronListArgs {
 /// Change a job; options that are not given stay
 ///
 /// An empty text removes a setting: `--when ''`. Permissions are replaced as a whole: any permission flag replaces all
-/// that the job had. They are resolved again at each change.
+/// that the job had, but its directory (`-C`) and its denials stay until others are given; `--deny ''` removes the
+/// denials. They are resolved again at each change.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CronEditArgs {
     /// Job id or name, from `cron list`

@@ -522,7 +522,11 @@ fn jobs_are_shown_in_the_zone_of_the_config() {
     run_cron(&story, &["logs"]).stdout_has("Fri 2 Jan 12:04");
     // It is the third of January in Tokyo already.
     let evening = [("NANOBOT_TEST_TIME", "2026-01-02T16:00:00Z")];
-    run_cron_with_env(&story, &evening, &["logs", "--since", "today"]).stdout("No runs yet.\n");
+    run_cron_with_env(&story, &evening, &["logs", "--since", "today"])
+        .stdout("No runs since then.\n");
+    run_cron(&story, &["logs", "--failed"]).stdout("No failed runs.\n");
+    run_cron(&story, &["logs", "--failed", "--since", "today"])
+        .stdout("No failed runs since then.\n");
 }
 
 #[test]
@@ -903,12 +907,25 @@ fn an_edit_changes_only_the_given_options() {
     assert_eq!(options()["sinceMs"], 1_767_344_400_000_u64);
     assert_eq!(crontab_lines(&story), [format!("30 9 * * * {id}")]);
     assert_eq!(jobs(&story)[0]["createdAtMs"], 1_767_323_045_000_u64);
-    // Empty values unset options; grants are replaced as a whole.
+    // Empty values unset options; grants are replaced as a whole, but for the directory and the denials.
     run_cron(&story, &["edit", &id, "--when", "", "--session", "", "--read", "."])
         .stdout_has("✓ Changed")
-        .stderr("nanobot: its earlier permission flags are replaced: it now has `--read=$DIR`\n");
+        .stderr(
+            "nanobot: its earlier permission flags `--directory=$DIR --write` are replaced: it now has \
+             `--directory=$DIR --read=$DIR`\n",
+        );
     assert_eq!(options()["when"], Value::Null);
     assert_eq!(options()["grants"]["write"], json!([]));
+    for (flags, expect) in [
+        (&["--deny", "exec"][..], json!(["exec"])),
+        (&["--read", "."][..], json!(["exec"])),
+        (&["--read", ".", "--deny", ""][..], json!([])),
+    ] {
+        run_cron(&story, &[&["edit", id.as_str()], flags].concat())
+            .stdout_has("✓ Changed")
+            .stderr_has("are replaced: it now has `--directory=");
+        assert_eq!(options()["grants"]["deny"], expect, "{flags:?}");
+    }
     assert_eq!(jobs(&story)[0]["payload"]["sessionKey"], Value::Null);
     run_cron(&story, &["edit", &id, "--at", "2026-02-01T10:00", "-m", "once", "-n", "single"])
         .stdout_has("✓ Changed job 'single'");

@@ -193,7 +193,7 @@ fn a_quoted_tilde_expands_to_the_home() {
     assert_eq!(read()["read"], json!([inbox]));
     run_cron(&story, &["edit", &id, "--write=~/inbox"])
         .stdout_has("✓ Changed")
-        .stderr_has("its earlier permission flags are replaced");
+        .stderr_has("its earlier permission flags `--read=");
     assert_eq!(read()["write"], json!([inbox]));
 }
 
@@ -243,10 +243,19 @@ fn the_list_is_as_wide_as_the_terminal() {
     assert_eq!(
         run_on_terminal(&story, 60, "cron list", &NO_COLOR),
         format!(
-            "ID        NAME                   SCHEDULE                  …\n\
-             {id}  a name of some length  at 08:00 on Monday to Frid…\n"
+            "ID        NAME         SCHEDULE  NEXT             LAST  COST\n\
+             {id}  a name of …  at 08:0…  Fri 2 Jan 08:00\n"
         )
     );
+    // The outcome of the last run stays; its time does not.
+    let failed = json!({ "outcome": "failed", "status": 77, "cause": "refused", "error": "no" });
+    write_record(&story, &id, "a name of some length", &failed);
+    let table = run_on_terminal(&story, 80, "cron list", &NO_COLOR);
+    let expect = format!(
+        "{id}  a name of some l…  at 08:00 on…  Fri 2 Jan 08:00  failed (77)  unknown
+"
+    );
+    assert!(table.contains(&expect), "{table}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::ops::jobs::timing;
 use anyhow::Result;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use nanobot_agent::report::columns::{Column, Side, format_table, truncate};
+use nanobot_agent::report::columns::{Side, align_and_shorten, truncate};
 use nanobot_base::error::Exit;
 use nanobot_base::format::format_dollars;
 use nanobot_cron::job::Job;
@@ -89,25 +89,62 @@ fn order_chains(jobs: Vec<JobStatus>) -> Vec<JobStatus> {
     ordered
 }
 
+const COLUMNS: &[(&str, Side)] = &[
+    ("ID", Side::Left),
+    ("NAME", Side::Left),
+    ("SCHEDULE", Side::Left),
+    ("NEXT", Side::Left),
+    ("LAST", Side::Left),
+    ("COST", Side::Right),
+];
+/// The columns that are shortened if the terminal is too narrow: SCHEDULE, then NAME.
+const SHORTENED_COLUMNS: &[usize] = &[2, 1];
+/// Minimum columns of shortened names and schedules.
+const MIN_CELL_COLUMNS: usize = 12;
+/// The same if the outcomes would not fit otherwise.
+const MIN_NARROW_CELL_COLUMNS: usize = 6;
+
+/// The table of `jobs`. What a person looks for is the outcome of the last run, so its time goes before it, and names and schedules
+/// are shortened before both.
 fn table(ctx: &Context, jobs: &[JobStatus], now: &Zoned) -> String {
+    let width = ctx.terminal.stdout_width();
+    let align = |has_times: bool, min_columns: usize| {
+        let row = |status| job_row(ctx, status, now, has_times);
+        let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
+        align_and_shorten(COLUMNS, &rows, width, SHORTENED_COLUMNS, min_columns)
+    };
+    let is_cut = |lines: &[String]| lines.iter().any(|line| truncate(line, width) != *line);
+    let mut lines = align(true, MIN_CELL_COLUMNS);
+    if is_cut(&lines) {
+        lines = align(false, MIN_CELL_COLUMNS);
+    }
+    if is_cut(&lines) {
+        lines = align(false, MIN_NARROW_CELL_COLUMNS);
+    }
+    lines.iter().map(|line| truncate(line, width) + "\n").collect()
+}
+
+/// The row of a job, with the time of its last run only if `has_times`.
+fn job_row(ctx: &Context, status: &JobStatus, now: &Zoned, has_times: bool) -> Vec<String> {
     let short_cell = |text: &str| truncate(&cell(text), Some(MAX_CELL_COLUMNS));
-    let columns: [Column<'_, JobStatus>; 6] = [
-        ("ID", Side::Left, &|status| cell(&status.job.id)),
-        ("NAME", Side::Left, &|status| short_cell(&status.job.name)),
-        ("SCHEDULE", Side::Left, &|status| {
-            short_cell(&timing::describe_schedule(ctx, &status.job, now.time_zone()))
-        }),
-        ("NEXT", Side::Left, &|status| cell(&describe_next_run(status, now))),
-        ("LAST", Side::Left, &|status| cell(&describe_last_run(status, now))),
-        ("COST", Side::Right, &|status| {
-            let cost = status.history.last.as_ref().and_then(|last| match last.usage.cost_usd {
-                Some(cost) => Some(format!("${}", format_dollars(cost))),
-                None => last.usage.has_unknown_cost().then(|| "unknown".into()),
-            });
-            cost.unwrap_or_default()
-        }),
-    ];
-    format_table(jobs, &columns, ctx.terminal.stdout_width())
+    let last_run = describe_last_run(status, now);
+    // An outcome has no comma.
+    let last_run = match last_run.split_once(", ") {
+        Some((outcome, _)) if !has_times => outcome,
+        _ => last_run.as_str(),
+    };
+    let cost = status.history.last.as_ref().and_then(|last| match last.usage.cost_usd {
+        Some(cost) => Some(format!("${}", format_dollars(cost))),
+        None => last.usage.has_unknown_cost().then(|| "unknown".into()),
+    });
+    vec![
+        cell(&status.job.id),
+        short_cell(&status.job.name),
+        short_cell(&timing::describe_schedule(ctx, &status.job, now.time_zone())),
+        cell(&describe_next_run(status, now)),
+        cell(last_run),
+        cost.unwrap_or_default(),
+    ]
 }
 
 /// Formats text as one line without control characters.

@@ -52,6 +52,16 @@ impl RunLogFilter<'_> {
         });
         Ok(records)
     }
+
+    /// The line about no record that passes the filter. `has_others` is true if there are records that do not.
+    fn describe_no_records(&self, has_others: bool) -> &'static str {
+        match (self.failed, self.since.is_some()) {
+            _ if !has_others => "No runs yet.\n",
+            (true, true) => "No failed runs since then.\n",
+            (true, false) => "No failed runs.\n",
+            (false, _) => "No runs since then.\n",
+        }
+    }
 }
 
 /// Runs `cron logs`.
@@ -79,7 +89,8 @@ pub(super) fn run(ctx: &Context, settings: &Settings, filter: &RunLogFilter<'_>)
             rows.extend(unfinished_rows(&store, &ids, &filter.now)?);
         }
         if rows.is_empty() && !has_records && !filter.follow {
-            ctx.terminal.print("No runs yet.\n")?;
+            let all_records = run_log::records(&store, &ids, usize::MAX, filter.now.timestamp())?;
+            ctx.terminal.print(filter.describe_no_records(!all_records.is_empty()))?;
         }
         for line in align_columns(COLUMNS, &rows) {
             ctx.terminal.print(&format!("{line}\n"))?;

@@ -79,6 +79,11 @@ pub(crate) fn check_directories(input: &CheckInput) -> Vec<CheckResult> {
     let messages = scheduler_problems::unwritable_directories(ctx, settings).into_iter();
     let failed = |message| CheckResult::failed(message).with_exit(Exit::Io);
     let mut results: Vec<CheckResult> = messages.map(failed).collect();
+    // A directory of a full disk can still take an empty file.
+    results.extend(scheduler_problems::full_disk(ctx).map(|message| {
+        let root = ctx.paths.display(&ctx.paths.root);
+        failed(message).with_hint(format!("remove files from it; `df -h {root}` shows its space"))
+    }));
     let display = ctx.paths.display(workspace);
     if results.is_empty() {
         results.push(if workspace.is_dir() {

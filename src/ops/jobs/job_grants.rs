@@ -41,6 +41,21 @@ pub(crate) fn to_stored(grants: &Grants) -> Result<Value> {
     })
 }
 
+/// `grants` as given to a job that had `old_grants`. Its directory, which is no permission, and its denials stay unless they are given
+/// again: a change never widens unseen what a job may do. An empty denial removes the earlier ones.
+pub(crate) fn keep_limits(grants: &Grants, old_grants: &Grants) -> Grants {
+    let mut grants = grants.clone();
+    if grants.directory.is_none() {
+        grants.directory.clone_from(&old_grants.directory);
+    }
+    if grants.deny.is_empty() && grants.disabled_tools.is_empty() {
+        grants.deny.clone_from(&old_grants.deny);
+        grants.disabled_tools.clone_from(&old_grants.disabled_tools);
+    }
+    grants.deny.retain(|rule| !rule.trim().is_empty());
+    grants
+}
+
 /// The flags that grant `grants`.
 pub(crate) fn as_flags(grants: &Grants) -> String {
     let Grants {

@@ -30,7 +30,8 @@ pub(crate) fn replaced_grants_notice(
         flags if flags.is_empty() => "no permission flags".to_owned(),
         flags => format!("`{flags}`"),
     };
-    Ok(Some(format!("its earlier permission flags are replaced: it now has {flags}")))
+    let old_flags = as_flags(old_grants);
+    Ok(Some(format!("its earlier permission flags `{old_flags}` are replaced: it now has {flags}")))
 }
 
 /// Notices about a job that was just created or changed. They state consequences, not the flags themselves.
@@ -50,7 +51,7 @@ pub(crate) fn consequence_notices(
     let writes_directory = grants.write.iter().any(|path| path == Path::new("."));
     let is_current = std::env::current_dir().is_ok_and(|path| path == policy.file_scope.directory);
     if writes_directory
-        && grants.directory.is_none()
+        && resolved.grants.directory.is_none()
         && !is_current
         && !resolved.settings.restrict_to_workspace
     {

@@ -2,7 +2,7 @@
 //! the same rules, so it gets the same permissions as when the job was created.
 
 use crate::ops::context::Context;
-use crate::ops::jobs::job_grants::{has_any_flag, to_stored};
+use crate::ops::jobs::job_grants::{has_any_flag, keep_limits, stored_grants, to_stored};
 use crate::ops::jobs::ping::check_address;
 use crate::ops::jobs::resolved_job::{ResolvedJob, resolve};
 use crate::ops::jobs::workspace_jobs;
@@ -369,8 +369,11 @@ fn apply_delivery(
 /// Stores `grants` in `options`, and fixes the job's permissions.
 fn apply_grants(ctx: &Context, options: &mut JobOptions, grants: &Grants) -> Result<ResolvedJob> {
     let is_given = has_any_flag(grants)?;
-    if options.grants.is_null() || is_given {
+    if options.grants.is_null() {
         options.grants = to_stored(grants)?;
+    } else if is_given {
+        let old_grants = stored_grants(options)?;
+        options.grants = to_stored(&keep_limits(grants, &old_grants))?;
     }
     // A job created by a run keeps that run's permissions as its limit in every edit, until the user sets
     // the job's permissions.

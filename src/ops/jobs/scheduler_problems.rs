@@ -141,7 +141,7 @@ pub(crate) fn unwritable_directories(ctx: &Context, settings: &Settings) -> Vec<
 }
 
 /// The message about a disk without space for the records of runs.
-fn full_disk(ctx: &Context) -> Option<String> {
+pub(crate) fn full_disk(ctx: &Context) -> Option<String> {
     let root = &ctx.paths.root;
     match durable_file::free_bytes(root).context("read the free space of the disk") {
         Ok(free_bytes) if free_bytes < MIN_FREE_BYTES => {

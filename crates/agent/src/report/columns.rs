@@ -104,6 +104,34 @@ pub fn align_to_width(
     lines
 }
 
+/// Like [`align_columns`]. As long as the lines do not fit into `width` columns of a terminal, the cells of the next one of
+/// the columns `shortened` are cut, to no less than `min_columns` and their title. The lines may still be too long.
+pub fn align_and_shorten(
+    columns: &[(&str, Side)],
+    rows: &[Vec<String>],
+    width: Option<usize>,
+    shortened: &[usize],
+    min_columns: usize,
+) -> Vec<String> {
+    let mut rows = rows.to_vec();
+    let mut lines = align_columns(columns, &rows);
+    for index in shortened {
+        let line_width = lines.iter().map(|line| measure_text_width(line)).max();
+        let excess = line_width.unwrap_or(0).saturating_sub(width.unwrap_or(usize::MAX));
+        if excess == 0 {
+            break;
+        }
+        let cell_width = rows.iter().map(|row| measure_text_width(&row[*index])).max();
+        let min_columns = min_columns.max(measure_text_width(columns[*index].0));
+        let limit = cell_width.unwrap_or(0).saturating_sub(excess).max(min_columns);
+        for row in &mut rows {
+            row[*index] = truncate(&row[*index], Some(limit));
+        }
+        lines = align_columns(columns, &rows);
+    }
+    lines
+}
+
 /// Truncates `text` to `width` columns of a terminal; without a terminal, returns all of it.
 pub fn truncate(text: &str, width: Option<usize>) -> String {
     match width {
@@ -124,7 +152,10 @@ pub fn hanging_indent(head: &str, text: &str, width: Option<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Side, align_and_wrap, align_columns, align_to_width, hanging_indent, truncate};
+    use super::{
+        Side, align_and_shorten, align_and_wrap, align_columns, align_to_width, hanging_indent,
+        truncate,
+    };
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them() {
@@ -151,6 +182,18 @@ mod tests {
         assert_eq!(align_to_width(&columns, &rows, Some(28), &[1, 2]), expect);
         let expect = ["NAME", "a", "b"];
         assert_eq!(align_to_width(&columns, &rows, Some(20), &[1, 2]), expect);
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_shorter_cells() {
+        let columns = [("A", Side::Left), ("B", Side::Left), ("C", Side::Left)];
+        let rows = [["one two", "three four", "five"].map(str::to_owned).to_vec()];
+        let shorten = |width| align_and_shorten(&columns, &rows, width, &[1, 0], 5)[1].clone();
+        assert_eq!(shorten(None), "one two  three four  five");
+        assert_eq!(shorten(Some(25)), "one two  three four  five");
+        assert_eq!(shorten(Some(22)), "one two  three …  five");
+        assert_eq!(shorten(Some(19)), "one t…  thre…  five");
+        assert_eq!(shorten(Some(3)), "one …  thre…  five");
     }
 
     #[test]
