@@ -103,12 +103,13 @@ pub enum ToolCommand {
 /// apply to such a call, because it is yours and not the model's; a call of a changed tool is denied.
 ///
 /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and 77 if the policy denies
-/// it. If a server is not available, it is as for `mcp check`.
+/// it. If a server is not available, the exit status is that of `mcp check`.
 #[derive(Args, Clone, Debug)]
 pub struct ToolRunArgs {
     /// Tool, from `tool list`; or an MCP server
     pub name: String,
-    /// Tool of that server, by its name there or its full name; or the URI of a resource, from `mcp show`
+    /// Arguments of the tool, as ARGUMENTS; or, after a server, its tool by its name there or its full name, or the URI of a
+    /// resource, from `mcp show`
     pub tool: Option<String>,
     /// Arguments as a JSON object; `-` reads them from standard input
     pub arguments: Option<String>,
@@ -126,8 +127,8 @@ pub struct ToolRunArgs {
 }
 
 impl ToolRunArgs {
-    /// True if the second word is the arguments of a tool that is named by the first one.
-    pub fn has_arguments_second(&self) -> bool {
+    /// True if the first word can only be a tool: the arguments come next, or nothing.
+    pub fn begins_with_tool(&self) -> bool {
         let is_json = |text: &str| text == "-" || text.trim_start().starts_with('{');
         self.arguments.is_none() && self.tool.as_deref().is_none_or(is_json)
     }
@@ -157,9 +158,9 @@ pub enum ProgramLanguage {
 pub struct TrustArgs {
     /// Directory, or a prompt file of `nanobot run` [default: the current directory]
     #[arg(value_name = "PATH", value_parser = path())]
-    pub directory: Option<PathBuf>,
+    pub path: Option<PathBuf>,
     /// List the trusted directories
-    #[arg(long, conflicts_with_all = ["directory", "revoke"])]
+    #[arg(long, conflicts_with_all = ["path", "revoke"])]
     pub list: bool,
     /// Print what would be read, and trust nothing
     #[arg(long, conflicts_with_all = ["list", "revoke"])]

@@ -238,7 +238,7 @@ fn server_call<'a>(ctx: &Context, run_args: &'a ToolRunArgs) -> Result<Option<Se
     let is_server = |name: &str| {
         ctx.settings().is_ok_and(|settings| settings.servers.iter().any(|one| one.name == name))
     };
-    if run_args.has_arguments_second() || arguments.is_none() && !is_server(name) {
+    if run_args.begins_with_tool() || arguments.is_none() && !is_server(name) {
         return Ok(None);
     }
     if *offline || *grants != Grants::default() {
@@ -264,7 +264,7 @@ fn call_tool(ctx: &Context, run_args: &ToolRunArgs) -> Result<Exit> {
     let setup = build_setup(ctx, grants, *offline, false)?;
     let mut specs = setup.toolbox.specs().iter();
     let spec = specs.find(|spec| programs::is_tool_name(&spec.name, name));
-    if spec.is_none() && !run_args.has_arguments_second() {
+    if spec.is_none() && !run_args.begins_with_tool() {
         let error = misspelt_tool_error(&setup, name)
             .map_or_else(|| McpContext::open(ctx).map(|mcp| mcp.unknown_server_error(name)), Ok);
         return Err(error?);

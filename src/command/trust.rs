@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 
 /// Runs `nanobot trust`.
 pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
-    let TrustArgs { directory, list, revoke, json, dry_run } = arguments;
+    let TrustArgs { path, list, revoke, json, dry_run } = arguments;
     if *list {
         return print_trusted(ctx, &load(ctx)?, *json);
     }
-    let argument = directory.as_deref().unwrap_or(Path::new("."));
+    let argument = path.as_deref().unwrap_or(Path::new("."));
     let display = |path: &Path| ctx.paths.display(path);
     if *revoke {
         // A directory that no longer exists is found by the path under which it was trusted.

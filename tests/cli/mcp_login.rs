@@ -500,7 +500,10 @@ fn servers_whose_metadata_cannot_be_trusted_get_no_login() {
     check(Fault::NoResource, "names no resource");
     check(Fault::OtherIssuer, "calls itself `https://other.example`");
     check(Fault::OtherResource, "is about another resource");
-    check(Fault::NoRegistration, "registers no clients: `--client-id`");
+    check(
+        Fault::NoRegistration,
+        "registers no clients\n  try: `--client-id`, with a client that you register there\n",
+    );
     let server = OAuthServer::start(Fault::None);
     let story = story(&server);
     story.run(["mcp", "login", "none"]).status(66).stderr_has("there is no MCP server `none`");

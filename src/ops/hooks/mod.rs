@@ -4,8 +4,8 @@
 //! A hook runs in the sandbox, as a command of the run, or outside of it. Outside, the paths that the run may change are hidden from it,
 //! because it could execute a file that the run wrote.
 //!
-//! A hook that fails (a status other than 0 and 2, a timeout, an answer that cannot be read) is reported, and the run continues.
-//! If the hook is `strict`, its failure is a denial. Hooks do not run inside of hooks.
+//! A hook that fails (a status other than 0 and, except in Vibe, 2; a timeout; an answer that cannot be read) is reported, and the
+//! run continues. If the hook is `strict`, its failure is a denial. Hooks do not run inside of hooks.
 
 mod containment;
 mod dialect;

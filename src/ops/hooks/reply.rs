@@ -3,7 +3,7 @@
 use nanobot_config::settings::hooks::{HookDialect, HookEvent};
 use serde_json::Value;
 
-/// The exit status of a denial, whose reason is on standard error.
+/// The exit status of a denial, except in Vibe. Its reason is on standard error.
 const DENY_STATUS: i32 = 2;
 
 /// The reason of a denial if the hook gives none.
@@ -52,6 +52,7 @@ impl HookReply {
     ) -> Result<Self, String> {
         match output.status {
             Some(0) => {}
+            // In Vibe, status 2 is a failure like any other.
             Some(DENY_STATUS) if dialect != HookDialect::Vibe => {
                 let reason = match output.stderr.trim() {
                     "" => NO_REASON.to_owned(),
