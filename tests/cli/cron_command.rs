@@ -58,7 +58,7 @@ fn a_command_takes_the_place_of_the_model() {
     assert_eq!(last_record(&story, &id)["outcome"], "failed");
     run_cron(&story, &["check"]).status(1).stdout_has("disk");
     assert_eq!(story.requests().len(), 0);
-    // What a chat got is known when it is answered.
+    // The command of an existing job can be changed.
     run_cron(&story, &["edit", "disk", "--command", "echo gone"]).stdout_has("Changed job 'disk'");
     run_cron(&story, &["run", "disk"]).stdout("");
     assert_eq!(telegram.sent().last().unwrap(), "gone");

@@ -275,7 +275,7 @@ fn a_silent_command_that_sought_the_network_is_denied() {
             check(&format!("{program} http://192.0.2.1/"), 1, 1);
         }
     }
-    // What it printed may be the cause, and loopback is no other machine.
+    // Its own output may be the cause, and loopback is no other machine.
     check(&format!("{attempt}; echo no; exit 1"), 1, 0);
     check(&attempt.replace("192.0.2.1/80", "127.0.0.1/9"), 1, 0);
     check(&format!("{attempt}; true"), 0, 0);

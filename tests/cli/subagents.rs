@@ -59,10 +59,12 @@ fn parent_script(
     move |request| {
         let report_count = subagent_reports(request).len();
         let is_result = |message: &Value| message["role"] == "tool";
-        match request.messages().iter().any(is_result) {
-            _ if report_count > 0 => says(&format!("{report_count} reported")),
-            true => says("I wait."),
-            false => calls_all(tasks.iter().map(|task| ("spawn", json!({ "task": task })))),
+        if report_count > 0 {
+            says(&format!("{report_count} reported"))
+        } else if request.messages().iter().any(is_result) {
+            says("I wait.")
+        } else {
+            calls_all(tasks.iter().map(|task| ("spawn", json!({ "task": task }))))
         }
     }
 }

@@ -311,7 +311,7 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
         return None;
     }
     let replied_message = &data["text"]["repliedMsg"];
-    // What is replied to may have no text, such as a picture.
+    // The message that is replied to may have no text, such as a picture.
     let quoted = replied_message.is_object().then(|| {
         let text = replied_message["content"]["text"].as_str().unwrap_or_default();
         QuotedText::replied(text, MAX_QUOTE_CHARS, replied_message["msgId"].as_str(), false)

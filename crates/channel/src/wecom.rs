@@ -225,7 +225,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     }
     let quote = &body["quote"];
     let quoted = quote["text"]["content"].as_str().or(quote["content"].as_str());
-    // What is quoted may have no text, such as a picture.
+    // The quoted message may have no text, such as a picture.
     let quoted = quoted.or(quote.is_object().then_some(""));
     quotes.extend(quoted.map(|text| QuotedText::replied(text, MAX_QUOTE_CHARS, None, false)));
     // The mention comes first, under the bot's name.

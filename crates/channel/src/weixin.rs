@@ -467,7 +467,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
         let quoted = &item["ref_msg"];
         let quoted =
             quoted["message_item"]["text_item"]["text"].as_str().or(quoted["title"].as_str());
-        // What is quoted may have no text, such as a picture.
+        // The quoted message may have no text, such as a picture.
         let quoted = quoted.or(item["ref_msg"].is_object().then_some(""));
         quotes.extend(quoted.map(|text| QuotedText::replied(text, MAX_QUOTE_CHARS, None, false)));
     }

@@ -182,11 +182,13 @@ impl HostileServer {
             max_memory.fetch_max(peak_memory_kib(*their_pid.wait()), Ordering::Relaxed);
             observed.lock().unwrap().extend(descendants(*their_pid.wait()));
             let results = request.tool_results().len();
-            match request.tool_names().iter().any(|name| name == TOOL_NAME) {
-                true if results < count => calls(TOOL_NAME, arguments.clone())(request),
-                true => says("Done.")(request),
-                false if results > 0 => says("Done.")(request),
-                false => says("There is no such tool.")(request),
+            let is_offered = request.tool_names().iter().any(|name| name == TOOL_NAME);
+            if is_offered && results < count {
+                calls(TOOL_NAME, arguments.clone())(request)
+            } else if is_offered || results > 0 {
+                says("Done.")(request)
+            } else {
+                says("There is no such tool.")(request)
             }
         }));
         let before = self.story.requests().len();

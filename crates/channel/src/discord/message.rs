@@ -86,7 +86,7 @@ fn to_message(message: &Value, chat: &Chat, identity: &Identity) -> Option<Inbou
         return None;
     }
     if kind == REPLY_TYPE {
-        // What is replied to may have no text, or be deleted.
+        // The message that is replied to may have no text, or be deleted.
         let text = replied["content"].as_str().unwrap_or_default();
         let replied_id = message["message_reference"]["message_id"].as_str();
         let replied_id = replied_id.or(replied["id"].as_str());

@@ -366,7 +366,7 @@ impl Feishu {
                     None
                 }
             };
-            // What is replied to may have no text, or be deleted.
+            // The message that is replied to may have no text, or be deleted.
             let without_text = || QuotedText::replied("", 0, Some(&parent), false);
             message.quotes.push(quote.unwrap_or_else(without_text));
         }

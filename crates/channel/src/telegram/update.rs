@@ -185,7 +185,7 @@ fn to_quotes(message: &Value, identity: &Identity) -> Vec<QuotedText> {
     let is_reply = replied_kinds.iter().any(|kind| message[*kind].is_object())
         && replied["forum_topic_created"].is_null();
     let mut quotes = Vec::new();
-    // What is replied to may have no text, such as a photo. The reply is still not about our last message.
+    // The message that is replied to may have no text, such as a photo. The reply is still not about our last message.
     if let Some(text) = text.or(is_reply.then_some("")) {
         // A quote can be of another message than the one that is replied to.
         let is_part = whole.contains(text);
