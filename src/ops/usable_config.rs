@@ -3,7 +3,7 @@
 
 use crate::ops::context::Context;
 use crate::ops::permissions;
-use crate::ops::turn_setup::web_tools::search_problem;
+use crate::ops::turn_setup::web_tools::search_problems;
 use crate::ops::{profiles, prompt_files};
 use crate::options::grants::Grants;
 use anyhow::Result;
@@ -53,7 +53,8 @@ pub(crate) fn findings(ctx: &Context, config: &Config, is_strict: bool) -> Vec<C
     if let Ok(settings) = ctx.resolve(config, FlagOverrides::default()) {
         errors.extend(self::errors(ctx, &settings));
         findings.extend(
-            search_problem(ctx, &settings)
+            search_problems(ctx, &settings)
+                .into_iter()
                 .map(|problem| ConfigFinding::new(ConfigSeverity::Warning, problem)),
         );
         for server in &settings.servers {

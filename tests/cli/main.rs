@@ -192,6 +192,8 @@ mod usage;
 mod usage_rotation;
 mod wait;
 mod web;
+mod web_reader;
+mod web_search;
 mod week;
 mod worktree;
 mod written_calls;

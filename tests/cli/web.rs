@@ -146,7 +146,7 @@ impl PageServer {
         format!("http://{}{path}", self.address)
     }
 
-    fn port(&self) -> &str {
+    pub(crate) fn port(&self) -> &str {
         self.address.rsplit(':').next().unwrap()
     }
 
@@ -197,7 +197,7 @@ pub(crate) fn page_response(kind: &str, body: impl AsRef<[u8]>) -> PageResponse 
     (200, kind, body.as_ref().to_vec())
 }
 
-fn redirect(to: &str) -> PageResponse {
+pub(crate) fn redirect(to: &str) -> PageResponse {
     (302, vec![("location", to.to_owned())], Vec::new())
 }
 
@@ -220,7 +220,7 @@ fn connection_count(listener: &TcpListener) -> usize {
 }
 
 /// Runs a tool from the command line.
-fn run_tool<'a>(story: &'a Story, name: &str, arguments: &Value) -> RunResult<'a> {
+pub(crate) fn run_tool<'a>(story: &'a Story, name: &str, arguments: &Value) -> RunResult<'a> {
     story.run(["tool", "run", name, &arguments.to_string()])
 }
 

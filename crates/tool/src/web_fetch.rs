@@ -55,7 +55,7 @@ impl WebFetch {
         plain: bool,
     ) -> Result<(String, Vec<String>), ToolError> {
         let FetchedContent { url, content_type, bytes, is_truncated, .. } = fetched;
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = fetched.note.iter().cloned().collect();
         if *is_truncated {
             notes.push("only the beginning was read".into());
         }

@@ -10,7 +10,7 @@ use crate::ops::skills::{self as workspace_skills, SkillsSummary};
 use crate::ops::turn_setup;
 use crate::ops::turn_setup::programs;
 use crate::ops::turn_setup::toolset;
-use crate::ops::turn_setup::web_tools::search_problem;
+use crate::ops::turn_setup::web_tools::search_problems;
 use crate::options::grants::Grants;
 use anyhow::{Context as _, Result, anyhow};
 use nanobot_base::error::{Exit, exit_for};
@@ -68,8 +68,9 @@ pub(crate) fn check_config(input: &CheckInput) -> Vec<CheckResult> {
         CheckResult::warn("no config file: all settings have their defaults")
             .with_hint("`nanobot onboard`")
     };
-    let search_problem = search_problem(input.ctx, input.settings).map(CheckResult::warn);
-    std::iter::once(summary).chain(problems).chain(search_problem).collect()
+    let search_problems = search_problems(input.ctx, input.settings).into_iter();
+    let search_problems = search_problems.map(CheckResult::warn);
+    std::iter::once(summary).chain(problems).chain(search_problems).collect()
 }
 
 /// Checks that a run can write its files.

@@ -17,8 +17,9 @@ use nanobot_tool::host_proxy::HostTraffic;
 use nanobot_tool::web::WebAccess;
 use nanobot_tool::web::engine::{engine_names, find_engine};
 use nanobot_tool::web::page_cache::PageCache;
+use nanobot_tool::web::reader::PageReader;
 use nanobot_tool::web_fetch::WebFetch;
-use nanobot_tool::web_search::{self, SearchSettings};
+use nanobot_tool::web_search::{self, EngineSettings, SearchSettings};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -85,63 +86,110 @@ pub(crate) fn tools(
         cache: PageCache::default(),
         network: settings.network.clone(),
         env: ctx.env.clone(),
+        reader: web_settings.reader.as_deref().map(|name| PageReader::new(name, &ctx.env)),
     });
-    let SearchChoice { provider, key, .. } = choose_engine(ctx, web_settings);
-    let engines = SearchSettings {
-        provider,
-        key,
-        base: web_settings.search_base_url.clone(),
-        engine_id: web_settings.search_engine_id.clone(),
+    let (terminal, notices, quiet) = (ctx.terminal, ctx.single_notices.clone(), ctx.quiet);
+    let search = SearchSettings {
+        engines: choose_engines(ctx, web_settings).engines,
         count: web_settings.max_results,
         timeout: web_settings.search_timeout,
+        notice: Box::new(move |text| {
+            if !quiet && notices.is_new(text) {
+                terminal.eprint(&format!("nanobot: {text}"));
+            }
+        }),
     };
-    vec![Arc::new(web_search::tool(Arc::clone(&web), engines)), Arc::new(WebFetch::new(web))]
+    vec![Arc::new(web_search::tool(Arc::clone(&web), search)), Arc::new(WebFetch::new(web))]
 }
 
-/// The search engine of a run.
+/// The search engines of a run.
 struct SearchChoice {
-    /// Its name in the config.
-    provider: String,
-    key: Option<LazySecret>,
-    /// The problem with the config, if another engine is used than it names, or none.
-    problem: Option<String>,
+    /// In the order in which they are queried; at least one.
+    engines: Vec<EngineSettings>,
+    /// The problems with the config: an engine cannot be used, or is replaced by another one.
+    problems: Vec<String>,
 }
 
-/// Chooses the search engine. As in the Python program, a key without a provider means `brave`, and an engine that lacks its key is
-/// replaced by DuckDuckGo.
-fn choose_engine(ctx: &Context, web_settings: &WebSettings) -> SearchChoice {
-    let WebSettings { search_engine, search_api_key, search_base_url, search_engine_id, .. } =
-        web_settings;
-    let variable_key = |names: &[&str]| names.iter().find_map(|name| ctx.env.get(name));
-    let has_brave_key = search_api_key.is_some() || ctx.env.get(BRAVE_API_KEY).is_some();
+/// Chooses the search engines. As in the Python program, a key without a provider means `brave`, and an engine that lacks its key is
+/// replaced by DuckDuckGo, unless there is a fallback.
+fn choose_engines(ctx: &Context, web_settings: &WebSettings) -> SearchChoice {
+    let has_brave_key =
+        web_settings.search_api_key.is_some() || ctx.env.get(BRAVE_API_KEY).is_some();
     let default = if has_brave_key { "brave" } else { DEFAULT_ENGINE };
-    let name = search_engine.as_deref().unwrap_or(default);
-    let Some(engine) = find_engine(name) else {
-        let problem =
-            format!("`tools.web.search.provider` is `{name}`, expected one of {}", engine_names());
-        return SearchChoice { provider: name.to_owned(), key: None, problem: Some(problem) };
+    let first = web_settings.search_engine.as_deref().unwrap_or(default);
+    let mut choice = SearchChoice { engines: Vec::new(), problems: Vec::new() };
+    let configured = EngineSettings {
+        provider: first.to_owned(),
+        key: web_settings.search_api_key.clone(),
+        base: web_settings.search_base_url.clone(),
+        engine_id: web_settings.search_engine_id.clone(),
     };
-    let key =
-        search_api_key.clone().or_else(|| variable_key(engine.key_variables).map(LazySecret::new));
-    if engine.needs_key() && key.is_none() && search_base_url.is_none() {
-        let variables = engine.key_variables.join("` or `");
-        let problem = format!(
-            "{} has no key (`tools.web.search.apiKey` or `{variables}`): DuckDuckGo is searched instead",
-            engine.label
-        );
-        return SearchChoice { provider: DEFAULT_ENGINE.into(), key: None, problem: Some(problem) };
+    add_engine(ctx, configured, "tools.web.search.provider", &mut choice);
+    for name in &web_settings.search_fallback {
+        let fallback = EngineSettings {
+            provider: name.clone(),
+            key: None,
+            base: None,
+            engine_id: web_settings.search_engine_id.clone(),
+        };
+        add_engine(ctx, fallback, "tools.web.search.fallback", &mut choice);
     }
-    let problem = if engine.needs_engine_id() && search_engine_id.is_none() {
-        Some(format!("{} requires `tools.web.search.engineId`", engine.label))
-    } else if !engine.has_address() && search_base_url.is_none() {
-        Some(format!("{} requires an address in `tools.web.search.baseUrl`", engine.label))
-    } else {
-        None
-    };
-    SearchChoice { provider: engine.name.to_owned(), key, problem }
+    if choice.engines.is_empty() {
+        if let Some(problem) = choice.problems.first_mut() {
+            problem.push_str(": DuckDuckGo is searched instead");
+        }
+        choice.engines.push(EngineSettings {
+            provider: DEFAULT_ENGINE.to_owned(),
+            key: None,
+            base: None,
+            engine_id: None,
+        });
+    }
+    choice
 }
 
-/// The problem with the configured search engine, if searches fail or another engine is used.
-pub(crate) fn search_problem(ctx: &Context, settings: &Settings) -> Option<String> {
-    if settings.web.enabled { choose_engine(ctx, &settings.web).problem } else { None }
+/// Adds the engine that the config key `config_key` names to `choice`, with the key and the address that its variables have. An engine
+/// without its key is left out. One with another problem stays: its error says what is missing.
+fn add_engine(
+    ctx: &Context,
+    mut settings: EngineSettings,
+    config_key: &str,
+    choice: &mut SearchChoice,
+) {
+    let variable_value = |names: &[&str]| names.iter().find_map(|name| ctx.env.get(name));
+    let Some(engine) = find_engine(&settings.provider) else {
+        let (name, names) = (&settings.provider, engine_names());
+        choice.problems.push(format!("`{config_key}` is `{name}`, expected one of {names}"));
+        choice.engines.push(settings);
+        return;
+    };
+    if choice.engines.iter().any(|earlier| earlier.provider == engine.name) {
+        return;
+    }
+    settings.provider = engine.name.to_owned();
+    settings.key =
+        settings.key.or_else(|| variable_value(engine.key_variables).map(LazySecret::new));
+    if settings.base.is_none() {
+        let address = engine.base_variable.and_then(|name| ctx.env.get(name));
+        settings.base = address.map(str::to_owned);
+    }
+    let label = engine.label;
+    if engine.needs_key() && settings.key.is_none() && settings.base.is_none() {
+        let variables = engine.key_variables.join("` or `");
+        let problem = format!("{label} has no key (`tools.web.search.apiKey` or `{variables}`)");
+        choice.problems.push(problem);
+        return;
+    }
+    if engine.needs_engine_id() && settings.engine_id.is_none() {
+        choice.problems.push(format!("{label} requires `tools.web.search.engineId`"));
+    } else if !engine.has_address() && settings.base.is_none() {
+        let problem = format!("{label} requires an address in `tools.web.search.baseUrl`");
+        choice.problems.push(problem);
+    }
+    choice.engines.push(settings);
+}
+
+/// The problems with the configured search engines: searches fail, or other engines are used.
+pub(crate) fn search_problems(ctx: &Context, settings: &Settings) -> Vec<String> {
+    if settings.web.enabled { choose_engines(ctx, &settings.web).problems } else { Vec::new() }
 }

@@ -336,10 +336,14 @@ pub struct WebSettings {
     pub search_base_url: Option<String>,
     /// The user's own engine at Google.
     pub search_engine_id: Option<String>,
+    /// The engines to query if that one fails, as written.
+    pub search_fallback: Vec<String>,
     /// Results per search. The default is enough to see whether there is anything relevant.
     pub max_results: usize,
     /// Timeout of a search.
     pub search_timeout: Duration,
+    /// The reader service for pages: `jina`, or a base URL.
+    pub reader: Option<String>,
     /// Non-public address ranges that may be reached.
     pub allowed_ranges: Vec<IpRange>,
     /// Hosts that the config names anywhere.

@@ -387,12 +387,14 @@ impl TypedReader<'_> {
             search_api_key: self.secret(const { config_key("tools.web.search.apiKey") })?,
             search_base_url: text(const { config_key("tools.web.search.baseUrl") })?,
             search_engine_id: text(const { config_key("tools.web.search.engineId") })?,
+            search_fallback: self.text_list(const { config_key("tools.web.search.fallback") })?,
             max_results: self
                 .count(const { config_key("tools.web.search.maxResults") })?
                 .min(MAX_SEARCH_RESULTS),
             search_timeout: Duration::from_secs(
                 self.whole_number(const { config_key("tools.web.search.timeout") }, None)?.into(),
             ),
+            reader: text(const { config_key("tools.web.fetch.reader") })?,
             allowed_ranges: ranges.into_iter().map(parse_range).collect::<Result<_>>()?,
             config_hosts: config_hosts::collect_hosts(config),
         })

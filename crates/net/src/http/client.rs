@@ -193,6 +193,17 @@ impl Http {
         self.exchange(&uri, headers, HttpMethod::Get)
     }
 
+    /// Resolves the host of `url` and checks its addresses, without a connection.
+    ///
+    /// # Errors
+    /// This client may not reach one of them, or there is none.
+    pub fn check_addresses(&self, url: &Url) -> anyhow::Result<()> {
+        let uri =
+            to_uri(url).ok_or_else(|| fail(Exit::Refused, format!("`{url}` is ambiguous")))?;
+        let result = self.resolver().resolve_checked(&uri, true);
+        result.map(drop).map_err(|error| self.send_error(&error, &uri))
+    }
+
     /// Sends a request. Every status is returned as a response. Redirects are not followed, so that a key does not leak to
     /// another server; only [`Http::public_only`], which has no key, follows them.
     ///

@@ -23,6 +23,7 @@ use nanobot_os::input::image_type;
 use nanobot_os::secret::{LazySecret, contains_key};
 use nanobot_os::signal;
 use page_cache::{FetchedContent, PageCache};
+use reader::PageReader;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use url::Url;
 pub mod article;
 pub mod engine;
 pub mod page_cache;
+pub mod reader;
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
@@ -68,6 +70,8 @@ pub struct WebAccess {
     /// The CA certificates. The proxy is not used.
     pub network: Network,
     pub env: Env,
+    /// The service that reads public pages, if the user has named one.
+    pub reader: Option<PageReader>,
 }
 
 impl WebAccess {
@@ -126,10 +130,44 @@ impl WebAccess {
                     })?;
                     *url = next;
                 }
-                None => return read_body(url.clone(), response, trust),
+                None => return self.read_page(url.clone(), response, trust),
             }
         }
         Err(format!("`{url}` redirects more than {MAX_REDIRECTS} times").into())
+    }
+
+    /// Reads the page at `url`, which has answered with `response`: by the reader service if it may have the address, else directly.
+    fn read_page(
+        &self,
+        url: Url,
+        response: Response,
+        trust: AddressTrust,
+    ) -> Result<FetchedContent, ToolError> {
+        let Some(reader) = &self.reader else {
+            return read_body(url, response, trust);
+        };
+        if !is_page(&response) || reader::has_credentials(&url) || !self.is_public(&url)? {
+            return read_body(url, response, trust);
+        }
+        let http = self.configured_client(reader::TIMEOUT)?;
+        let result = reader.read(&http, &url);
+        if signal::check().is_err() {
+            return Err("interrupted: the run is ending".into());
+        }
+        match result {
+            Ok(text) => Ok(reader.content(url, text, trust.is_safe())),
+            Err(cause) => read_body(url, response, trust).map(|content| FetchedContent {
+                note: Some(format!("{cause}, so the page was read directly")),
+                ..content
+            }),
+        }
+    }
+
+    /// True if all addresses of the host of `url` are public, whatever else the user allows.
+    fn is_public(&self, url: &Url) -> Result<bool, ToolError> {
+        let filter = SsrfFilter { allowed_ranges: Vec::new(), ..self.ssrf_filter(url) };
+        let http = Http::with_ssrf_filter(TIMEOUTS, filter, &self.test_dns, &self.network);
+        Ok(self.with_client_settings(http)?.check_addresses(url).is_ok())
     }
 
     /// Checks the address that the model wrote, without requesting it.
@@ -234,6 +272,14 @@ fn redirect_target(url: &Url, response: &Response) -> Result<Option<Url>, ToolEr
     Ok(Some(next))
 }
 
+/// True if a reader service may do better with what has answered: a page in HTML, or a server that turns programs away.
+fn is_page(response: &Response) -> bool {
+    let content_type = response.header("content-type").unwrap_or_default();
+    let is_success = (200..300).contains(&response.status);
+    is_success && attach::charset::is_html(&content_type.to_ascii_lowercase())
+        || [403, 429, 503].contains(&response.status)
+}
+
 /// Reads the body of `response`, whose request was allowed because of `trust`.
 fn read_body(
     url: Url,
@@ -261,7 +307,14 @@ fn read_body(
     let content_type = content_type.to_ascii_lowercase();
     let is_truncated = bytes.len() > limit;
     bytes.truncate(limit);
-    Ok(FetchedContent { url, content_type, bytes, is_truncated, is_safe_address: trust.is_safe() })
+    Ok(FetchedContent {
+        url,
+        content_type,
+        bytes,
+        is_truncated,
+        is_safe_address: trust.is_safe(),
+        note: None,
+    })
 }
 
 /// The failure of a request, as text for the model.

@@ -20,6 +20,8 @@ pub(crate) struct FetchedContent {
     pub(crate) is_truncated: bool,
     /// True if untrusted content cannot have chosen any part of the address that was requested.
     pub(crate) is_safe_address: bool,
+    /// A remark for the model on who has read it.
+    pub(crate) note: Option<String>,
 }
 
 /// The pages of a run by the addresses that were requested, the oldest first.
@@ -71,6 +73,7 @@ mod tests {
             bytes: vec![0; MAX_CACHE_BYTES / 2],
             is_truncated: false,
             is_safe_address: false,
+            note: None,
         };
         for number in [0, 1, 1, 2] {
             cache.insert(&url(number), page(number));
