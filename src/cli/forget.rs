@@ -13,10 +13,10 @@ use std::path::PathBuf;
 /// and logs. Letter case does not matter, nor does which white space is between words. The words around it stay, so a whole
 /// fact is a longer TEXT. Attachments, and turns of `nanobot undo` that have the text, are removed as a whole.
 ///
-/// With `--session`, the session is removed with its attachments, its turns of `nanobot undo` and the outputs of its runs,
+/// With `--session`, the session is removed with its attachments, its approvals, its turns of `nanobot undo` and the outputs of its runs,
 /// and its name and messages are overwritten in usage, records and inboxes. With `--sender`, so are the direct chats of this sender, other
-/// sessions that no other person wrote to as far as the usage shows, the messages of the sender in the channel's inbox, and
-/// the pairing.
+/// sessions that no other person wrote to as far as the usage shows, the messages of the sender in the channel's inbox, what
+/// the sender approved for good in any chat of it, and the pairing.
 ///
 /// Files that are yours to write stay and are named: the config, jobs, skills, prompts and other files of the workspace. So are
 /// files in use, and copies without the session's name, such as forks and facts in the memory. What cannot be read, and a link to a

@@ -97,7 +97,13 @@ impl ProgramCommands for ReplProgramCommands {
             CliCommand::Status(arguments) => status::run_for_turns(ctx, &arguments, options),
             CliCommand::Model { command } => model::run(ctx, &command),
             CliCommand::Config { command } => config::run(ctx, &command),
-            CliCommand::Trust(arguments) => trust::run(ctx, &arguments),
+            CliCommand::Trust(mut arguments) => {
+                // As elsewhere in the conversation, a path is relative to the directory of its turns.
+                if let Some(directory) = &options.grants.directory {
+                    arguments.path = Some(directory.join(arguments.path.unwrap_or_default()));
+                }
+                trust::run(ctx, &arguments)
+            }
             other => unreachable!("no slash command runs {other:?}"),
         }
         .map(drop)

@@ -20,7 +20,7 @@ use nanobot_base::event::ToolOutcome;
 use nanobot_base::message::{Document, Image, MessagePart, ToolCall, ToolSpec};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::keys::nearest;
-use nanobot_os::input::{self, StdinMode};
+use nanobot_os::input::read_stdin_value;
 use nanobot_os::signal;
 use nanobot_os::terminal::{sanitize, wrap_words};
 use nanobot_tool::CompletedCall;
@@ -141,11 +141,7 @@ fn show_tool(ctx: &Context, grants: &Grants, name: &str, as_json: bool) -> Resul
 /// Parses the arguments of a call, which `schema` describes. `-` reads them from standard input.
 fn parse_arguments(name: &str, arguments: &str, schema: &Value) -> Result<Value> {
     let text = match arguments {
-        "-" => {
-            let bytes =
-                input::read_stdin(StdinMode::Always, input::DEFAULT_IDLE_TIMEOUT, &mut |_| {})?;
-            String::from_utf8(bytes.unwrap_or_default()).context("read the arguments")?
-        }
+        "-" => read_stdin_value()?,
         text => text.to_owned(),
     };
     serde_json::from_str(&text).ok().filter(Value::is_object).ok_or_else(|| {

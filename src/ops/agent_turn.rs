@@ -17,7 +17,8 @@ use nanobot_agent::report::{
 };
 use nanobot_agent::turn::ending::{DECLINED, Ending, exit_status};
 use nanobot_base::error::{
-    Exit, NextStep, Stop, exit_for, fail, fail_with_hint, fail_with_step, hint_for,
+    Exit, NextStep, Stop, exit_for, fail, fail_with_hint, fail_with_parts, fail_with_step,
+    hint_for, hint_parts,
 };
 use nanobot_base::event::{Event, StopReason};
 use nanobot_base::format::list_first;
@@ -582,11 +583,12 @@ fn with_next_step(error: anyhow::Error, command: &str, is_left_out: bool) -> any
             _ => return error,
         }
     };
-    let hint = match hint_for(&error) {
-        Some(hint) if exit != Exit::TryAgain => format!("{hint}; {step}"),
-        _ => step,
-    };
-    fail_with_hint(exit, format!("{error:#}"), hint)
+    let mut parts = if exit == Exit::TryAgain { Vec::new() } else { hint_parts(&error) };
+    if !parts.is_empty() {
+        parts.push("; ".into());
+    }
+    parts.push(step.into());
+    fail_with_parts(exit, format!("{error:#}"), parts)
 }
 
 /// Panics if a test requests it.

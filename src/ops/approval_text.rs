@@ -127,31 +127,46 @@ pub(crate) fn permission(request: &ApprovalRequest<'_>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::{headline, permission, reason};
     use nanobot_config::policy::Refusal;
     use nanobot_config::policy::file_scope::FileScope;
     use nanobot_tool::ApprovalRequest;
     use serde_json::{Value, json};
 
+    /// Reads from the request for a call of `tool` that `flag` would allow, in a run in the directory `/w`, which does not exist.
+    pub(crate) fn with_request<T>(
+        tool: &str,
+        arguments: &Value,
+        flag: &str,
+        read: impl FnOnce(&ApprovalRequest<'_>) -> T,
+    ) -> T {
+        let refusal = Refusal {
+            message: "because".into(),
+            suggested_flag: Some(flag.into()),
+            names_flag: false,
+        };
+        let file_scope = FileScope { directory: "/w".into(), ..FileScope::default() };
+        read(&ApprovalRequest {
+            tool,
+            arguments,
+            refusal: &refusal,
+            is_retry: false,
+            withheld: &[],
+            file_scope: &file_scope,
+        })
+    }
+
     #[test]
     fn a_request_is_one_plain_question() {
         let check = |tool: &str, arguments: Value, flag: &str, expect: [&str; 3]| {
-            let refusal = Refusal { message: "because".into(), suggested_flag: Some(flag.into()) };
-            let file_scope = FileScope { directory: "/w".into(), ..FileScope::default() };
-            let request = ApprovalRequest {
-                tool,
-                arguments: &arguments,
-                refusal: &refusal,
-                is_retry: false,
-                withheld: &[],
-                file_scope: &file_scope,
-            };
-            let texts = [
-                headline(&request, false),
-                reason(&request).unwrap_or_default().to_owned(),
-                permission(&request),
-            ];
+            let texts = with_request(tool, &arguments, flag, |request| {
+                [
+                    headline(request, false),
+                    reason(request).unwrap_or_default().to_owned(),
+                    permission(request),
+                ]
+            });
             assert_eq!(texts, expect);
         };
         check(

@@ -165,24 +165,12 @@ fn push_blanks(visible: &mut String, blanks: &str) {
 #[cfg(test)]
 mod tests {
     use super::{code_block, describe, rows};
-    use nanobot_config::policy::Refusal;
-    use nanobot_config::policy::file_scope::FileScope;
-    use nanobot_tool::ApprovalRequest;
+    use crate::ops::approval_text::tests::with_request;
     use serde_json::{Value, json};
 
     fn details(tool: &str, arguments: Value, content: Option<&str>) -> Option<String> {
-        let refusal =
-            Refusal { message: "because".into(), suggested_flag: Some(format!("--allow {tool}")) };
-        let file_scope = FileScope { directory: "/nonexistent".into(), ..FileScope::default() };
-        let request = ApprovalRequest {
-            tool,
-            arguments: &arguments,
-            refusal: &refusal,
-            is_retry: false,
-            withheld: &[],
-            file_scope: &file_scope,
-        };
-        describe(&request, content)
+        let flag = format!("--allow {tool}");
+        with_request(tool, &arguments, &flag, |request| describe(request, content))
     }
 
     #[test]

@@ -9,13 +9,14 @@ use nanobot_config::settings::{Config, ConsolidationMode, FlagOverrides, Session
 use nanobot_mcp::shared_catalog::SharedCatalog;
 use nanobot_net::http::ConnectionPool;
 use nanobot_os::clock::Clock;
+use nanobot_os::durable_file;
 use nanobot_os::env::{self, Env};
 use nanobot_os::paths::Paths;
 use nanobot_os::terminal::{Terminal, theme};
 use nanobot_store::session::{self, MessageWindow, SessionStore};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The options that every command takes.
@@ -201,6 +202,20 @@ impl Context {
         if !self.quiet {
             let line = text.replace('\n', " ");
             self.terminal.eprint(&format!("nanobot: {line}"));
+        }
+    }
+
+    /// Prints one line like [`Self::notice`], unless an earlier run has printed it: it left the file at `marker`.
+    pub(crate) fn notice_once(&self, marker: &Path, text: &str) {
+        if self.quiet || marker.exists() {
+            return;
+        }
+        self.notice(text);
+        let directory = marker.parent().unwrap_or(Path::new("/"));
+        let result =
+            durable_file::create_dir(directory).and_then(|()| durable_file::create_marker(marker));
+        if let Err(error) = result {
+            log::warn!(target: "run", "the notice will be shown again: {error:#}");
         }
     }
 }

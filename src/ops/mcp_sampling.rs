@@ -101,6 +101,7 @@ impl TurnSampler {
         let refusal = Refusal {
             message: "the server wants the model to answer this, at your cost".into(),
             suggested_flag: Some(format!("nanobot config set {key} on")),
+            names_flag: false,
         };
         let approval = prompt.approve(&ApprovalRequest {
             tool: SAMPLING,

@@ -109,7 +109,7 @@ pub(crate) fn save(
         return Err(fail_with_hint(Exit::Failed, cause, hint));
     }
     let mut text = String::new();
-    let fields = front_matter(options);
+    let fields = front_matter(options)?;
     if !fields.is_empty() {
         text.push_str("---\n");
         for (field, value) in &fields {
@@ -224,8 +224,25 @@ fn absolute_text(path: &str) -> String {
     absolute(&path).display().to_string()
 }
 
+/// A list of paths in a prompt file; `None` if there are none.
+///
+/// # Errors
+/// Status 2: a path is not UTF-8, which the text of a prompt file is.
+fn path_list(paths: &[PathBuf]) -> Result<Option<Value>> {
+    let to_value = |path: &PathBuf| {
+        path.to_str()
+            .map(|path| json!(path))
+            .ok_or_else(|| fail(Exit::Usage, format!("`{}` is not UTF-8", path.display())))
+    };
+    let values = paths.iter().map(to_value).collect::<Result<Vec<_>>>()?;
+    Ok((!values.is_empty()).then_some(Value::Array(values)))
+}
+
 /// The front matter that says what the flags say.
-fn front_matter(options: &TurnOptions) -> Map<String, Value> {
+///
+/// # Errors
+/// The errors of [`path_list`].
+fn front_matter(options: &TurnOptions) -> Result<Map<String, Value>> {
     let TurnOptions { prompt, model, grants, limits, schema, server_files, .. } = options;
     let denied: Vec<&String> = grants.deny.iter().chain(&grants.disabled_tools).collect();
     let tools = if grants.no_tools {
@@ -237,7 +254,7 @@ fn front_matter(options: &TurnOptions) -> Map<String, Value> {
         grants.net.as_ref().map(|hosts| if hosts.is_empty() { json!(true) } else { json!(hosts) });
     let list = |values: Vec<Value>| (!values.is_empty()).then_some(Value::Array(values));
     let texts = |texts: &[String]| list(texts.iter().map(|text| json!(text)).collect());
-    let paths = |paths: &[PathBuf]| list(paths.iter().map(|path| json!(path)).collect());
+    let server_files: Vec<PathBuf> = server_files.paths.iter().map(|path| absolute(path)).collect();
     let fields = [
         ("model", model.name.as_ref().map(|name| json!(name))),
         ("cache", model.cache.map(|cache| json!(cache.name()))),
@@ -251,15 +268,16 @@ fn front_matter(options: &TurnOptions) -> Map<String, Value> {
         ("timeout", limits.timeout.map(|timeout| json!(timeout.as_secs().max(1)))),
         ("schema", schema.as_ref().map(|schema| json!(schema_value(schema)))),
         ("system", prompt.system.as_ref().map(|system| json!(system_value(system)))),
-        ("mcp", paths(&server_files.paths.iter().map(|path| absolute(path)).collect::<Vec<_>>())),
+        ("mcp", path_list(&server_files)?),
         ("skill", texts(&prompt.skills.iter().map(|name| skill_value(name)).collect::<Vec<_>>())),
         ("profile", grants.profile.as_ref().map(|profile| json!(profile))),
         ("tools", tools),
         ("allow", texts(&grants.allow)),
         ("deny", list(denied.into_iter().map(|rule| json!(rule)).collect())),
-        ("read", paths(&grants.read)),
-        ("write", paths(&grants.write)),
+        ("read", path_list(&grants.read)?),
+        ("write", path_list(&grants.write)?),
         ("net", net),
     ];
-    fields.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?))).collect()
+    let fields = fields.into_iter();
+    Ok(fields.filter_map(|(field, value)| Some((field.to_owned(), value?))).collect())
 }

@@ -5,8 +5,8 @@ use crate::ops::context::Context;
 use crate::ops::profiles;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail};
-use nanobot_base::shell_quote::unquote;
 use nanobot_config::policy::profile::Profile;
+use nanobot_config::policy::refusal::SuggestedFlag;
 use nanobot_config::policy::rule::{PolicyRule, RuleEffect};
 use nanobot_config::policy::tool_names::WRITE_TOOLS;
 use nanobot_config::settings::Config;
@@ -39,10 +39,7 @@ pub(crate) fn rule_for(
     request: &ApprovalRequest<'_>,
 ) -> Option<PermanentRule> {
     let flag = request.refusal.suggested_flag.as_deref()?;
-    let (name, value) = match flag.split_once(['=', ' ']) {
-        Some((name, value)) => (name, Some(unquote(value)?)),
-        None => (flag, None),
-    };
+    let SuggestedFlag { name, value } = SuggestedFlag::parse(flag)?;
     let (list, text) = match (name, value) {
         ("--allow", Some(rule)) => ("allow", rule),
         ("--net", Some(host)) => ("net", host),

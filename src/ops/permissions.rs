@@ -7,11 +7,11 @@ use crate::ops::repository;
 use crate::options::grants::{Grants, SandboxMode};
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
-use nanobot_base::shell_quote::unquote;
 use nanobot_config::policy::file_scope::{FileScope, LinkName, ScopeRoot};
 use nanobot_config::policy::net::{self, Net};
 use nanobot_config::policy::profile::{self, Profile};
 use nanobot_config::policy::provenance::Grant;
+use nanobot_config::policy::refusal::SuggestedFlag;
 use nanobot_config::policy::rule::{Pattern, PolicyRule, RuleEffect};
 use nanobot_config::policy::tool_names::{SESSIONS, SIGNING};
 use nanobot_config::policy::{CommandPattern, Permission, Policy, Sandbox};
@@ -333,10 +333,7 @@ fn add_rules(policy: &mut Policy, grants: &Grants, settings: &Settings) -> Resul
 /// Adds to `grants` the permission that `flag` describes, as named in a denial. Returns `None` if the user cannot grant
 /// it for a single call.
 pub(crate) fn add_flag(grants: &mut Grants, flag: &str) -> Option<()> {
-    let (name, value) = match flag.split_once(['=', ' ']) {
-        Some((name, value)) => (name, Some(unquote(value)?)),
-        None => (flag, None),
-    };
+    let SuggestedFlag { name, value } = SuggestedFlag::parse(flag)?;
     match (name, value) {
         ("--write", path) => grants.write.push(path.map_or_else(|| ".".into(), PathBuf::from)),
         ("--read", Some(path)) => grants.read.push(path.into()),

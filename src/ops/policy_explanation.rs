@@ -132,6 +132,7 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
         return PolicyDecision::Deny(Refusal {
             message: format!("commands need a sandbox, and none is available: {error}"),
             suggested_flag: Some("--sandbox off".into()),
+            names_flag: false,
         });
     }
     PolicyDecision::Allow(format!("{rule}; {}", policy.describe_containment()))

@@ -16,7 +16,6 @@ use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::tool_names::SESSIONS;
 use nanobot_config::settings::keys::nearest;
-use nanobot_os::durable_file;
 use nanobot_os::home::expand_argument;
 use nanobot_os::input;
 use nanobot_os::terminal::sanitize;
@@ -549,20 +548,14 @@ pub(crate) fn unusable_grants(grants: &Grants) -> Option<String> {
 /// Notifies the user once that a prompt file is sent without notes and tools, if there are notes.
 fn announce_bare_runs(ctx: &Context) -> Result<()> {
     let workspace = ctx.settings()?.workspace;
-    let marker = ctx.paths.bare_runs_announced();
     let has_notes =
         ["memory/MEMORY.md", "USER.md"].iter().any(|name| workspace.join(name).is_file());
-    if !has_notes || marker.exists() {
-        return Ok(());
-    }
-    ctx.notice(
-        "a prompt file is sent without your notes and skills, and with the tools that its `tools` names; `notes: true` in a file that \
-         `nanobot trust` has pinned sends them",
-    );
-    let result = durable_file::create_dir(&ctx.paths.prompts())
-        .and_then(|()| durable_file::append(&marker, b""));
-    if let Err(error) = result {
-        log::warn!(target: "run", "the notice will be shown again: {error:#}");
+    if has_notes {
+        ctx.notice_once(
+            &ctx.paths.bare_runs_announced(),
+            "a prompt file is sent without your notes and skills, and with the tools that its `tools` names; `notes: true` in a file \
+             that `nanobot trust` has pinned sends them",
+        );
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ const PROTECTED_PATHS: &[&str] = &[
     "hooks",
     "limits",
     "mcp",
+    "notify.json",
     "pairing.json",
     "pipes",
     "profiles",

@@ -3,7 +3,7 @@
 use crate::ops::context::Context;
 use crate::ops::skills;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, UserAction, fail, fail_with_hint, fail_with_parts};
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::keys::nearest;
 use nanobot_os::rooted_fs::{self, RootDir};
@@ -44,10 +44,10 @@ pub(crate) fn find_skill<'a>(skills: &'a FoundSkills, name: &str) -> Result<&'a 
     }
     let names = skills.skills.iter().map(|skill| skill.name.as_str());
     let hint = match nearest(name, names) {
-        Some(nearest) => format!("nanobot skill show {nearest}"),
-        None => "nanobot skill list".into(),
+        Some(nearest) => format!("nanobot skill show {nearest}").into(),
+        None => UserAction::ListSkills.into(),
     };
-    Err(fail_with_hint(Exit::NoInput, format!("there is no skill `{name}`"), hint))
+    Err(fail_with_parts(Exit::NoInput, format!("there is no skill `{name}`"), [hint]))
 }
 
 /// The files and directories of a skill.
@@ -76,7 +76,7 @@ pub(crate) fn built_in_entries(built_in: &BuiltInSkill) -> Vec<FolderEntry> {
 /// Reads one of the skill's files. Links and paths cannot lead out of its folder.
 ///
 /// # Errors
-/// Status 66 if it has no such file.
+/// Status 66 if it has no such file, 65 if it is larger than [`MAX_FILE_BYTES`].
 pub(crate) fn read_file(skill: &Skill, file: &str) -> Result<Vec<u8>> {
     let missing_file_error = || {
         let cause = format!("skill `{}` has no file `{}`", skill.name, sanitize(file));
@@ -107,6 +107,10 @@ pub(crate) fn read_file(skill: &Skill, file: &str) -> Result<Vec<u8>> {
         return Err(missing_file_error());
     }
     let mut bytes = Vec::new();
-    opened_file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).with_context(context)?;
+    opened_file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).with_context(context)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        let cause = format!("`{}` is larger than {} MiB", sanitize(file), MAX_FILE_BYTES >> 20);
+        return Err(fail(Exit::BadInput, cause));
+    }
     Ok(bytes)
 }

@@ -3,7 +3,7 @@
 use crate::ops::context::Context;
 use anyhow::Result;
 use nanobot_base::diff::Diff;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, HintPart, UserAction, fail, fail_with_hint, fail_with_parts};
 use nanobot_base::format::{list_first, on_one_line};
 use nanobot_os::age::Age;
 use nanobot_os::durable_file;
@@ -141,10 +141,13 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
             list_first(&gaps, MAX_LISTED_PATHS)
         );
         return Err(match find_older(ctx, &turns, turn) {
-            Some(older) => fail_with_hint(
+            Some(older) => fail_with_parts(
                 Exit::Failed,
                 cause,
-                format!("`nanobot undo {}` to take back {}", older.id, describe_turn(older)),
+                [
+                    UserAction::Undo(older.id.to_string()).into(),
+                    format!(" to take back {}", describe_turn(older)).into(),
+                ],
             ),
             None => fail(Exit::Failed, cause),
         });
@@ -209,30 +212,38 @@ fn choose_turn<'a>(
         // A number is at most as long as the id of a turn, which may have only digits.
         let is_named = |turn: &&UndoTurn| name == turn.info.turn || name.parse() == Ok(turn.id);
         let turn = turns.iter().find(is_named).ok_or_else(|| {
-            fail_with_hint(
+            fail_with_parts(
                 Exit::NoInput,
                 format!("there is no turn {name} to undo"),
-                "`nanobot undo --list`",
+                [list_action()],
             )
         })?;
         return match (direction, turn.undone_at.is_some()) {
             (RestoreDirection::Redo, false) => {
                 let cause = format!("turn {} is not undone", turn.id);
-                Err(fail_with_hint(Exit::NoInput, cause, "`nanobot undo --list`"))
+                Err(fail_with_parts(Exit::NoInput, cause, [list_action()]))
             }
-            (RestoreDirection::Undo, true) => Err(fail_with_hint(
+            (RestoreDirection::Undo, true) => Err(fail_with_parts(
                 Exit::NoInput,
                 format!("turn {} is already undone", turn.id),
-                format!("`nanobot undo --redo {}`, which takes that back", turn.id),
+                [
+                    UserAction::Undo(format!("--redo {}", turn.id)).into(),
+                    ", which takes that back".into(),
+                ],
             )),
             _ => Ok(turn),
         };
     }
     let directory = std::env::current_dir().map_err(|error| {
-        fail_with_hint(
+        fail_with_parts(
             Exit::NoInput,
             format!("the current directory cannot be found: {error}"),
-            "`nanobot undo --list`, and `nanobot undo TURN`, which work in any directory",
+            [
+                list_action(),
+                ", and ".into(),
+                UserAction::Undo("TURN".into()).into(),
+                ", which work in any directory".into(),
+            ],
         )
     })?;
     let home = real_home(ctx);
@@ -252,13 +263,23 @@ fn choose_turn<'a>(
         if turns.is_empty() {
             fail(Exit::NoInput, cause)
         } else {
-            fail_with_hint(
+            fail_with_parts(
                 Exit::NoInput,
                 cause,
-                "`nanobot undo --list`, and `nanobot undo TURN` for a turn in another directory",
+                [
+                    list_action(),
+                    ", and ".into(),
+                    UserAction::Undo("TURN".into()).into(),
+                    " for a turn in another directory".into(),
+                ],
             )
         }
     })
+}
+
+/// The part of a hint that lists the turns.
+fn list_action() -> HintPart {
+    UserAction::Undo("--list".into()).into()
 }
 
 /// The last turn of the current directory before `turn` that can be undone.

@@ -71,6 +71,8 @@ impl ReplSession<'_> {
         self.last_message = None;
         self.last_answer = None;
         self.is_unfinished = false;
+        // `--new` would leave out what is kept.
+        self.options.session.new = false;
         self.recall_last_exchange();
         match text {
             Some(text) => {

@@ -102,10 +102,6 @@ impl ReplSession<'_> {
             "context" => self.show_context(),
             "config" => self.run_program(&["config", "list"], rest),
             "status" => self.run_program(&["status"], rest),
-            "trust" if rest.is_empty() => {
-                let directory = turn_directory(&self.options.grants);
-                self.run_program(&["trust", "--", &directory.to_string_lossy()], "")
-            }
             "trust" => self.run_program(&["trust"], rest),
             "save" => self.save(rest),
             "copy" => self.copy(),
@@ -384,6 +380,8 @@ impl ReplSession<'_> {
             "copied {count} messages of `{from}`; switched to session `{new}`"
         ));
         self.options.session.key = Some(new);
+        // `--new` would leave out what was copied.
+        self.options.session.new = false;
         self.prompter.clear_grants();
         Ok(())
     }

@@ -103,6 +103,7 @@ fn a_patch_with_a_forbidden_file_changes_nothing() {
     check(&write, "*** Update File: .git/config\n-[core]\n", "protected start-up file");
     check(&write, "*** Add File: ../outside\n+x\n", "outside the paths");
     check(&write, "*** Add File: ~/.nanobot/config.json\n+x\n", "internal to nanobot");
+    check(&write, "*** Add File: ~/.nanobot/notify.json\n+x\n", "internal to nanobot");
     let key = "*** Update File: secret/key\n*** Move to: key\n";
     check(&["--write", "--deny", "read_file(secret/*)"], key, "denied by the rule");
     check(&["--write", "--deny", "delete_file(secret/*)"], key, "denied by the rule");

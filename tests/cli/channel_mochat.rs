@@ -130,6 +130,21 @@ fn positions_of_the_python_program_are_taken_over() {
 }
 
 #[test]
+fn a_damaged_position_begins_anew() {
+    let (story, server) = mochat_story();
+    let story = story.script([says("Hello.")]);
+    let path = story.home().join(".nanobot/channels/mochat/cursor.json");
+    for cursor in [json!(5), json!({ "sessions": 5, "panels": "x", "delayed": [1] })] {
+        let stored = json!({ "account": "agent1", "cursor": cursor });
+        write(&path, stored.to_string().as_bytes());
+        story.run(["channel", "poll"]);
+    }
+    server.write("session_1", "m1", "ann", "hi");
+    story.run(["channel", "poll"]);
+    assert_eq!(server.answers(), [answer("session_1", "Hello.")]);
+}
+
+#[test]
 fn the_id_of_the_agent_is_needed() {
     // Without its id, it would answer its own messages.
     assert_eq!(open_failure("mochat", &json!({ "clawToken": "x", "allowFrom": ["*"] })), 78);

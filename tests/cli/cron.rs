@@ -353,6 +353,11 @@ fn the_time_zone_defaults_to_the_system_zone() {
         .stdout_has("at 08:00 each day, Asia/Tokyo time\nnext: Sat 3 Jan 08:00 (in 19 h 55 min)")
         .stderr("nanobot: the job uses this shell's time zone Asia/Tokyo; `--tz Europe/Berlin` selects the system's\n");
     assert_eq!(zone(), "Asia/Tokyo");
+    // An empty variable is UTC, as in the C library.
+    run_cron_with_env(&story, &[berlin, ("TZ", "")], &add)
+        .stdout_has("at 08:00 each day, UTC time\n")
+        .stderr_has("the job uses this shell's time zone UTC; `--tz Europe/Berlin`");
+    assert_eq!(zone(), "UTC");
     // Another name for the same zone is not a different zone.
     run_cron_with_env(&story, &[berlin, ("TZ", ":Europe/Paris")], &add)
         .stdout_has("at 08:00 each day\n");

@@ -320,6 +320,10 @@ fn a_sender_is_removed_with_the_sessions_of_their_own() {
     story.run(["channel", "poll"]).code();
     let pairing = json!({ "approved": { "telegram": ["7", "8"] }, "pending": {} });
     write(&story.home().join(".nanobot/pairing.json"), pairing.to_string().as_bytes());
+    let approval = |sender: &str| json!({ "session": "telegram:-9", "sender": sender, "tool": "cron", "flag": "--allow cron", "permission": "jobs" });
+    let approvals_path = story.home().join(".nanobot/channels/telegram/approvals.json");
+    let approvals = json!({ "lasting": [approval("7"), approval("8")] });
+    write(&approvals_path, approvals.to_string().as_bytes());
     assert!(!files_with(&story, "PIN is 4711").is_empty());
     let attachment = story.home().join(".nanobot/media/telegram/1-a.txt");
     write(&attachment, b"x");
@@ -350,6 +354,8 @@ fn a_sender_is_removed_with_the_sessions_of_their_own() {
     let pairing = std::fs::read(story.home().join(".nanobot/pairing.json")).unwrap();
     let pairing: Value = serde_json::from_slice(&pairing).unwrap();
     assert_eq!(pairing["approved"]["telegram"], json!(["8"]));
+    let approvals: Value = serde_json::from_str(&text(&approvals_path)).unwrap();
+    assert_eq!(approvals["lasting"], json!([approval("8")]));
     // What was received stays received, and both go on.
     let request_count = story.requests().len();
     story.run(["channel", "poll"]).code();

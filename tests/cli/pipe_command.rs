@@ -177,11 +177,11 @@ fn sessions_are_answered_side_by_side_and_each_in_order() {
     let gate = &*Box::leak(Box::new(Gate::default()));
     story.server().always(Box::new(move |request| {
         let text = request.last_content();
-        match text.contains("first") {
+        if text.contains("first") {
             // Only an answer in another session lets this one go on.
-            true => gate.wait(),
-            false if text.contains("beside") => gate.open(),
-            false => {}
+            gate.wait();
+        } else if text.contains("beside") {
+            gate.open();
         }
         says(text.lines().last().unwrap_or_default())(request)
     }));

@@ -1071,6 +1071,18 @@ fn a_new_conversation_is_started_by_the_first_turn_that_opens_the_session() {
     send_line(&mut screen, "the third question").until("Three.").until_prompt("> ");
     assert_eq!(user_messages(&story).len(), 2);
     screen.exit_with_ctrl_d();
+    // A copy, and what a rewind keeps, are the conversation that goes on.
+    story.server().script([says("Four."), says("Five.")]);
+    let mut screen = wait_until_started(story.screen(24, 160).args(["repl", "--new"]));
+    send_line(&mut screen, "/fork copy").until("switched to session `copy`").until_prompt("> ");
+    send_line(&mut screen, "the fourth question").until("Four.").until_prompt("> ");
+    assert_eq!(user_messages(&story).len(), 3);
+    screen.exit_with_ctrl_d();
+    let mut screen = wait_until_started(story.screen(24, 160).args(["repl", "--new"]));
+    send_line(&mut screen, "/rewind").until("took back 1 message");
+    screen.until_prompt("> the third question").press(Key::Enter).until("Five.").until_prompt("> ");
+    assert_eq!(user_messages(&story).len(), 2);
+    screen.exit_with_ctrl_d();
 }
 
 #[test]
@@ -1112,10 +1124,18 @@ fn a_directory_is_trusted_from_the_conversation() {
     let story = Story::new();
     let project = story.home().join("project");
     write(&project.join("AGENTS.md"), b"Be brief.");
+    write(&project.join("inner/AGENTS.md"), b"Be polite.");
     let arguments = ["repl", "-C", project.to_str().unwrap()];
     let mut screen = wait_until_started(story.screen(24, 100).args(arguments));
     assert!(screen.text().contains("(its instructions are not read; /trust)"));
-    send_line(&mut screen, "/trust").until("is now trusted");
+    // A path is relative to the directory of the conversation.
+    send_line(&mut screen, "/trust inner")
+        .until("project/inner` is now trusted")
+        .until_prompt("> ");
+    send_line(&mut screen, "/trust --revoke inner")
+        .until("is no longer trusted")
+        .until_prompt("> ");
+    send_line(&mut screen, "/trust").until("project` is now trusted");
     screen.exit_with_ctrl_d();
     let mut screen = wait_until_started(story.screen(24, 100).args(arguments));
     assert!(screen.text().contains("(trusted)"));

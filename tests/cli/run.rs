@@ -4,6 +4,8 @@ use crate::server::{calls, says};
 use crate::story::{NANOBOT, Story, write, write_program};
 use crate::web::{PageServer, page_response};
 use serde_json::json;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 /// The message that the model got with request `index`.
 fn asked(story: &Story, index: usize) -> String {
@@ -113,6 +115,9 @@ fn a_prompt_has_a_name() {
         .run(["run", "--save", "new", "-a", "sum", "-m", "x"])
         .status(2)
         .stderr_has("a prompt file has no field for `--attach`");
+    let mut command = story.command(["run", "--save", "new", "-m", "x", "--read"]);
+    let child = story.start(command.arg(OsStr::from_bytes(b"caf\xe9")));
+    story.wait(child).status(2).stderr_has("`caf\u{fffd}` is not UTF-8");
     story.run(["run"]).status(2).error_text();
 }
 

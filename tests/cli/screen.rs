@@ -366,18 +366,15 @@ impl<'a> Screen<'a> {
     ) -> &mut Self {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let (text, whole) = self.wait_for_change();
+            let (text, is_complete) = self.wait_for_change();
             if condition(&text) {
                 return self;
             }
-            let why = match whole {
-                true => ", and the program has ended",
-                false if Instant::now() > deadline => "",
-                false => {
-                    self.check_exit();
-                    continue;
-                }
-            };
+            if !is_complete && Instant::now() <= deadline {
+                self.check_exit();
+                continue;
+            }
+            let why = if is_complete { ", and the program has ended" } else { "" };
             panic!("{failure}{why}:\n{}", frame(&text));
         }
     }
@@ -386,16 +383,16 @@ impl<'a> Screen<'a> {
     fn wait_for_change(&self) -> (String, bool) {
         let state = self.state();
         let text = self.normalize(&visible_rows(state.emulator.screen()));
-        let (whole, length) = (state.is_complete, state.raw.len());
+        let (is_complete, length) = (state.is_complete, state.raw.len());
         drop(state);
-        if !whole {
+        if !is_complete {
             let state = self.state();
             if state.raw.len() == length {
                 let waited = self.output.changed.wait_timeout(state, POLL_INTERVAL);
                 drop(waited.expect("the lock is not poisoned"));
             }
         }
-        (text, whole)
+        (text, is_complete)
     }
 
     /// Writes the end mark if the process has ended.
@@ -539,9 +536,9 @@ impl<'a> Screen<'a> {
         let deadline = Instant::now() + DEADLINE;
         loop {
             let ended = self.check_exit();
-            let (text, whole) = self.wait_for_change();
+            let (text, is_complete) = self.wait_for_change();
             match ended {
-                Some(status) if whole => return status,
+                Some(status) if is_complete => return status,
                 _ if Instant::now() > deadline => {
                     panic!("the program does not end:\n{}", frame(&text))
                 }

@@ -193,6 +193,15 @@ fn a_skill_is_created_shown_checked_and_removed() {
     );
     let text = std::fs::read_to_string(&path).unwrap();
     story.run(["skill", "show", "tea", "--file", "SKILL.md"]).stdout(&text);
+    // More than is read is an error, not a beginning.
+    let large = path.with_file_name("large.bin");
+    std::fs::File::create(&large).unwrap().set_len((16 << 20) + 1).unwrap();
+    story
+        .run(["skill", "show", "tea", "--file", "large.bin"])
+        .status(65)
+        .stdout("")
+        .stderr_has("`large.bin` is larger than 16 MiB");
+    std::fs::remove_file(large).unwrap();
     story.run(["skill", "new", "tea"]).status(1).stderr_has("already");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     for name in ["../x", "Tea", "a b", "", "a--b", "."] {

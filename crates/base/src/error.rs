@@ -147,8 +147,75 @@ pub struct HintedError {
     pub exit: Exit,
     pub cause: String,
     pub hint: Option<String>,
+    /// The parts of the hint.
+    pub hint_parts: Vec<HintPart>,
     /// The step that the hint proposes, if callers replace it by one that fits their situation.
     pub next_step: Option<NextStep>,
+}
+
+/// A part of a hint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HintPart {
+    Text(String),
+    Action(UserAction),
+}
+
+/// Something that a user does in one way on the command line, and in another way in a conversation. Its text is that of the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserAction {
+    ResumeTurn,
+    StartConversation,
+    RepeatLater,
+    SendMessage,
+    ListSessions,
+    ListSkills,
+    ListModels,
+    /// `nanobot undo` with these arguments.
+    Undo(String),
+    PlayDemo,
+}
+
+impl fmt::Display for UserAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ResumeTurn => "`nanobot agent --resume`",
+            Self::StartConversation => "`--new`",
+            Self::RepeatLater => "the same command again later",
+            Self::SendMessage => "a new message with `-m`",
+            Self::ListSessions => "`nanobot session list`",
+            Self::ListSkills => "nanobot skill list",
+            Self::ListModels => "`nanobot model list --remote`",
+            Self::Undo(arguments) => return write!(f, "`nanobot undo {arguments}`"),
+            Self::PlayDemo => "--replay demo",
+        })
+    }
+}
+
+impl fmt::Display for HintPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Action(action) => write!(f, "{action}"),
+        }
+    }
+}
+
+impl From<&str> for HintPart {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for HintPart {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<UserAction> for HintPart {
+    fn from(action: UserAction) -> Self {
+        Self::Action(action)
+    }
 }
 
 /// A next step that callers adapt to their situation. Its text is the hint.
@@ -166,17 +233,23 @@ pub enum NextStep {
     AddToConfig(&'static str),
 }
 
-impl fmt::Display for NextStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RaiseBudget(flag) => write!(f, "a higher `{flag}`"),
+impl NextStep {
+    /// Its text.
+    fn parts(&self) -> Vec<HintPart> {
+        let text = match self {
+            Self::RaiseBudget(flag) => format!("a higher `{flag}`"),
             Self::ShortenInput => {
-                f.write_str("a shorter input, `--new`, or a model with a larger context window")
+                return vec![
+                    "a shorter input, ".into(),
+                    UserAction::StartConversation.into(),
+                    ", or a model with a larger context window".into(),
+                ];
             }
-            Self::GrantFlag(flag) => write!(f, "`{flag}`"),
-            Self::GrantHost(host) => write!(f, "--net={host}"),
-            Self::AddToConfig(key) => f.write_str(key),
-        }
+            Self::GrantFlag(flag) => format!("`{flag}`"),
+            Self::GrantHost(host) => format!("--net={host}"),
+            Self::AddToConfig(key) => (*key).to_owned(),
+        };
+        vec![text.into()]
     }
 }
 
@@ -190,7 +263,18 @@ impl std::error::Error for HintedError {}
 
 /// Creates an error with status `exit` and message `cause`.
 pub fn fail(exit: Exit, cause: impl Into<String>) -> anyhow::Error {
-    anyhow::Error::new(HintedError { exit, cause: cause.into(), hint: None, next_step: None })
+    new_error(exit, cause.into(), Vec::new(), None)
+}
+
+fn new_error(
+    exit: Exit,
+    cause: String,
+    hint_parts: Vec<HintPart>,
+    next_step: Option<NextStep>,
+) -> anyhow::Error {
+    let hint = hint_parts.iter().map(ToString::to_string).collect::<String>();
+    let hint = (!hint_parts.is_empty()).then_some(hint);
+    anyhow::Error::new(HintedError { exit, cause, hint, hint_parts, next_step })
 }
 
 /// Creates an error like [`fail`] with a hint: a command, or a short sentence without a full stop.
@@ -199,22 +283,21 @@ pub fn fail_with_hint(
     cause: impl Into<String>,
     hint: impl Into<String>,
 ) -> anyhow::Error {
-    anyhow::Error::new(HintedError {
-        exit,
-        cause: cause.into(),
-        hint: Some(hint.into()),
-        next_step: None,
-    })
+    new_error(exit, cause.into(), vec![HintPart::Text(hint.into())], None)
+}
+
+/// Creates an error like [`fail_with_hint`], with a hint of these parts. Without parts, there is no hint.
+pub fn fail_with_parts(
+    exit: Exit,
+    cause: impl Into<String>,
+    parts: impl IntoIterator<Item = HintPart>,
+) -> anyhow::Error {
+    new_error(exit, cause.into(), parts.into_iter().collect(), None)
 }
 
 /// Creates an error like [`fail_with_hint`]. Its hint is the text of `step`.
 pub fn fail_with_step(exit: Exit, cause: impl Into<String>, step: NextStep) -> anyhow::Error {
-    anyhow::Error::new(HintedError {
-        exit,
-        cause: cause.into(),
-        hint: Some(step.to_string()),
-        next_step: Some(step),
-    })
+    new_error(exit, cause.into(), step.parts(), Some(step))
 }
 
 /// Adapts `error` for an operation outside a turn: prefixes it with `operation`, and replaces a hint to shorten the input,
@@ -225,11 +308,10 @@ pub fn outside_turn(error: anyhow::Error, operation: &str) -> anyhow::Error {
     }
     let exit = exit_for(&error);
     let cause = format!("{operation}: {error:#}");
-    match (hint_for(&error), next_step(&error)) {
-        (_, Some(NextStep::ShortenInput)) => fail_with_hint(exit, cause, "again later"),
-        (_, Some(step)) => fail_with_step(exit, cause, step.clone()),
-        (Some(hint), None) => fail_with_hint(exit, cause, hint),
-        (None, None) => fail(exit, cause),
+    match next_step(&error) {
+        Some(NextStep::ShortenInput) => fail_with_hint(exit, cause, "again later"),
+        Some(step) => fail_with_step(exit, cause, step.clone()),
+        None => fail_with_parts(exit, cause, hint_parts(&error)),
     }
 }
 
@@ -279,6 +361,14 @@ pub fn hint_for(error: &anyhow::Error) -> Option<&str> {
     error.downcast_ref::<HintedError>()?.hint.as_deref()
 }
 
+/// The parts of the hint that `error` carries; none without a hint.
+pub fn hint_parts(error: &anyhow::Error) -> Vec<HintPart> {
+    match error.downcast_ref::<HintedError>() {
+        Some(hinted) => hinted.hint_parts.clone(),
+        None => hint_for(error).map(HintPart::from).into_iter().collect(),
+    }
+}
+
 /// The step that the hint of `error` proposes, if it is one that callers adapt.
 pub fn next_step(error: &anyhow::Error) -> Option<&NextStep> {
     error.downcast_ref::<HintedError>()?.next_step.as_ref()
@@ -286,7 +376,10 @@ pub fn next_step(error: &anyhow::Error) -> Option<&NextStep> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Exit, HintedError, exit_for, fail_with_hint, hint_for};
+    use super::{
+        Exit, HintPart, HintedError, UserAction, exit_for, fail, fail_with_hint, fail_with_parts,
+        hint_for, hint_parts, outside_turn,
+    };
     use anyhow::Context;
 
     #[test]
@@ -306,6 +399,17 @@ mod tests {
         assert_eq!(hint_for(&error), Some("nanobot onboard"));
         assert_eq!(format!("{error:#}"), "read config: no key");
         assert!(error.downcast_ref::<HintedError>().is_some());
+    }
+
+    #[test]
+    fn a_hint_keeps_its_actions() {
+        let parts: [HintPart; 2] = [UserAction::RepeatLater.into(), ", or never".into()];
+        let error = fail_with_parts(Exit::TryAgain, "busy", parts.clone());
+        assert_eq!(hint_for(&error), Some("the same command again later, or never"));
+        let error = outside_turn(error, "summarize");
+        assert_eq!(hint_parts(&error), parts);
+        let error = outside_turn(fail(Exit::Failed, "no"), "summarize");
+        assert_eq!(hint_for(&error), None);
     }
 
     #[test]

@@ -93,6 +93,8 @@ pub struct Denial {
     pub message: String,
     /// The flag that would have granted the call.
     pub suggested_flag: Option<String>,
+    /// True if the message says itself how that flag grants it.
+    pub names_flag: bool,
 }
 
 /// The receiver of events. An error ends the turn, because its output can no longer be delivered.

@@ -455,6 +455,16 @@ impl ApprovalFile {
         })
     }
 
+    /// Removes the questions and the lasting approvals that `is_removed` selects by their session and sender. Returns their number.
+    pub fn remove(&mut self, is_removed: impl Fn(&str, Option<&str>) -> bool) -> usize {
+        let count = self.questions.len() + self.lasting.len();
+        self.questions
+            .retain(|question| !is_removed(&question.session, question.sender.as_deref()));
+        self.lasting
+            .retain(|approval| !is_removed(&approval.session, Some(approval.sender.as_str())));
+        count - self.questions.len() - self.lasting.len()
+    }
+
     /// Takes back the lasting approval with this number, counted from 1 in the conversation.
     pub fn remove_lasting(&mut self, session: &str, number: usize) -> Option<LastingApproval> {
         let approval = self.lasting_of(session).nth(number.checked_sub(1)?)?.clone();
@@ -603,6 +613,11 @@ mod tests {
         assert!(file.remove_lasting("telegram:7", 0).is_none());
         assert!(file.remove_lasting("telegram:7", 1).is_some());
         assert!(!file.has_lasting("telegram:7", Some("7"), &call(2)));
+        let id = ask(&mut file, 3, 1000).unwrap();
+        file.approve(&id, "m", true).unwrap();
+        assert_eq!(file.remove(|_, sender| sender == Some("8")), 0);
+        assert_eq!(file.remove(|_, sender| sender == Some("7")), 3);
+        assert!(!file.has_lasting("telegram:7", Some("7"), &call(3)));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! Their messages have positions that grow with time over all conversations. The cursor has the position of the first poll, and one for
 //! each conversation with messages since then. Nothing from before the first poll is read.
 
-use super::{Batch, ChannelError, ChannelResult, Identity, InboundMessage, PollRequest};
+use super::{
+    Batch, ChannelError, ChannelResult, Identity, InboundMessage, PollRequest, object_cursor,
+};
 use anyhow::Result;
 use nanobot_os::signal;
 use parking_lot::Mutex;
@@ -154,12 +156,12 @@ pub(super) fn poll<S: ConversationService>(
 ) -> Result<()> {
     let PollRequest { identity, cursor, wait, store_batch, .. } = request;
     let end = signal::now().saturating_add(wait);
-    let Some(cursor) = cursor else {
+    let Some(cursor) = object_cursor(cursor, &["positions", "cache"]) else {
         let cursor = first_cursor(service)?;
         let messages = Vec::new();
         return store_batch(Batch { messages, cursor });
     };
-    let mut reader = ConversationReader { service, identity, cursor: cursor.clone(), store_batch };
+    let mut reader = ConversationReader { service, identity, cursor, store_batch };
     if wait.is_zero() {
         return reader.read_all().map(drop);
     }

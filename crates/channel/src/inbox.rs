@@ -557,6 +557,7 @@ mod tests {
     use nanobot_base::message::Origin;
     use nanobot_base::message::user_text::UserText;
     use nanobot_os::age::Age;
+    use std::io::Write;
     use std::time::Duration;
 
     const NEVER: InboxAges = InboxAges { settled: Age::Never, unread: Age::Never };
@@ -664,7 +665,8 @@ mod tests {
         other.append(inbound("2")).unwrap();
         // The end of a killed process, after which each append is a line of its own.
         let path = folder.path().join(ChannelInbox::FILE_NAME);
-        nanobot_os::durable_file::append(&path, b"{\"type\":\"in\",\"mess").unwrap();
+        let journal = nanobot_os::durable_file::open_append(&path).unwrap();
+        (&journal).write_all(b"{\"type\":\"in\",\"mess").unwrap();
         inbox.append(inbound("4")).unwrap();
         assert!(inbox.state().has_seen("2") && !other.state().has_seen("4"));
         other.refresh().unwrap();

@@ -151,6 +151,14 @@ pub struct PollRequest<'a> {
     pub report: &'a dyn Fn(&str),
 }
 
+/// A cursor that is an object, without those of its `members` that are no objects though they should be: a file that something has
+/// damaged must not end the program. `None` if it is missing, or is no object.
+fn object_cursor(cursor: Option<&Value>, members: &[&str]) -> Option<Value> {
+    let mut object = cursor?.as_object()?.clone();
+    object.retain(|name, value| value.is_object() || !members.contains(&name.as_str()));
+    Some(Value::Object(object))
+}
+
 /// The user at a login.
 pub trait LoginDialog {
     /// Shows a QR code of an address, with what to do with it.

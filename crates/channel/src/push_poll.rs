@@ -4,7 +4,9 @@
 //! request over the same connection: it interrupts the wait for messages, and queues those that it reads.
 
 use super::service_client::next_json;
-use super::{Batch, ChannelError, ChannelResult, Identity, InboundMessage, PollRequest};
+use super::{
+    Batch, ChannelError, ChannelResult, Identity, InboundMessage, PollRequest, object_cursor,
+};
 use anyhow::Result;
 use nanobot_net::http::WebSocket;
 use nanobot_os::cancel::{self, CancelToken};
@@ -119,7 +121,7 @@ impl PushListener {
     /// when the connection is open.
     pub(super) fn poll(&self, service: &dyn PushService, request: PollRequest<'_>) -> Result<()> {
         let PollRequest { identity, cursor, wait, store_batch, .. } = request;
-        let mut cache = cursor.cloned().unwrap_or_else(|| json!({}));
+        let mut cache = object_cursor(cursor, &[]).unwrap_or_else(|| json!({}));
         let mut stored_cursor = cursor.cloned();
         let mut store_messages = |messages: Vec<InboundMessage>, cache: &Value| {
             let cursor = cache.clone();

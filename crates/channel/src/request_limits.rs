@@ -56,8 +56,8 @@ impl RequestLimits {
 pub(super) fn route_of(method: HttpMethod<'_>, path: &str) -> String {
     let method = match method {
         HttpMethod::Get => "GET",
-        HttpMethod::Post(..) => "POST",
-        HttpMethod::Put(..) => "PUT",
+        HttpMethod::Post(..) | HttpMethod::EmptyPost => "POST",
+        HttpMethod::Put(..) | HttpMethod::EmptyPut => "PUT",
         HttpMethod::Delete => "DELETE",
     };
     let path = path.split('?').next().unwrap_or_default();
@@ -94,8 +94,8 @@ mod tests {
     fn routes_are_methods_and_starts_of_paths() {
         let route = route_of(HttpMethod::Get, "/channels/1/messages?after=2");
         assert_eq!(route, "GET /channels/1/messages");
-        let route = route_of(HttpMethod::Put("", b""), "/channels/1/messages/2/reactions/x/@me");
+        let route = route_of(HttpMethod::EmptyPut, "/channels/1/messages/2/reactions/x/@me");
         assert_eq!(route, "PUT /channels/1/messages");
-        assert_eq!(route_of(HttpMethod::Post("", b""), ""), "POST ");
+        assert_eq!(route_of(HttpMethod::EmptyPost, ""), "POST ");
     }
 }

@@ -121,12 +121,22 @@ impl<'r> ServiceRequest<'r> {
         }
     }
 
-    /// A request that may be sent again. It has no body if `media_type` is empty.
+    /// A request that may be sent again.
     pub(super) fn put(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
         Self { method: HttpMethod::Put(media_type, body), ..Self::get(path) }
     }
 
-    /// A request that is sent again only if it has not reached the service. It has no body if `media_type` is empty.
+    /// A request without a body that may be sent again.
+    pub(super) fn empty_put(path: &'r str) -> Self {
+        Self { method: HttpMethod::EmptyPut, ..Self::get(path) }
+    }
+
+    /// A request without a body that is sent again only if it has not reached the service.
+    pub(super) fn empty_post(path: &'r str) -> Self {
+        Self { method: HttpMethod::EmptyPost, is_idempotent: false, ..Self::get(path) }
+    }
+
+    /// A request that is sent again only if it has not reached the service.
     pub(super) fn post(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
         Self { is_idempotent: false, ..Self::idempotent_post(path, media_type, body) }
     }
@@ -141,7 +151,9 @@ impl ServiceRequest<'_> {
     /// The time at which the response must be complete, on the clock of [`signal::now`], if the request is sent now.
     fn end(&self) -> Duration {
         let is_small = match self.method {
-            HttpMethod::Get | HttpMethod::Delete => true,
+            HttpMethod::Get | HttpMethod::Delete | HttpMethod::EmptyPost | HttpMethod::EmptyPut => {
+                true
+            }
             HttpMethod::Post(_, body) | HttpMethod::Put(_, body) => {
                 body.len() <= MAX_SMALL_BODY_BYTES
             }

@@ -78,7 +78,7 @@ impl JobStore {
             return Ok(());
         }
         durable_file::create_dir(&job_dir)?;
-        durable_file::open_append(&marker).map(drop)
+        durable_file::create_marker(&marker)
     }
 
     /// True if cron is to run the job `id`, which another program created.

@@ -7,7 +7,7 @@
 use anyhow::{Context, Result};
 use jiff::civil::Date;
 use jiff::{Timestamp, ToSpan};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, UserAction, fail, fail_with_hint, fail_with_parts};
 use nanobot_base::format::format_dollars;
 use nanobot_base::message::Usage;
 use nanobot_os::age::Age;
@@ -173,7 +173,8 @@ impl Ledger {
             }
             if waited >= RESERVE_TIMEOUT {
                 let cause = "the remaining budget is reserved by other runs; timed out after 600 s";
-                return Err(fail_with_hint(Exit::TryAgain, cause, "the same command again later"));
+                let parts = [UserAction::RepeatLater.into()];
+                return Err(fail_with_parts(Exit::TryAgain, cause, parts));
             }
             if waited >= NOTICE_DELAY && waited < NOTICE_DELAY + POLL_INTERVAL {
                 on_notice("the remaining budget is reserved; waiting for other runs")?;

@@ -70,10 +70,10 @@ const LOCALTIME_PATH: &str = "/etc/localtime";
 /// The name of the system's zone if `/etc/localtime` is not a link.
 const UNNAMED_ZONE: &str = "Local";
 
-/// Returns the zone that `TZ` names, read from its own file: a look-up in the library's index would first read the
+/// Returns the zone that `TZ` names, without its colon, read from its own file: a look-up in the library's index would first read the
 /// names of all zones.
 fn zone_for_tz(name: Option<&str>) -> TimeZone {
-    let zone = match name.map(|name| name.trim_start_matches(':')) {
+    let zone = match name {
         None => read_tzif(
             Path::new(LOCALTIME_PATH),
             localtime_zone_name().as_deref().unwrap_or(UNNAMED_ZONE),
@@ -167,7 +167,7 @@ impl Clock {
     /// Status 78 if the test hook is not a valid time.
     pub fn from_env(env: &Env) -> anyhow::Result<Self> {
         match test_hooks::TIME.get(env) {
-            None => Ok(Self::System(env.get("TZ").map(str::to_owned))),
+            None => Ok(Self::System(env.time_zone().map(str::to_owned))),
             Some(text) => text.parse().map(Self::Fixed).map_err(|error| {
                 let hook = test_hooks::TIME;
                 fail(Exit::Config, format!("`{hook}` is not a valid time: {error}"))
@@ -246,9 +246,20 @@ mod tests {
             assert_eq!(shown.strftime("%H:%M %Z").to_string(), expect, "{name}");
         };
         check("Europe/Berlin", "14:00 CEST");
-        check(":Europe/Berlin", "14:00 CEST");
         check("/usr/share/zoneinfo/Asia/Tokyo", "21:00 JST");
         check("UTC", "12:00 UTC");
+    }
+
+    #[test]
+    fn an_empty_variable_is_utc() {
+        let name = |value: &str| {
+            let env: Env = [("TZ", value)].into_iter().collect();
+            env.time_zone().map(str::to_owned)
+        };
+        assert_eq!(name("").as_deref(), Some("UTC"));
+        assert_eq!(name(":").as_deref(), Some("UTC"));
+        assert_eq!(name(":Europe/Berlin").as_deref(), Some("Europe/Berlin"));
+        assert_eq!(Env::default().time_zone(), None);
     }
 
     #[test]

@@ -178,14 +178,13 @@ pub fn append_to(mut log: &File, path: &Path, size: u64, bytes: &[u8]) -> Result
     Ok(())
 }
 
-/// Appends `bytes` to the file at `path`, and creates it if it is missing.
-pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
-    let log = open_append(path)?;
-    append_to(&log, path, size(&log, path)?, bytes)
+/// Creates the file at `path`, empty, unless it exists: a mark that something was done.
+pub fn create_marker(path: &Path) -> Result<()> {
+    open_append(path).map(drop)
 }
 
-/// Appends `bytes` to the file at exactly `path`, and creates it and its directory if missing. No link on the path is
-/// followed, so a process that may change the directory cannot redirect the data.
+/// Appends `bytes` to the file at exactly `path`, under its lock, and creates it and its directory if missing. No link on the
+/// path is followed, so a process that may change the directory cannot redirect the data.
 pub fn append_nofollow(path: &Path, bytes: &[u8]) -> Result<()> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     if let Some(existing) = existing_ancestor(dir) {
@@ -212,11 +211,11 @@ pub fn append_nofollow(path: &Path, bytes: &[u8]) -> Result<()> {
         Err(Errno::LOOP) => return Err(symlink_error(path)),
         other => File::from(other.with_context(|| format!("open `{}`", path.display()))?),
     };
-    let size = size(&log, path)?;
     if !log.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err(not_regular_file(path));
     }
-    append_to(&log, path, size, bytes)
+    // Without the lock, an append that fails would also truncate what another process has appended since.
+    with_lock(&log, path, || append_to(&log, path, size(&log, path)?, bytes))
 }
 
 /// The nearest directory or file on the way to `path`, or `path` itself, that exists.
@@ -488,7 +487,7 @@ pub fn read_to_size(file: File, size: u64, limit: u64) -> std::io::Result<Vec<u8
 
 #[cfg(test)]
 mod tests {
-    use super::{append, create_dir, replace};
+    use super::{append_line, append_nofollow, create_dir, create_marker, replace};
     use nanobot_base::error::{Exit, exit_for};
     use std::os::unix::fs::PermissionsExt;
 
@@ -500,8 +499,9 @@ mod tests {
         let inner = dir.path().join("a/b");
         create_dir(&inner).unwrap();
         assert_eq!(mode(&inner), 0o700);
-        append(&inner.join("log"), b"one\n").unwrap();
-        append(&inner.join("log"), b"two\n").unwrap();
+        append_line(&inner.join("log"), b"one\n").unwrap();
+        append_line(&inner.join("log"), b"two\n").unwrap();
+        create_marker(&inner.join("log")).unwrap();
         assert_eq!(std::fs::read(inner.join("log")).unwrap(), b"one\ntwo\n");
         assert_eq!(mode(&inner.join("log")), 0o600);
         replace(&inner.join("new"), b"x").unwrap();
@@ -551,6 +551,8 @@ mod tests {
     fn append_does_not_follow_links() {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(dir.path().join("target"), dir.path().join("link")).unwrap();
-        assert!(append(&dir.path().join("link"), b"x").is_err());
+        assert!(append_line(&dir.path().join("link"), b"x\n").is_err());
+        assert!(append_nofollow(&dir.path().join("link"), b"x").is_err());
+        assert!(!dir.path().join("target").exists());
     }
 }

@@ -191,6 +191,14 @@ impl Env {
         (!value.is_empty()).then_some(value)
     }
 
+    /// Returns the value of `TZ` without the colon that may precede it. An empty value is UTC, as in the C library. `None` if it is
+    /// unset or not UTF-8.
+    pub fn time_zone(&self) -> Option<&str> {
+        let name = self.variables.get(std::ffi::OsStr::new("TZ"))?.to_str()?;
+        let name = name.trim_start_matches(':');
+        Some(if name.is_empty() { "UTC" } else { name })
+    }
+
     /// Checks that the value of a variable, if it is set, is UTF-8.
     ///
     /// # Errors

@@ -33,6 +33,7 @@ pub mod git_paths;
 mod git_repository;
 mod hidden_paths;
 mod landlock_rules;
+mod local_sockets;
 mod mounts;
 pub mod namespaces;
 mod network;
@@ -76,9 +77,7 @@ use landlock::{
 };
 use landlock_rules::AccessRight;
 use seccomp::{CallAccess, InternetSockets};
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -203,11 +202,10 @@ impl SandboxSpec {
     /// mode does not tell whose it is. Sockets in the private directory, where only commands of the run bind them, stay open to
     /// it, and so do those that are bound later.
     pub(crate) fn for_own_root(mut self) -> Self {
-        // A kernel without local sockets has no such table.
-        let table = std::fs::read("/proc/net/unix").unwrap_or_default();
+        let granted = self.readable.iter().chain(&self.writable).map(PathBuf::as_path);
         let is_private =
             |path: &PathBuf| self.private().is_some_and(|private| path.starts_with(private));
-        let mut sockets = socket_paths(&table);
+        let mut sockets = local_sockets::find(granted);
         sockets.retain(|path| !is_private(path));
         let is_granted = |path: &PathBuf| {
             let mut granted = self.readable.iter().chain(&self.writable);
@@ -321,16 +319,6 @@ fn empty_ruleset(is_closed_to_tcp: bool) -> io::Result<RulesetCreated> {
         })
         .and_then(|ruleset| ruleset.create());
     ruleset.map_err(io::Error::other)
-}
-
-/// The paths of sockets in the text of `/proc/net/unix`. Programs choose them, and the names in other lines: none need be UTF-8.
-fn socket_paths(table: &[u8]) -> Vec<PathBuf> {
-    let paths = table.split(|byte| *byte == b'\n').filter_map(|line| {
-        // The last field is a path, which may contain blanks.
-        let start = line.iter().position(|byte| *byte == b'/')?;
-        real_path::real_path(Path::new(OsStr::from_bytes(&line[start..]))).ok()
-    });
-    paths.collect()
 }
 
 /// True if Landlock can keep a command from abstract sockets of other programs, which share the network namespace of a

@@ -562,7 +562,7 @@ impl ExecTool {
         if let Some(Explanation { message, suggested_flag, is_certain }) = explanation {
             if command_failed && suggested_flag.is_some() {
                 let message = message.trim_matches(['(', ')']).to_owned();
-                let refusal = Refusal { message, suggested_flag };
+                let refusal = Refusal { message, suggested_flag, names_flag: true };
                 missing_grant = Some(MissingGrant { refusal, is_certain });
             }
             text.push_str(&format!("\n{message}"));
@@ -610,7 +610,7 @@ impl ExecTool {
 
 /// The explanation of a failed command.
 struct Explanation {
-    /// A sentence in parentheses.
+    /// A sentence in parentheses, which names the flag.
     message: String,
     /// The flag that permits what was refused.
     suggested_flag: Option<String>,
@@ -667,9 +667,9 @@ impl<'a> EndedCommand<'a> {
     }
 }
 
-/// The refusal of a command that runs only without a sandbox.
+/// The refusal of a command that runs only without a sandbox. The message names the flag.
 fn without_sandbox(message: String) -> Refusal {
-    Refusal { message, suggested_flag: Some("--sandbox off".into()) }
+    Refusal { message, suggested_flag: Some("--sandbox off".into()), names_flag: true }
 }
 
 fn sandbox_missing(error: SandboxError) -> Refusal {

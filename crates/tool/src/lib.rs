@@ -410,13 +410,14 @@ impl Toolbox {
         };
         let emit_redacted = &mut |text: &str| emit(&redactor.feed(text));
         let mut deny = |refusal, suffix: &str| {
-            let (Refusal { message, suggested_flag }, text) =
+            let (Refusal { message, suggested_flag, names_flag }, text) =
                 redact_refusal(refusal, &call.name, suffix);
             denial = Some(Denial {
                 call_id: call.id.clone(),
                 tool_name: call.name.clone(),
                 message,
                 suggested_flag,
+                names_flag,
             });
             (ToolOutcome::Denied, vec![MessagePart::Text(text)])
         };

@@ -4,7 +4,7 @@ use super::logs;
 use super::saved_job::print_saved;
 use crate::cli::cron::{HeartbeatArgs, HeartbeatCommand, HeartbeatEnableArgs};
 use crate::ops::context::Context;
-use crate::ops::job_runs::trigger;
+use crate::ops::job_runs::start;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::heartbeat_job;
 use crate::options::job::{JobSettings, ScheduleFlags};
@@ -16,11 +16,11 @@ use nanobot_cron::job::HEARTBEAT_ID;
 pub(super) fn run(ctx: &Context, arguments: &HeartbeatArgs) -> Result<Exit> {
     match &arguments.command {
         None if arguments.json => {
-            let exit = trigger::run_heartbeat(ctx, false)?;
+            let exit = start::run_heartbeat(ctx, false)?;
             logs::print_last_run(ctx, HEARTBEAT_ID)?;
             Ok(exit)
         }
-        None => trigger::run_heartbeat(ctx, true),
+        None => start::run_heartbeat(ctx, true),
         Some(HeartbeatCommand::Enable(arguments)) => enable(ctx, arguments),
         Some(HeartbeatCommand::Disable) => disable(ctx),
     }

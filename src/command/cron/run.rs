@@ -4,7 +4,7 @@ use super::logs;
 use crate::cli::cron::CronRunArgs;
 use crate::ops::context::Context;
 use crate::ops::job_runs::probe;
-use crate::ops::job_runs::trigger::{self, StartMode};
+use crate::ops::job_runs::start::{self, StartMode};
 use crate::ops::jobs::run_log;
 use crate::ops::jobs::workspace_jobs;
 use anyhow::Result;
@@ -14,7 +14,7 @@ use nanobot_base::error::Exit;
 pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
     let CronRunArgs { job, as_cron, scheduled, due, json, probe, .. } = arguments;
     if *due {
-        return trigger::run_due(ctx);
+        return start::run_due(ctx);
     }
     let job = job.as_deref().expect("clap requires a job without `--due`");
     if *probe {
@@ -31,11 +31,11 @@ pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
         (false, false) => StartMode::Now,
     };
     if !json {
-        return trigger::run(ctx, job, mode, true);
+        return start::run(ctx, job, mode, true);
     }
     let store = workspace_jobs::open(ctx, &ctx.settings()?);
     let id = workspace_jobs::find_usable(&store, job)?.id;
-    let exit = trigger::run(ctx, &id, mode, false)?;
+    let exit = start::run(ctx, &id, mode, false)?;
     logs::print_last_run(ctx, &id)?;
     Ok(exit)
 }
@@ -43,7 +43,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
 /// Runs `cron rerun`.
 pub(super) fn rerun(ctx: &Context, run_id: &str, as_json: bool) -> Result<Exit> {
     let store = workspace_jobs::open(ctx, &ctx.settings()?);
-    let exit = trigger::rerun(ctx, run_id, !as_json)?;
+    let exit = start::rerun(ctx, run_id, !as_json)?;
     if as_json {
         logs::print_last_run(ctx, &run_log::find_run(&store, run_id)?.job_id)?;
     }

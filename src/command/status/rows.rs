@@ -74,11 +74,12 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     }
     rows.extend(memory_rows(memory));
     rows.extend(jobs_rows(ctx, settings, jobs));
-    let unseen = unseen_answers::take(ctx, ctx.terminal.stdout_is_tty)?;
+    let unseen = unseen_answers::list(ctx)?;
     rows.extend(unseen_answers::describe(&unseen).map(|description| ("unseen", description)));
     rows.push(("spent", format_costs(settings, costs, has_meters)));
     rows.extend(next_step.clone().map(|step| ("next", step)));
-    print_rows(ctx, &rows)
+    print_rows(ctx, &rows)?;
+    if ctx.terminal.stdout_is_tty { unseen_answers::mark_seen(ctx, &unseen) } else { Ok(()) }
 }
 
 fn endpoint_rows(endpoint: &Result<Endpoint>) -> Vec<StatusRow> {

@@ -163,7 +163,7 @@ fn diff_content(before: &FileBefore) -> Option<Value> {
         return None;
     }
     Some(json!({
-        "type": "diff", "path": path, "oldText": text.as_str(), "newText": new_text.as_str().unwrap_or_default(),
+        "type": "diff", "path": path.to_string_lossy(), "oldText": text.as_str(), "newText": new_text.as_str().unwrap_or_default(),
     }))
 }
 
@@ -178,7 +178,8 @@ fn message_chunk(kind: &str, id: &str, text: &str) -> Value {
 
 /// The start of a call that is about the files `paths`.
 fn tool_call_update(call: &ToolCall, paths: &[PathBuf]) -> Value {
-    let locations: Vec<Value> = paths.iter().map(|path| json!({ "path": path })).collect();
+    let location = |path: &PathBuf| json!({ "path": path.to_string_lossy() });
+    let locations: Vec<Value> = paths.iter().map(location).collect();
     json!({
         "sessionUpdate": "tool_call", "toolCallId": call.id, "title": call_title(&call.name, &call.arguments),
         "kind": tool_kind(&call.name), "status": "in_progress", "locations": locations,

@@ -9,7 +9,7 @@ use crate::options::turn::{DryRunForm, TurnOptions};
 use anyhow::Result;
 use nanobot_agent::report::Reporter;
 use nanobot_agent::report::short_text::truncate_line;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, UserAction, fail_with_hint, fail_with_parts};
 use nanobot_config::settings::Settings;
 use nanobot_store::session::{self, Session, SessionStore};
 use nanobot_tool::attach::{self, AttachOptions};
@@ -34,10 +34,14 @@ pub(crate) fn check_message(options: &TurnOptions, request: &TurnRequest) -> Res
         ));
     }
     if options.session.resume && !request.parts.is_empty() {
-        return Err(fail_with_hint(
+        return Err(fail_with_parts(
             Exit::Usage,
             "`--resume` continues a turn, and takes no message",
-            "`-s KEY --resume` without a message; `nanobot session list` lists the keys",
+            [
+                "`-s KEY --resume` without a message; ".into(),
+                UserAction::ListSessions.into(),
+                " lists the keys".into(),
+            ],
         ));
     }
     Ok(())
@@ -161,25 +165,25 @@ pub(crate) fn check_session(
     session: &Session,
 ) -> Result<()> {
     if matches!(request.command, Some(TurnCommand::Compact(_))) && session.is_interrupted() {
-        return Err(fail_with_hint(
+        return Err(fail_with_parts(
             Exit::Usage,
             "the last turn was interrupted and must be resumed or discarded before compaction",
-            "`nanobot agent --resume`, or `--new`",
+            [UserAction::ResumeTurn.into(), ", or ".into(), UserAction::StartConversation.into()],
         ));
     }
     if options.session.resume && !session.is_interrupted() {
         let key = session.key();
         return Err(if session.messages().is_empty() {
-            fail_with_hint(
+            fail_with_parts(
                 Exit::NoInput,
                 format!("session `{key}` has no messages"),
-                "`nanobot session list`",
+                [UserAction::ListSessions.into()],
             )
         } else {
-            fail_with_hint(
+            fail_with_parts(
                 Exit::NoInput,
                 format!("session `{key}` has no interrupted turn"),
-                "a new message with `-m`: the last turn is complete",
+                [UserAction::SendMessage.into(), ": the last turn is complete".into()],
             )
         });
     }

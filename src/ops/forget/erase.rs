@@ -7,6 +7,7 @@ use super::search::{Search, Subject};
 use crate::ops::consolidation::memory_edit;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, exit_for, fail};
+use nanobot_channel::approvals::ApprovalFile;
 use nanobot_channel::inbox::ChannelInbox;
 use nanobot_channel::pairing::PairingFile;
 use nanobot_os::file_lock::{FileLock, with_lock};
@@ -109,7 +110,9 @@ impl Search<'_> {
             _ if finding.path == self.ledger() || self.is_channel_inbox(&finding.path) => {
                 RemovalStage::Senders
             }
-            FindingAction::Overwrite | FindingAction::Unpair => RemovalStage::Lines,
+            FindingAction::Overwrite | FindingAction::Unpair | FindingAction::RemoveApprovals => {
+                RemovalStage::Lines
+            }
         }
     }
 
@@ -140,6 +143,10 @@ impl Search<'_> {
                     return Ok(());
                 };
                 PairingFile::change(path, |file| file.remove_sender(channel, id)).map(drop)
+            }
+            FindingAction::RemoveApprovals => {
+                let now = self.ctx.clock.timestamp().as_millisecond();
+                ApprovalFile::change(path, now, |file| self.remove_approvals(path, file)).map(drop)
             }
             FindingAction::Remove => {
                 let result = if path.is_dir() {

@@ -40,6 +40,8 @@ pub(crate) enum FindingAction {
     RemoveSession(String),
     /// The sender is removed from the file of pairings.
     Unpair,
+    /// The questions and the lasting approvals of the subject are removed from the file.
+    RemoveApprovals,
     /// Nothing is changed, for this reason.
     Keep(String),
     /// The file or the directory could not be read, for this reason.

@@ -18,6 +18,7 @@ use content::FileFormat;
 use files::{is_leftover, is_young};
 use finding::{Finding, FindingAction, Findings};
 use nanobot_base::written_text::SearchText;
+use nanobot_channel::approvals::ApprovalFile;
 use nanobot_os::age::Age;
 use nanobot_os::durable_file;
 use nanobot_os::paths::Erasure;
@@ -65,6 +66,9 @@ impl Search<'_> {
         let treatment = self.erasure(path);
         let erasure = treatment.erasure;
         let is_text = self.is_text();
+        if erasure == Erasure::RemoveFile && !is_text && path.ends_with(ApprovalFile::FILE_NAME) {
+            return self.add_approvals(findings, path);
+        }
         let is_journal = erasure == Erasure::RemoveDirectory && path.ends_with(JOURNAL_FILE);
         let is_searched = match erasure {
             Erasure::Overwrite => is_text || self.has_members(path),

@@ -10,6 +10,7 @@ use crate::ops::channel::transcription::stored_text_path;
 use crate::ops::jobs::{delivery, workspace_jobs};
 use anyhow::{Context as _, Result};
 use nanobot_base::written_text::SearchText;
+use nanobot_channel::approvals::ApprovalFile;
 use nanobot_channel::inbox::{ChannelInbox, InboundEntry};
 use nanobot_channel::pairing::PairingFile;
 use nanobot_config::settings::Config;
@@ -293,6 +294,31 @@ impl Search<'_> {
                 "what was typed in all sessions: `nanobot forget TEXT`",
             );
         }
+    }
+
+    /// Adds the file of approvals at `path`, if it has some of the subject.
+    pub(super) fn add_approvals(&self, findings: &mut Findings, path: &Path) -> Result<()> {
+        let now = self.ctx.clock.timestamp().as_millisecond();
+        let count = self.remove_approvals(path, &mut ApprovalFile::load(path, now)?);
+        if count > 0 {
+            findings.add(path, FindingAction::RemoveApprovals).add_occurrences(count, "");
+        }
+        Ok(())
+    }
+
+    /// Removes the subject's questions and lasting approvals from the `file` at `path`. Returns their number.
+    pub(super) fn remove_approvals(&self, path: &Path, file: &mut ApprovalFile) -> usize {
+        let file_channel = self.channel_of(path);
+        let is_from_sender = |sender: Option<&str>| match self.subject {
+            Subject::Sender { channel, id } => {
+                file_channel.as_ref() == Some(channel) && sender == Some(id.as_str())
+            }
+            Subject::Text(_) | Subject::Session(_) => false,
+        };
+        let is_removed = |session: &str| {
+            self.session_keys.iter().any(|key| self.names_of_session(path, key).contains(&session))
+        };
+        file.remove(|session, sender| is_from_sender(sender) || is_removed(session))
     }
 
     /// Adds what refers to the sender: the pairing, the config, and jobs.

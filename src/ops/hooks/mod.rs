@@ -22,7 +22,6 @@ use nanobot_config::policy::Refusal;
 use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::hooks::{HookCommand, HookDialect, HookEvent, HookLocation};
-use nanobot_os::durable_file;
 use nanobot_os::env::INSIDE_HOOK;
 use nanobot_os::secret::redact_all;
 use nanobot_sandbox::process::{self, CommandResult, CommandSpec};
@@ -333,19 +332,14 @@ impl Hooks {
 /// Notifies the user once that hooks run in the sandbox or outside of it, unless the config says where each hook runs.
 pub(crate) fn announce_locations(ctx: &Context, settings: &Settings) {
     let mut hooks = settings.hooks.iter().flat_map(|hooks| &hooks.commands);
-    let marker = ctx.paths.hooks_announced();
-    if hooks.all(|hook| hook.names_location) || marker.exists() {
+    if hooks.all(|hook| hook.names_location) {
         return;
     }
-    ctx.notice(
+    ctx.notice_once(
+        &ctx.paths.hooks_announced(),
         "a hook runs `in: sandbox` or `in: home`, where it does not see what the run may change; `nanobot config check` says which \
          a hook seems to need, and `nanobot help hooks` what each is",
     );
-    let result = durable_file::create_dir(&ctx.paths.hooks())
-        .and_then(|()| durable_file::append(&marker, b""));
-    if let Err(error) = result {
-        log::warn!(target: "hook", "the notice will be shown again: {error:#}");
-    }
 }
 
 /// A comment of a hook for the model, under the hook's name.

@@ -8,7 +8,7 @@
 use crate::ops::agent_turn::{self, TurnOutcome, source::JobTurn};
 use crate::ops::context::Context;
 use crate::ops::hooks::{HookContainment, HookedRun, Hooks};
-use crate::ops::jobs::delivery::{self, AnswerSource, DeliveryResult};
+use crate::ops::jobs::delivery::{self, DeliveryResult, RunAnswer};
 use crate::ops::jobs::heartbeat::{self, HeartbeatDecision};
 use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::jobs::job_status::JOB_TAMPERED;
@@ -436,8 +436,7 @@ impl JobRunner<'_> {
             self.settings,
             job,
             options,
-            text,
-            AnswerSource { trigger: record.trigger, source },
+            RunAnswer { text, trigger: record.trigger, source },
         );
         record.delivered = destination;
         if let Some(waiting) = waiting {

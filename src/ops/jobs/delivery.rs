@@ -27,9 +27,12 @@ pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(600);
 /// Bytes of its output that are kept for error messages.
 const OUTPUT_LIMIT_BYTES: usize = 4 << 10;
 
-/// The run that an answer is from.
-pub(crate) struct AnswerSource {
+/// The answer of a run.
+pub(crate) struct RunAnswer<'a> {
+    pub(crate) text: &'a str,
+    /// The cause of the run.
     pub(crate) trigger: Trigger,
+    /// The sender, for the session of a chat.
     pub(crate) source: MessageSource,
 }
 
@@ -55,10 +58,9 @@ pub(crate) fn deliver(
     settings: &Settings,
     job: &Job,
     options: &JobOptions,
-    text: &str,
-    answer: AnswerSource,
+    answer: RunAnswer<'_>,
 ) -> DeliveryResult {
-    let AnswerSource { trigger, source } = answer;
+    let RunAnswer { text, trigger, source } = answer;
     let print = || ctx.terminal.print(&format!("{text}\n")).err();
     let is_for_target = !options.quiet && trigger == Trigger::Schedule;
     let target = || if is_for_target { notify_target::find(settings) } else { None };

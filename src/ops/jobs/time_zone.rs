@@ -26,7 +26,7 @@ pub(crate) fn local_zone(ctx: &Context, settings: &Settings) -> TimeZone {
 
 /// The zone that `TZ` names, and its name.
 fn zone_from_env(ctx: &Context) -> Option<(TimeZone, &str)> {
-    let name = ctx.env.get("TZ")?.trim_start_matches(':');
+    let name = ctx.env.time_zone()?;
     Some((clock::named_zone(name)?, name))
 }
 

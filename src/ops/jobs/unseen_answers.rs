@@ -86,17 +86,25 @@ fn to_line(answer: &UnseenAnswer) -> Result<String> {
     Ok(serde_json::to_string(answer).context("encode the answer")? + "\n")
 }
 
-/// The unseen answers, oldest first. With `marks_seen`, they are marked as seen.
-pub(crate) fn take(ctx: &Context, marks_seen: bool) -> Result<Vec<UnseenAnswer>> {
-    let path = file(ctx);
-    if !marks_seen || !path.exists() {
-        return read(&path);
+/// The unseen answers, oldest first.
+pub(crate) fn list(ctx: &Context) -> Result<Vec<UnseenAnswer>> {
+    read(&file(ctx))
+}
+
+/// Marks `answers` as seen, after they were shown: a process that is killed before that reports them again. Those that came since stay.
+pub(crate) fn mark_seen(ctx: &Context, answers: &[UnseenAnswer]) -> Result<()> {
+    if answers.is_empty() {
+        return Ok(());
     }
-    // Under the lock, no process appends an answer between the two steps.
+    let path = file(ctx);
     durable_file::with_line_log(&path, |_| {
-        let answers = read(&path)?;
-        std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
-        Ok(answers)
+        let mut unseen = read(&path)?;
+        unseen.retain(|answer| !answers.contains(answer));
+        if unseen.is_empty() {
+            return durable_file::remove(&path).map(drop);
+        }
+        let lines = unseen.iter().map(to_line).collect::<Result<String>>()?;
+        durable_file::replace(&path, lines.as_bytes())
     })
 }
 
@@ -105,13 +113,14 @@ pub(crate) fn report(ctx: &Context) {
     if !ctx.terminal.stderr_is_tty || ctx.quiet {
         return;
     }
-    match take(ctx, true) {
-        Ok(answers) => {
-            if let Some(notice) = describe(&answers) {
-                ctx.notice(&notice);
-            }
+    let result = list(ctx).and_then(|answers| {
+        if let Some(notice) = describe(&answers) {
+            ctx.notice(&notice);
         }
-        Err(error) => ctx.notice(&format!("{error:#}")),
+        mark_seen(ctx, &answers)
+    });
+    if let Err(error) = result {
+        ctx.notice(&format!("{error:#}"));
     }
 }
 

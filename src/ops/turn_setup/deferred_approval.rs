@@ -4,10 +4,10 @@
 use crate::ops::call_approvals::DeferredApprovals;
 use crate::ops::call_details;
 use crate::ops::turn_setup::interactive_approval::InteractiveApproval;
-use nanobot_base::shell_quote::unquote;
 use nanobot_channel::approvals::{FileFingerprint, QuestionDraft, StoredCall};
 use nanobot_config::policy::call_files::files_of_call;
 use nanobot_config::policy::provenance::ProvenanceTracker;
+use nanobot_config::policy::refusal::SuggestedFlag;
 use nanobot_config::policy::tool_names::{SIGNING, WRITE_TOOLS};
 use nanobot_os::paths::PathResolver;
 use nanobot_os::secret::redact_all;
@@ -44,9 +44,11 @@ impl DeferredApproval {
 
 /// True if a person may grant for one call what `flag` does.
 fn is_approvable(flag: &str) -> bool {
-    let (name, value) = flag.split_once(['=', ' ']).unwrap_or((flag, ""));
+    let Some(SuggestedFlag { name, value }) = SuggestedFlag::parse(flag) else {
+        return false;
+    };
     match name {
-        "--allow" => unquote(value).is_some_and(|word| !word.is_empty() && word != SIGNING),
+        "--allow" => value.is_some_and(|rule| !rule.is_empty() && rule != SIGNING),
         "--write" | "--read" => true,
         _ => false,
     }

@@ -239,7 +239,7 @@ pub fn round_dollars(usd: f64) -> f64 {
 }
 
 fn denial_json(denial: &Denial) -> Value {
-    let Denial { call_id, tool_name, message, suggested_flag } = denial;
+    let Denial { call_id, tool_name, message, suggested_flag, names_flag: _ } = denial;
     json!({ "id": call_id, "tool": tool_name, "text": message, "grant": suggested_flag })
 }
 

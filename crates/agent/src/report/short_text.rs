@@ -9,6 +9,8 @@ use nanobot_os::durable_file::format_size;
 use serde_json::Value;
 use std::time::Duration;
 
+/// Maximum characters of the reason of a denial.
+const MAX_REASON_CHARS: usize = 300;
 /// Maximum characters of the lines that are joined; no window is wider.
 const MAX_JOINED_CHARS: usize = 400;
 
@@ -16,10 +18,12 @@ const MAX_JOINED_CHARS: usize = 400;
 /// reason; the output of a command may follow.
 pub fn format_denial(denial: &Denial) -> String {
     let reason = denial.message.split("\n\n").next().unwrap_or_default();
-    let mut line = format!("denied: {}: {}", denial.tool_name, truncate_line(reason, 300));
-    // Most denials already name the flag in their reason.
+    let mut line =
+        format!("denied: {}: {}", denial.tool_name, truncate_line(reason, MAX_REASON_CHARS));
+    // A reason that is cut may have lost the flag.
+    let is_cut = reason.chars().count() > MAX_REASON_CHARS;
     if let Some(flag) = &denial.suggested_flag
-        && !line.contains(flag)
+        && (is_cut || !denial.names_flag)
     {
         line.push_str(&format!("; `{flag}` would allow it"));
     }
@@ -161,9 +165,10 @@ pub(super) fn abbreviate_count(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        abbreviate_count, call_hint, count_noun, describe_size, format_age, format_elapsed,
-        format_running_time, group_thousands, identifying_arguments,
+        abbreviate_count, call_hint, count_noun, describe_size, format_age, format_denial,
+        format_elapsed, format_running_time, group_thousands, identifying_arguments,
     };
+    use nanobot_base::event::Denial;
     use nanobot_base::message::MessagePart;
     use serde_json::{Value, json};
     use std::time::Duration;
@@ -206,6 +211,28 @@ mod tests {
         check("mcp_thing", json!({}), "");
         check("mcp_thing", Value::Null, "");
         check("read_file", json!({ "path": 7 }), "");
+    }
+
+    #[test]
+    fn a_denial_names_its_flag_once() {
+        let line = |message: &str, names_flag: bool| {
+            format_denial(&Denial {
+                call_id: String::new(),
+                tool_name: "exec".into(),
+                message: message.into(),
+                suggested_flag: Some("--net".into()),
+                names_flag,
+            })
+        };
+        assert_eq!(
+            line("no network; grant `--net`", true),
+            "denied: exec: no network; grant `--net`"
+        );
+        assert_eq!(
+            line("refused\n\noutput", false),
+            "denied: exec: refused; `--net` would allow it"
+        );
+        assert!(line(&"x".repeat(301), true).ends_with("…; `--net` would allow it"));
     }
 
     #[test]

@@ -264,7 +264,7 @@ impl Channel for Discord {
         let Chat { id, thread, .. } = &destination.chat;
         let channel = percent_encode(thread.as_ref().unwrap_or(id));
         let path = format!("/channels/{channel}/typing");
-        self.client.try_once(&ServiceRequest::post(&path, "", b""));
+        self.client.try_once(&ServiceRequest::empty_post(&path));
     }
 
     fn mark_answered(&self, message: &InboundMessage) {
@@ -276,7 +276,7 @@ impl Channel for Discord {
                 percent_encode(&message.id),
                 percent_encode(emoji)
             );
-            self.client.try_once(&ServiceRequest::put(&path, "", b""));
+            self.client.try_once(&ServiceRequest::empty_put(&path));
         }
     }
 

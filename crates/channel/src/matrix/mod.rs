@@ -13,7 +13,7 @@ use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
     Batch, Channel, ChannelError, ChannelResult, Destination, Identity, InboundMessage, Part,
-    PollRequest, RemoteFile,
+    PollRequest, RemoteFile, object_cursor,
 };
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail};
@@ -82,7 +82,7 @@ impl Channel for Matrix {
         let PollRequest { identity, cursor, wait, store_batch, .. } = request;
         self.user_id.get_or_init(|| identity.id.clone());
         let end = signal::now() + wait;
-        let mut cursor = cursor.cloned().unwrap_or_else(|| json!({}));
+        let mut cursor = object_cursor(cursor, &[]).unwrap_or_else(|| json!({}));
         loop {
             let started_at = signal::now();
             let time_left = end.saturating_sub(started_at).min(MAX_SERVICE_TIMEOUT);

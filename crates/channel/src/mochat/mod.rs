@@ -11,7 +11,7 @@ use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::{
     Batch, Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
-    PollRequest, QuotedText, RemoteFile,
+    PollRequest, QuotedText, RemoteFile, object_cursor,
 };
 use anyhow::Result;
 use entry::PanelEntry;
@@ -122,7 +122,8 @@ impl Channel for Mochat {
         let stored = cursor.cloned();
         let mut reader = MochatReader {
             mochat: self,
-            cursor: stored.clone().unwrap_or_else(|| json!({})),
+            cursor: object_cursor(cursor, &["sessions", "panels", "delayed"])
+                .unwrap_or_else(|| json!({})),
             messages: Vec::new(),
         };
         let mut panels_at = Duration::ZERO;

@@ -129,6 +129,7 @@ impl Policy {
                  `tools.allow` of the config does so in every run"
             ),
             suggested_flag: Some(flag),
+            names_flag: true,
         })
     }
 

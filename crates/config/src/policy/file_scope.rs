@@ -155,6 +155,7 @@ impl FileScope {
                     self.root_list()
                 ),
                 suggested_flag: self.grant_flag(access, &path),
+                names_flag: false,
             });
         };
         self.check_closed_in_homes(&path, &root.path, access)?;
@@ -175,6 +176,7 @@ impl FileScope {
                 } else {
                     self.grant_flag(access, &root.path)
                 },
+                names_flag: false,
             });
         }
         let relative = path.strip_prefix(&root.path).unwrap_or(Path::new("")).to_owned();
@@ -187,6 +189,7 @@ impl FileScope {
                     "`{path_text}` is a protected start-up file: it is run later, or decides what is run"
                 ),
                 suggested_flag: self.grant_flag(access, &path),
+                names_flag: false,
             });
         }
         for operand in &self.operands {
@@ -219,7 +222,8 @@ impl FileScope {
             ),
             (None, None) => return Ok(()),
         };
-        Err(Refusal { message, suggested_flag: self.grant_flag(access, &granted_path) })
+        let suggested_flag = self.grant_flag(access, &granted_path);
+        Err(Refusal { message, suggested_flag, names_flag: false })
     }
 
     /// True if a directory listing may show `path`.

@@ -142,6 +142,7 @@ impl Policy {
                 self.profile
             ),
             suggested_flag: Some("--profile default".into()),
+            names_flag: false,
         }
     }
 

@@ -254,6 +254,7 @@ impl ProvenanceState {
                  in a message"
             ),
             suggested_flag: Some(format!("--net={}", quote(host))),
+            names_flag: false,
         })
     }
 
@@ -275,6 +276,7 @@ impl ProvenanceState {
                  in a message"
             ),
             suggested_flag: Some(flag),
+            names_flag: true,
         })
     }
 }

@@ -3,7 +3,9 @@
 //! Each wire format is a pair of translations without I/O around one HTTP exchange. Retries, recording and replay are wrappers
 //! around any provider. Sessions, tool implementations and terminals are left to other modules.
 
-use nanobot_base::error::{Exit, NextStep, fail, fail_with_hint, fail_with_step};
+use nanobot_base::error::{
+    Exit, NextStep, UserAction, fail, fail_with_hint, fail_with_parts, fail_with_step,
+};
 use nanobot_base::event::Event;
 use nanobot_base::message::{Message, Reply, ToolSpec, Usage};
 use serde::{Deserialize, Serialize};
@@ -263,7 +265,7 @@ impl ProviderError {
         };
         match kind {
             FailureKind::Busy => {
-                fail_with_hint(Exit::TryAgain, cause, "the same command again later")
+                fail_with_parts(Exit::TryAgain, cause, [UserAction::RepeatLater.into()])
             }
             FailureKind::Unavailable | FailureKind::ServerFailed | FailureKind::Interrupted => {
                 fail(Exit::Unavailable, cause)
@@ -277,10 +279,10 @@ impl ProviderError {
                 cause,
                 "credit or a payment method for the account at the provider, or another model",
             ),
-            FailureKind::ModelNotFound => fail_with_hint(
+            FailureKind::ModelNotFound => fail_with_parts(
                 Exit::Config,
                 cause,
-                "`nanobot model list --remote` for the models of the provider",
+                [UserAction::ListModels.into(), " for the models of the provider".into()],
             ),
             FailureKind::NoSuchAddress => fail_with_hint(
                 Exit::Config,

@@ -6,7 +6,9 @@
 use crate::http::{Http, HttpMethod, JsonResponse};
 use crate::web_url;
 use anyhow::Result;
-use nanobot_base::error::{Exit, HintedError, Stop, fail, fail_with_hint};
+use nanobot_base::error::{
+    Exit, HintedError, Stop, UserAction, fail, fail_with_hint, fail_with_parts,
+};
 use nanobot_os::clock::Clock;
 use nanobot_os::secret::{self, Secret};
 use serde_json::Value;
@@ -168,9 +170,9 @@ impl LoginResponse<'_> {
             None => cause.push_str(&format!(" with status {}", self.status())),
         }
         match self.status() {
-            429 => fail_with_hint(Exit::TryAgain, cause, "the same command again later"),
+            429 => fail_with_parts(Exit::TryAgain, cause, [UserAction::RepeatLater.into()]),
             300..=399 | 500.. => {
-                fail_with_hint(Exit::Unavailable, cause, "the same command again later")
+                fail_with_parts(Exit::Unavailable, cause, [UserAction::RepeatLater.into()])
             }
             _ => fail_with_hint(Exit::Refused, cause, self.login_command),
         }

@@ -248,10 +248,8 @@ impl Http {
         }
         let agent = self.agent(uri.scheme_str() == Some("https"));
         let result = match method {
-            HttpMethod::Post("", _) => {
-                with_headers(agent.post(uri), headers, is_local).send_empty()
-            }
-            HttpMethod::Put("", _) => with_headers(agent.put(uri), headers, is_local).send_empty(),
+            HttpMethod::EmptyPost => with_headers(agent.post(uri), headers, is_local).send_empty(),
+            HttpMethod::EmptyPut => with_headers(agent.put(uri), headers, is_local).send_empty(),
             HttpMethod::Post(media_type, body) => {
                 let request = agent.post(uri).header("content-type", media_type);
                 with_headers(request, headers, is_local).send(body)
@@ -442,10 +440,14 @@ impl Http {
 #[derive(Clone, Copy, Debug)]
 pub enum HttpMethod<'b> {
     Get,
-    /// The media type and the body. Without a type, there is no body.
+    /// The media type and the body.
     Post(&'b str, &'b [u8]),
-    /// Like [`Self::Post`].
+    /// A POST without a body.
+    EmptyPost,
+    /// The media type and the body.
     Put(&'b str, &'b [u8]),
+    /// A PUT without a body.
+    EmptyPut,
     Delete,
 }
 

@@ -6,7 +6,7 @@ use super::line::{self, SessionLine};
 use super::metadata::ModelChoice;
 use super::tail_reader::{self, MessageWindow};
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, UserAction, fail_with_parts};
 use nanobot_base::message::Message;
 use nanobot_os::durable_file;
 use std::collections::HashSet;
@@ -183,13 +183,15 @@ fn iter_entries(
 
 /// Creates the error for a missing session, with a hint at a similar key.
 pub fn not_found_error(store: &SessionStore, key: &str) -> anyhow::Error {
-    let hint = match nearest_key(store, key) {
+    let parts = match nearest_key(store, key) {
         // The key is listed, but its file is not where a lookup finds it.
-        Some(nearest) if nearest == key => "nanobot session repair --all --dry-run".into(),
-        Some(nearest) => format!("`{nearest}`, or a key from `nanobot session list`"),
-        None => "nanobot session list".into(),
+        Some(nearest) if nearest == key => vec!["nanobot session repair --all --dry-run".into()],
+        Some(nearest) => {
+            vec![format!("`{nearest}`, or a key from ").into(), UserAction::ListSessions.into()]
+        }
+        None => vec!["nanobot session list".into()],
     };
-    fail_with_hint(Exit::NoInput, format!("there is no session `{key}`"), hint)
+    fail_with_parts(Exit::NoInput, format!("there is no session `{key}`"), parts)
 }
 
 /// The key most similar to `key`: one that contains it, or one with nearly the same spelling.

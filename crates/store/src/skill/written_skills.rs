@@ -38,10 +38,11 @@ impl WrittenSkills {
             return Ok(());
         }
         durable_file::create_dir(self.0.parent().unwrap_or(Path::new("/")))?;
-        let log = durable_file::open_line_log(&self.0)?;
-        let before = durable_file::size(&log, &self.0)?;
         let line = format!("{}\n", digest(new));
-        durable_file::append_to(&log, &self.0, before, line.as_bytes())?;
-        durable_file::sync(&log, &self.0)
+        durable_file::with_line_log(&self.0, |log| {
+            let size = durable_file::size(log, &self.0)?;
+            durable_file::append_to(log, &self.0, size, line.as_bytes())?;
+            durable_file::sync(log, &self.0)
+        })
     }
 }

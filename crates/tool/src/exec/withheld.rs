@@ -181,7 +181,7 @@ pub(super) fn explain_undone(scope: &FileScope, undone: &[UndoneChange]) -> Refu
             add_line("if git tracks such a file, it now shows it as changed or deleted: do not commit that, nor a file that was kept".into());
         }
     }
-    Refusal { message: lines.join("\n"), suggested_flag }
+    Refusal { message: lines.join("\n"), suggested_flag, names_flag: true }
 }
 
 /// The beginning of `line`, for a message.

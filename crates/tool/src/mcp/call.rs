@@ -85,5 +85,6 @@ pub(super) fn changed_refusal(server: &str, tool: &str, accept: String) -> Refus
             sanitize::single_line(server, MAX_NAME_CHARS)
         ),
         suggested_flag: Some(accept),
+        names_flag: true,
     }
 }

@@ -72,5 +72,6 @@ fn explain(server: &str, undone: &[UndoneChange]) -> Refusal {
     Refusal {
         message: format!("{lines}; the user can allow such changes with `{flag}`"),
         suggested_flag: Some(flag.into()),
+        names_flag: true,
     }
 }

@@ -331,7 +331,8 @@ fn fetch_error(url: &Url, error: &anyhow::Error) -> ToolError {
             "{message}; to allow it, the user adds its address to `{key}` in the config file"
         )),
         Some(NextStep::GrantHost(host)) => {
-            Refusal { message, suggested_flag: Some(format!("--net={}", quote(host))) }
+            let suggested_flag = Some(format!("--net={}", quote(host)));
+            Refusal { message, suggested_flag, names_flag: false }
         }
         _ => Refusal::new(message),
     })

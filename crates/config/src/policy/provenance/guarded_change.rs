@@ -69,12 +69,14 @@ impl ChangeGrants {
             (Grant::ReadOnly, _) => Err(Refusal {
                 message: format!("{denial}: the profile changes nothing"),
                 suggested_flag: Some(format!("--allow {word}")),
+                names_flag: false,
             }),
             (Grant::Unset, Some(content)) => Err(Refusal {
                 message: format!(
                     "{denial} without permission: the conversation contains untrusted content ({content})"
                 ),
                 suggested_flag: Some(format!("--allow {word}")),
+                names_flag: false,
             }),
             (Grant::Allowed, _) | (_, None) => Ok(()),
         }

@@ -7,7 +7,7 @@ use super::provider_info::{ApiFormat, PrefixStripping, ProviderInfo, ProviderKin
 use super::table::{PROVIDERS, find_provider, normalize_name};
 use crate::provider::quirks::{NONE, Quirks, ThinkingStyle, is_reasoning_model};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, UserAction, fail, fail_with_hint, fail_with_parts};
 use nanobot_net::http;
 use nanobot_net::web_url;
 use nanobot_os::env::{CREDENTIALS_DIRECTORY, Env};
@@ -519,11 +519,11 @@ fn no_provider_error(input: &SelectInput<'_>) -> anyhow::Error {
     };
     let hint = match running {
         Some((name, port)) => {
-            format!("`nanobot onboard --provider {name}` (a server listens on port {port}); or --replay demo")
+            format!("`nanobot onboard --provider {name}` (a server listens on port {port}); or ")
         }
-        None => "`nanobot onboard`, or set OPENROUTER_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or try the demo: --replay demo".into(),
+        None => "`nanobot onboard`, or set OPENROUTER_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or try the demo: ".to_owned(),
     };
-    fail_with_hint(Exit::Config, cause, hint)
+    fail_with_parts(Exit::Config, cause, [hint.into(), UserAction::PlayDemo.into()])
 }
 
 #[cfg(test)]
