@@ -347,8 +347,12 @@ impl TerminalPrompter {
     }
 }
 
-/// The option whose number is `text`, or else `text` itself.
+/// The option with the text or the number `text`, or else `text` itself. Its text comes first: the arrow keys enter it, and it may be a
+/// number too.
 fn option_or_text(text: String, options: &[String]) -> String {
+    if options.contains(&text) {
+        return text;
+    }
     let number = text.parse().ok().and_then(|number: usize| number.checked_sub(1));
     number.and_then(|number| options.get(number)).cloned().unwrap_or(text)
 }
@@ -541,7 +545,20 @@ fn argument_text(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::wrap;
+    use super::{option_or_text, wrap};
+
+    #[test]
+    fn an_option_is_chosen_by_its_text_or_its_number() {
+        let options = ["0", "1", "two"].map(str::to_owned);
+        let check = |text: &str, expect: &str| {
+            assert_eq!(option_or_text(text.to_owned(), &options), expect);
+        };
+        check("1", "1");
+        check("two", "two");
+        check("3", "two");
+        check("4", "4");
+        check("none of them", "none of them");
+    }
 
     #[test]
     fn rows_are_whole_and_fit() {

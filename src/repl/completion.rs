@@ -275,8 +275,15 @@ fn split_path(typed: &str) -> (&str, &str) {
     typed.split_at(typed.rfind('/').map_or(0, |at| at + 1))
 }
 
-/// The names in a directory, and true for those that are directories. An unreadable directory has none.
-fn directory_entries(folder: &Path) -> Vec<(String, bool)> {
+/// An entry of a directory.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FolderEntry {
+    name: String,
+    is_folder: bool,
+}
+
+/// The entries of a directory. An unreadable directory has none.
+fn directory_entries(folder: &Path) -> Vec<FolderEntry> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
@@ -286,13 +293,13 @@ fn directory_entries(folder: &Path) -> Vec<(String, bool)> {
             Ok(kind) if kind.is_symlink() => entry.path().is_dir(),
             kind => kind.is_ok_and(|kind| kind.is_dir()),
         };
-        Some((name, is_folder))
+        Some(FolderEntry { name, is_folder })
     };
     entries.flatten().take(MAX_DIRECTORY_ENTRIES).filter_map(entry).collect()
 }
 
 /// The names that begin with the typed text. Names with a leading dot are included only if a dot was typed.
-fn file_candidates(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
+fn file_candidates(entries: &[FolderEntry], typed: &str) -> Vec<Candidate> {
     let (folder, prefix) = split_path(typed);
     let is_match = |name: &str| {
         name.starts_with(prefix)
@@ -301,10 +308,10 @@ fn file_candidates(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
             // Skip names that cannot be quoted or displayed.
             && !name.contains(|letter: char| letter == '"' || letter.is_control())
     };
-    let mut matches: Vec<&(String, bool)> =
-        entries.iter().filter(|(name, _)| is_match(name)).collect();
+    let mut matches: Vec<&FolderEntry> =
+        entries.iter().filter(|entry| is_match(&entry.name)).collect();
     matches.sort();
-    let candidate = |(name, is_folder): &(String, bool)| {
+    let candidate = |FolderEntry { name, is_folder }: &FolderEntry| {
         let slash = if *is_folder { "/" } else { "" };
         let path = format!("{folder}{name}{slash}");
         let is_quoted = typed.starts_with('"') || path.contains(char::is_whitespace);
@@ -324,8 +331,8 @@ fn file_candidates(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
 mod tests {
     use super::slash_commands;
     use super::{
-        ArgKind, Completer, CursorContext, command_hint, cursor_context, file_candidates,
-        plain_candidate,
+        ArgKind, Completer, CursorContext, FolderEntry, command_hint, cursor_context,
+        file_candidates, plain_candidate,
     };
     use crate::repl::editor::CompletionSource;
     use std::path::PathBuf;
@@ -427,7 +434,8 @@ mod tests {
             ("bad\"name", false),
             ("bad\u{1b}name", false),
         ];
-        let entries: Vec<(String, bool)> = entries.map(|(name, is)| (name.to_owned(), is)).to_vec();
+        let entries =
+            entries.map(|(name, is_folder)| FolderEntry { name: name.to_owned(), is_folder });
         let check = |typed: &str, expect: &[&str]| {
             let candidates = file_candidates(&entries, typed);
             let texts: Vec<&str> = candidates.iter().map(|one| one.text.as_str()).collect();

@@ -32,8 +32,10 @@ impl SearchText {
         };
         let mut start = 0;
         while let Some(byte) = bytes.get(start) {
-            // Most bytes need no decoding.
-            let may_begin = !byte.is_ascii() || char::from(byte.to_ascii_lowercase()) == *first;
+            // Most bytes need no decoding. Before a byte that is not ASCII, the letter may have an accent.
+            let may_begin = !byte.is_ascii()
+                || char::from(byte.to_ascii_lowercase()) == *first
+                || bytes.get(start + 1).is_some_and(|next| !next.is_ascii());
             if may_begin && let Some(end) = self.end_of_match(bytes, start) {
                 ranges.push(start..end);
                 start = end;
@@ -412,6 +414,8 @@ mod tests {
         check("", b"anna", &[]);
         check("Jörg", "Jo\u{308}rg, JÖRG".as_bytes(), &["Jo\u{308}rg", "JÖRG"]);
         check("Jo\u{308}rg", "jörg".as_bytes(), &["jörg"]);
+        check("Ömer", "O\u{308}mer".as_bytes(), &["O\u{308}mer"]);
+        check("Omer", "O\u{308}mer".as_bytes(), &[]);
         check("Νίκος", "ΝΊΚΟΣ".as_bytes(), &["ΝΊΚΟΣ"]);
         check(
             "Ada  Lovelace",

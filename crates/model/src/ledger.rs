@@ -314,7 +314,8 @@ impl Ledger {
         self.rewrite(|bytes| rotation::rotate(bytes, self.rotation_limit()))
     }
 
-    /// The first day whose lines are not older than `age`; `None` if all are kept. The lines of this month are: the budgets count them.
+    /// The first day whose lines are not older than `age`; `None` if all are kept. Those of this month are always kept: the
+    /// budgets count them.
     pub fn age_limit(&self, age: Age) -> Option<Date> {
         let now = self.clock.now();
         let limit = Timestamp::try_from(age.limit(now.timestamp().into())?).ok()?;

@@ -15,7 +15,7 @@ enum ValueKind {
     Text,
     /// A truth value. Anything else would be a program.
     Boolean,
-    /// The name of a remote. With a slash it would be the path of a repository.
+    /// The name of a remote: [`names_remote`] decides on it.
     RemoteName,
     /// The address of another repository, with one of git's built-in schemes: other schemes name programs that fetch.
     /// Or the path of a repository, whose own hooks git may run: [`ConfigPolicy::permits_remote`] decides on it.
@@ -172,8 +172,11 @@ const KEY_RULES: &[KeyRule] = &[
 impl KeyRule {
     /// The rule for the key of `entry`, if the key runs no program.
     fn find(entry: &ConfigEntry) -> Option<&'static Self> {
-        // Git itself refuses such names of submodules: they are parts of paths.
-        let is_plain = |name: &String| !name.contains(['"', '\\', '\n']) && !name.contains("..");
+        // Git itself refuses the name of a submodule with two dots: it is a part of paths. The name of a remote that begins with a
+        // dash would be an option of the `git fetch` that `git fetch --all` starts for each remote.
+        let is_plain = |name: &String| {
+            !name.starts_with('-') && !name.contains(['"', '\\', '\n']) && !name.contains("..")
+        };
         if !entry.subsection.as_ref().is_none_or(is_plain) {
             return None;
         }
@@ -206,14 +209,14 @@ pub(super) struct ConfigPolicy<'a> {
 }
 
 impl ConfigPolicy<'_> {
-    /// True if the config may have `entry`.
-    fn permits_entry(&self, entry: &ConfigEntry) -> bool {
+    /// True if a config with these remotes may have `entry`.
+    fn permits_entry(&self, entry: &ConfigEntry, remotes: &HashSet<String>) -> bool {
         let value = entry.value.as_str();
         KeyRule::find(entry).is_some_and(|rule| match rule.kind {
             ValueKind::Text => true,
             ValueKind::Boolean => ["true", "false", "yes", "no", "on", "off", "0", "1"]
                 .contains(&&*value.to_ascii_lowercase()),
-            ValueKind::RemoteName => is_remote_name(value),
+            ValueKind::RemoteName => names_remote(value, remotes),
             ValueKind::Worktree => value.starts_with("..") && self.is_worktree(value),
             ValueKind::Url => match local_path(value) {
                 Some(path) => self.absolute(path).is_some_and(|path| (self.permits_remote)(&path)),
@@ -254,8 +257,11 @@ pub(super) fn without_programs(config: &[u8], policy: &ConfigPolicy<'_>) -> Harm
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         return HarmlessConfig { text: String::new(), removed: lines.map(str::to_owned).collect() };
     };
+    let no_remotes = HashSet::new();
+    let permitted = entries.iter().filter(|entry| policy.permits_entry(entry, &no_remotes));
+    let remotes = remotes_with_address(permitted);
     let (permitted, removed): (Vec<_>, Vec<_>) =
-        entries.into_iter().partition(|entry| policy.permits_entry(entry));
+        entries.into_iter().partition(|entry| policy.permits_entry(entry, &remotes));
     let removed = removed.iter().map(ToString::to_string).collect();
     HarmlessConfig { text: format(&permitted), removed }
 }
@@ -266,42 +272,56 @@ pub(super) fn may_change(before: &[u8], after: &[u8], policy: Option<&ConfigPoli
     let [Some(before), Some(after)] = [before, after].map(parse_plain) else {
         return false;
     };
+    let remotes_before = remotes_with_address(before.iter());
+    let remotes = remotes_with_address(after.iter());
+    let all_remotes: HashSet<String> = remotes_before.union(&remotes).cloned().collect();
     let may_remove = |entry: &&ConfigEntry| {
         KeyRule::find(entry).is_some_and(|rule| has_name(rule.always, &entry.key))
-            || policy.is_some_and(|policy| policy.permits_entry(entry))
+            || policy.is_some_and(|policy| policy.permits_entry(entry, &all_remotes))
     };
-    // A remote without an address would be the path of a repository.
-    let urls = before.iter().filter(|entry| entry.is("remote", "url"));
-    let remotes: HashSet<&str> = urls.filter_map(|url| url.subsection.as_deref()).collect();
     let may_add = |entry: &ConfigEntry| match policy {
-        Some(policy) => policy.permits_entry(entry),
+        Some(policy) => policy.permits_entry(entry, &remotes),
         None => KeyRule::find(entry).is_some_and(|rule| match rule.kind {
-            ValueKind::RemoteName => entry.value == "." || remotes.contains(&*entry.value),
+            ValueKind::RemoteName => names_remote(&entry.value, &remotes),
             _ => true,
         }),
     };
     // A downloaded repository may have any number of entries.
     let entries_before: HashSet<&ConfigEntry> = before.iter().collect();
+    // An entry that names a remote must not outlast the address of the remote.
+    let may_stay = |entry: &ConfigEntry| {
+        let has_lost_address =
+            remotes_before.contains(&entry.value) && !remotes.contains(&entry.value);
+        entries_before.contains(entry) && !has_lost_address
+    };
     // The order of the others matters: git may take the last one of several values.
     let others_before = before.iter().filter(|entry| !may_remove(entry));
     others_before.eq(after.iter().filter(|entry| !may_remove(entry)))
-        && after
-            .iter()
-            .filter(may_remove)
-            .all(|entry| entries_before.contains(entry) || may_add(entry))
+        && after.iter().filter(may_remove).all(|entry| may_stay(entry) || may_add(entry))
 }
 
-/// True if `name` can only be the name of a remote: no URL, path or option has this form. A dot is the repository itself.
-fn is_remote_name(name: &str) -> bool {
-    let is_safe = |letter: char| letter.is_alphanumeric() || "._+@-".contains(letter);
-    let is_first = |letter: char| is_safe(letter) && !"-.".contains(letter);
-    name == "." || (name.starts_with(is_first) && name.chars().all(is_safe))
+/// The names of the remotes to which `entries` of a config give an address. Git ignores a remote whose name begins with a slash.
+fn remotes_with_address<'a>(entries: impl Iterator<Item = &'a ConfigEntry>) -> HashSet<String> {
+    let urls = entries.filter(|entry| entry.is("remote", "url"));
+    let names = urls.filter_map(|url| url.subsection.clone());
+    names.filter(|name| !name.starts_with('/')).collect()
+}
+
+/// True if `value` names one of `remotes`, which have an address, or with a dot the repository itself. Git takes any other value for an
+/// address or the path of a repository, and runs the hooks of that one when it pushes.
+fn names_remote(value: &str, remotes: &HashSet<String>) -> bool {
+    value == "." || remotes.contains(value)
 }
 
 /// The path in the address of a repository of this system: absolute, relative, or with the scheme `file`. `None` for other
 /// addresses.
 fn local_path(address: &str) -> Option<&str> {
-    let path = address.strip_prefix("file://").unwrap_or(address);
+    let path = match address.strip_prefix("file://") {
+        // Git decodes such a path, and takes `file://a/b` for `//a/b`.
+        Some(path) if path.contains('%') || !path.starts_with('/') => return None,
+        Some(path) => path,
+        None => address,
+    };
     // A colon before the first slash ends the name of a host.
     let is_host = path.split('/').next().is_some_and(|part| part.contains(':'));
     (!path.is_empty() && !path.starts_with('-') && !path.contains("::") && !is_host).then_some(path)
@@ -330,8 +350,10 @@ mod tests {
 
     #[test]
     fn harmless_configs() {
-        let permits_remote =
-            |path: &Path| path == Path::new("/a/b.git") || path == Path::new("/w/x y");
+        let permits_remote = |path: &Path| {
+            let permitted = ["/a/b.git", "/w/x y", "/a%2Fb.git", "/w/new/a/b.git"];
+            permitted.iter().any(|permitted| path == Path::new(permitted))
+        };
         let filter_in = |git_dir: &str, text: &[u8]| {
             let git_dir = Path::new(git_dir);
             let permits_remote = &permits_remote;
@@ -344,6 +366,7 @@ mod tests {
             // The remaining keys are harmless.
             assert!(filter(actual.text.as_bytes()).removed.is_empty(), "{text}");
         };
+        let origin = "[remote \"origin\"]\n\turl = https://x.org/y\n";
         check("", true);
         check("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n", true);
         check("[user]\n\tname = A\n\temail = a@b\n# x\n", true);
@@ -351,7 +374,9 @@ mod tests {
             "[remote \"origin\"]\n\turl = https://x.org/y\n\tfetch = +refs/heads/*:refs/x/*\n",
             true,
         );
-        check("[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n", true);
+        let branch = "[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n";
+        check(&format!("{origin}{branch}"), true);
+        check(branch, false);
         check("[core]\n\tfsmonitor = ./x\n", false);
         check("[core]\n\tBARE = false\n\tsshCommand = x\n", false);
         check("[alias]\n\tst = !x\n", false);
@@ -370,7 +395,7 @@ mod tests {
         check("[remote]\n\turl = https://x.org/y\n", false);
         check("[remote \"a\"] url = \"ext::x \"\n", false);
         check("[remote \"a\\\"b\"]\n\tfetch = x\n", false);
-        check("[branch \"feature/a-1.2\"]\n\tremote = up\n", true);
+        check(&format!("{origin}[branch \"feature/a-1.2\"]\n\tremote = origin\n"), true);
         check("[includeIf \"gitdir:x\"]\n\tpath = ../x\n", false);
         check("[CORE]\n\tBare = false\n", true);
         check("[core]\n\tbare = a\\\n\tfsmonitor = x\n", false);
@@ -408,7 +433,7 @@ mod tests {
             "[push]\n\tdefault = current\n\tautoSetupRemote = true\n[color]\n\tui = auto\n[rerere]\n\tenabled\n",
             "[user]\n\tname = \"A # \\\"B\\\"\"\n",
         ] {
-            check(line, true);
+            check(&format!("{origin}{line}"), true);
         }
         for line in [
             "[gc]\n\trecentObjectsHook = x\n",
@@ -416,6 +441,10 @@ mod tests {
             "[remote \"o\"]\n\turl = -oProxyCommand=x:y\n",
             "[remote \"o\"]\n\turl = a::/a/b.git\n",
             "[remote \"o\"]\n\turl = me@-x:y\n",
+            "[remote \"o\"]\n\turl = file:///a%2Fb.git\n",
+            "[remote \"o\"]\n\turl = file://a/b.git\n",
+            "[remote \"--upload-pack=x\"]\n\turl = https://x.org/y\n",
+            "[remote \"/x\"]\n\turl = https://x.org/y\n[branch \"a\"]\n\tremote = /x\n",
             "[remote \"o\"]\n\tvcs = x\n",
             "[submodule \"a/../../b\"]\n\tactive = true\n",
             "[submodule \"a\"]\n\tupdate = !x\n",
@@ -429,6 +458,8 @@ mod tests {
             filter(b"# mine\n[core]\n\tbare = false\n\tfsmonitor = ./x\n[alias]\n\tst = !y\n");
         assert_eq!(actual.text, "[core]\n\tbare = \"false\"\n");
         assert_eq!(actual.removed, ["core.fsmonitor = ./x", "alias.st = !y"]);
+        let actual = filter(b"[remote \"a\"]\n\turl = ext::x\n[branch \"b\"]\n\tremote = a\n");
+        assert_eq!(actual.removed, ["remote.a.url = ext::x", "branch.b.remote = a"]);
     }
 
     const BEFORE: &str = "[core]\n\tbare = false\n\tfsmonitor = ./watch\n[remote \"origin\"]\n\turl = https://x.org/y\n\
@@ -508,6 +539,13 @@ mod tests {
         check(BEFORE.replace("[alias]\n\tx = !echo\n", ""), false);
         check(BEFORE.replace("\tfsmonitor = ./watch\n", ""), false);
         check(with("[alias]\n\ty = !z\n"), false);
+        // What branches track has an address, and keeps it.
+        let tracked = "[branch \"b\"]\n\tremote = fork\n[remote]\n\tpushDefault = fork\n";
+        check(with(tracked), false);
+        check(with(&format!("[remote \"fork\"]\n\turl = git@x.org:y/z.git\n{tracked}")), true);
+        let renamed = BEFORE.replace("[remote \"origin\"]", "[remote \"up\"]");
+        check(renamed.clone(), false);
+        check(renamed.replace("remote = origin", "remote = up"), true);
     }
 
     #[test]

@@ -148,7 +148,9 @@ impl ProjectFileSnapshot {
         tree_paths.extend(self.before.keys().cloned());
         tree_paths.retain(|tree_path| {
             let before = self.before.get(tree_path).unwrap_or(&SnapshotState::Missing);
-            let after = read_tree_path(roots, tree_path, &mut SNAPSHOT_LIMIT_BYTES.clone());
+            // No content stays in memory, so the limit is for each file.
+            let mut bytes_left = SNAPSHOT_LIMIT_BYTES;
+            let after = read_tree_path(roots, tree_path, &mut bytes_left);
             !self.project_files.is_in_dependencies(&tree_path.relative)
                 && !self.is_granted_by_name(roots, tree_path)
                 && after.is_ok_and(|after| after != *before)

@@ -135,7 +135,7 @@ impl DirectoryInstructions {
         let reason = if self.lacks_digests {
             "an earlier version trusted it without a record of its content"
         } else {
-            "it changed or was added since its directory was trusted"
+            CHANGED_SINCE
         };
         let root = self.trusted.first().map_or(first.as_path(), PathBuf::as_path);
         Some(stale_notice(&self.stale, reason, root))
@@ -145,11 +145,13 @@ impl DirectoryInstructions {
     pub fn nested_stale(&self) -> Option<(Vec<PathBuf>, String)> {
         let stale = self.nested.as_ref()?.stale();
         let root = stale.first()?.parent()?;
-        let reason = "it changed or was added since its directory was trusted";
-        let notice = stale_notice(&stale, reason, root);
+        let notice = stale_notice(&stale, CHANGED_SINCE, root);
         Some((stale, notice))
     }
 }
+
+/// The reason that a file of a trusted directory is not read.
+const CHANGED_SINCE: &str = "it changed or was added since its directory was trusted";
 
 /// The notice that the files at `paths` were not read, and that trusting `directory` lets them be read.
 fn stale_notice(paths: &[PathBuf], reason: &str, directory: &Path) -> String {

@@ -150,6 +150,20 @@ const ATTACKS: &[(&str, &str, &str, &str)] = &[
         "git push",
     ),
     (
+        "a directory in place of a remote without an address",
+        "rm -rf .git; echo x > f",
+        "git init -q --bare target; printf '#!/bin/sh\nPWN\n' > target/hooks/pre-receive; chmod +x target/hooks/pre-receive; git init -q \
+         -b main; git add f; git -c user.name=a -c user.email=a@b commit -qm x; git config branch.main.remote target; git config \
+         branch.main.merge refs/heads/main",
+        "git push",
+    ),
+    (
+        "a remote whose name is an option",
+        "git init -q --bare up && git remote add origin ./up",
+        "git config 'remote.--upload-pack=PWN;.url' https://x.invalid/y",
+        "git fetch --all",
+    ),
+    (
         "a hook",
         "true",
         "mkdir -p .git/hooks; printf '#!/bin/sh\nPWN\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",

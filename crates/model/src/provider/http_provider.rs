@@ -524,7 +524,7 @@ fn parse_model_list(list: &Value) -> Option<(Vec<String>, Option<String>)> {
     Some((items.iter().filter_map(id).collect(), next.map(str::to_owned)))
 }
 
-/// Quotes `text` as one shell word.
+/// Quotes `text` as one word for any shell: some, such as dash, do not read the form `$'…'` of [`nanobot_base::shell_quote`].
 fn shell_quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -311,7 +311,7 @@ impl RateLimiter {
         if state != LimiterState::default() {
             serde_json::to_writer(&mut changed, &state)?;
         } else if !self.has_limits() && !permit.is_shared()? {
-            std::fs::remove_file(&self.path)?;
+            durable_file::remove(&self.path)?;
             return Ok(output);
         }
         if changed != bytes {

@@ -344,7 +344,7 @@ impl Http {
             .max_redirects_will_error(is_public)
             .user_agent(self.user_agent.as_deref().unwrap_or(default_agent))
             .max_idle_age(MAX_IDLE_AGE)
-            // Those of TLS, and of proxies.
+            // The buffers of TLS, and of the handshake with a proxy.
             .input_buffer_size(MAX_INPUT_BYTES)
             .output_buffer_size(OUTPUT_BYTES)
             // These timeouts are for the work that `ureq` does itself: proxies and handshakes. `SignalTransport` applies all other

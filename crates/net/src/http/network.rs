@@ -226,7 +226,8 @@ pub(super) fn configured_proxy(
         .ok_or_else(|| fail(Exit::Config, format!("{setting} is not a valid proxy URL")))
 }
 
-/// Parses a proxy URL; `None` if it is not valid.
+/// Parses a proxy URL; `None` if it is not valid. Each name in `no_proxy` stands for all hosts of its domain, with or without a dot
+/// before it, as in curl.
 fn parse_proxy(url: &str, no_proxy: &[String]) -> Option<Proxy> {
     let proxy = Proxy::new(url).ok()?;
     if no_proxy.is_empty() {
@@ -236,8 +237,13 @@ fn parse_proxy(url: &str, no_proxy: &[String]) -> Option<Proxy> {
         .host(proxy.host())
         .port(proxy.port())
         .resolve_target(proxy.resolve_target());
-    for host in no_proxy {
-        builder = builder.no_proxy(host);
+    for name in no_proxy {
+        let domain = name.trim_start_matches('.');
+        if domain.contains('*') {
+            builder = builder.no_proxy(name);
+        } else if !domain.is_empty() {
+            builder = builder.no_proxy(domain).no_proxy(&format!(".{domain}"));
+        }
     }
     if let Some(user) = proxy.username() {
         builder = builder.username(user);
@@ -274,7 +280,9 @@ mod tests {
             let direct = format!("https://{direct}/").parse().unwrap();
             let proxy = network.proxy().unwrap();
             assert!(proxy.is_no_proxy(&direct));
-            assert!(!proxy.is_no_proxy(&"https://other.example/".parse().unwrap()));
+            for other in ["other.example", "otherb.example"] {
+                assert!(!proxy.is_no_proxy(&format!("https://{other}/").parse().unwrap()));
+            }
         };
         check(&[], Some("config"), "a.config.example");
         let variable = ("HTTPS_PROXY", "http://variable:1");
@@ -282,6 +290,10 @@ mod tests {
         let list = ("no_proxy", "b.example, .c.example");
         check(&[list], Some("config"), "a.c.example");
         check(&[variable, list], Some("variable"), "b.example");
+        // A name stands for its domain.
+        check(&[list], Some("config"), "a.b.example");
+        check(&[list], Some("config"), "c.example");
+        check(&[("NO_PROXY", "*.b.example,")], Some("config"), "a.b.example");
         // As other programs do, an invalid variable is ignored.
         check(&[("ALL_PROXY", "::")], Some("config"), "a.config.example");
     }

@@ -156,6 +156,7 @@ pub fn run_split_stderr_hiding(
 /// The reason that they cannot.
 pub fn check_hiding(hidden_paths: &HiddenPaths) -> Result<(), String> {
     let spec = CommandSpec {
+        // Without a program, the launcher only hides the paths.
         program: PathBuf::new(),
         arguments: Vec::new(),
         directory: "/".into(),

@@ -13,7 +13,6 @@ use nanobot_os::durable_file;
 use nanobot_os::file_lock::FileLock;
 use request::CHARS_PER_TOKEN;
 use serde::{Deserialize, Serialize};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use version::VersionStore;
@@ -202,12 +201,7 @@ impl Memory {
     pub fn forget_error(&self) -> Result<Option<String>> {
         let message = self.last_error()?;
         if message.is_some() {
-            let path = self.error_path();
-            match std::fs::remove_file(&path) {
-                // Another process has forgotten it.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                removed => removed.with_context(|| format!("remove `{}`", path.display()))?,
-            }
+            durable_file::remove(&self.error_path())?;
         }
         Ok(message)
     }
@@ -292,7 +286,7 @@ impl Memory {
 }
 
 /// The path of the memory text of `workspace`. Older releases stored it at the root; that file counts if there is no other.
-/// An empty memory is none that is missing, so the content of the files does not matter.
+/// A file counts even if it is empty: the user may have emptied the memory.
 pub fn file_path(workspace: &Path) -> PathBuf {
     let path = workspace.join("memory/MEMORY.md");
     let legacy_path = workspace.join("MEMORY.md");

@@ -105,7 +105,7 @@ fn find_values<'a>(text: &'a str, names: &'a [&str]) -> impl Iterator<Item = Str
     });
     after_names.filter_map(|rest| {
         let rest = rest.strip_prefix('"')?.trim_start().strip_prefix(':')?;
-        self::to_text(&parse_first(rest.trim_start())?.0)
+        to_text(&parse_first(rest.trim_start())?.0)
     })
 }
 

@@ -183,7 +183,8 @@ pub fn format_message(time: &str, message: &Message, detail: DetailLevel) -> Opt
         }
     };
     let time = time.get(..16).unwrap_or("?");
-    let is_silent = text.trim().is_empty() && !author.contains('[');
+    let has_calls = matches!(message, Message::Assistant(reply) if !reply.tool_calls.is_empty());
+    let is_silent = text.trim().is_empty() && !has_calls;
     (!is_silent).then(|| format!("[{time}] {author}: {}", text.trim_end()))
 }
 

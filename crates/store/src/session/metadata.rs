@@ -265,8 +265,11 @@ impl MetadataLine {
 }
 
 /// Serializes without decimals: the value is written with each turn.
-fn serialize_rounded<S: serde::Serializer>(number: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
-    number.map(|number| number.round() as u64).serialize(to)
+fn serialize_rounded<S: serde::Serializer>(
+    number: &Option<f64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    number.map(|number| number.round() as u64).serialize(serializer)
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

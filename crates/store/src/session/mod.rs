@@ -487,10 +487,17 @@ impl Session {
         self.leave_out_rejected_turns(all);
     }
 
-    /// Replaces all messages but the last `keep_count`, which belong to this turn, by `summary`. The log keeps every
-    /// message; the summary is appended to it as one more line.
+    /// Replaces all messages but the last `keep_count`, which belong to this turn, by `summary`. If it replaces only the
+    /// earlier summary, they may be of any turn. The log keeps every message; the summary is appended to it as one more
+    /// line.
     pub fn compact(&mut self, keep_count: usize, summary: CompactedHistory) -> Result<()> {
-        let from = self.log_index(self.messages.len() - keep_count);
+        let first_kept = self.messages.len() - keep_count;
+        // In earlier turns, what is sent is not what the log has: notes are not logged, and rejected turns are not sent.
+        let from = if first_kept == 1 && self.summary.is_some() {
+            self.window.start
+        } else {
+            self.log_index(first_kept)
+        };
         let summary = CompactedHistory { first_sent: from, ..summary };
         if let Some(log) = self.log.as_mut().filter(|log| log.file.is_some()) {
             let closing =
@@ -502,7 +509,7 @@ impl Session {
                 });
             })?;
         }
-        let tail = self.messages.split_off(self.messages.len() - keep_count);
+        let tail = self.messages.split_off(first_kept);
         self.messages = [summary.to_message()].into_iter().chain(tail).collect();
         self.estimated_tokens = token_estimate::for_messages(&self.messages);
         self.window.start = from;
@@ -770,5 +777,33 @@ impl Session {
     pub fn is_interrupted(&self) -> bool {
         let is_summary = self.messages.len() == 1 && self.summary.is_some();
         if is_summary { !self.is_closed } else { history::is_interrupted(&self.messages) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Session;
+    use crate::history::compaction::CompactedHistory;
+    use nanobot_base::message::{Message, MessagePart, Reply, UserMessage};
+
+    fn user(text: &str) -> Message {
+        let parts = vec![MessagePart::Text(text.into())];
+        Message::User(UserMessage { parts, ..UserMessage::default() })
+    }
+
+    #[test]
+    fn a_new_summary_of_the_same_messages_keeps_those_after_it() {
+        let mut session = Session::ephemeral("k", 100);
+        session.push(user("one")).unwrap();
+        session.push(Message::Assistant(Reply { text: "two".into(), ..Reply::default() })).unwrap();
+        let summary = CompactedHistory::new("s", None, session.messages(), 100);
+        session.compact(0, summary.clone()).unwrap();
+        assert_eq!(session.history_window().start, 2);
+        session.push(user("three")).unwrap();
+        session.push(user("four")).unwrap();
+        // The note that the third message got no answer is sent, but not stored.
+        assert_eq!(session.messages().len(), 4);
+        session.compact(3, summary).unwrap();
+        assert_eq!((session.messages().len(), session.history_window().start), (4, 2));
     }
 }

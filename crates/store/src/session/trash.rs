@@ -230,7 +230,7 @@ impl SessionRemoval<'_> {
         }
         for trashed in list_trash(store)?.iter().filter(|trashed| trashed.key == key) {
             for (path, _) in trashed.files()? {
-                remove_from_trash(&path)?;
+                durable_file::remove(&path)?;
             }
         }
         Ok(())
@@ -311,19 +311,11 @@ pub fn remove_expired_trash(store: &SessionStore, age: Age) -> Result<usize> {
     for dir in store.directories() {
         for TrashFile { path, deleted_at, .. } in list_trash_files(&dir.join(TRASH_DIR))? {
             if deleted_at < limit {
-                count += usize::from(remove_from_trash(&path)?);
+                count += usize::from(durable_file::remove(&path)?);
             }
         }
     }
     Ok(count)
-}
-
-/// Removes a file of the trash. Returns false if another process has restored or removed it.
-fn remove_from_trash(path: &Path) -> Result<bool> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        removed => removed.map(|()| true).with_context(|| format!("remove `{}`", path.display())),
-    }
 }
 
 /// Moves a file to the trash or back. The directories are not synced.

@@ -260,7 +260,7 @@ mod tests {
     fn strict_front_matter_is_complete_or_rejected() {
         let check = |text: &str, expect: Result<&str, &str>| match (parse_strict(text), expect) {
             (Ok((head, _)), Ok(shown)) => assert_eq!(head.to_string(), shown, "{text:?}"),
-            (Err(words), Err(part)) => assert!(words.contains(part), "{text:?}: {words}"),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{text:?}: {error}"),
             (front_matter, _) => panic!("{text:?}: {front_matter:?}"),
         };
         check("", Ok("{}"));

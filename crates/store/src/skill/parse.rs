@@ -114,14 +114,14 @@ fn is_false(value: &Value) -> bool {
 }
 
 fn name_warning(declared: Option<&str>, name: &str) -> Option<String> {
-    let rule = "lower-case letters, digits and single hyphens, at most 64 characters";
     match declared {
         Some(declared) if declared != name => Some(format!(
             "its front matter has `name: {declared}`, but its directory is `{name}`, which is used"
         )),
-        _ if !is_valid_name(name) => {
-            Some(format!("its name is not valid in other programs: {rule}"))
-        }
+        _ if !is_valid_name(name) => Some(format!(
+            "its name is not valid in other programs: lower-case letters, digits and single hyphens, at most \
+             {MAX_NAME_CHARS} characters"
+        )),
         _ => None,
     }
 }

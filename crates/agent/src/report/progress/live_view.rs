@@ -11,7 +11,7 @@ use crate::report::short_text::{
 use console::Style;
 use nanobot_base::event::{Event, ToolOutcome};
 use nanobot_base::format::format_dollars;
-use nanobot_base::message::{Reply, ToolCall, ToolResult, Usage, plain_text};
+use nanobot_base::message::{ToolCall, ToolResult, Usage, plain_text};
 use nanobot_base::terminal_text::TerminalText;
 use nanobot_config::policy::tool_names::ASK_USER;
 use nanobot_os::terminal::{StyledLine, theme};
@@ -175,7 +175,10 @@ impl LiveView {
             Event::Text { .. } => self.activity = Activity::Requesting,
             Event::Assistant { reply, .. } => {
                 self.context = reply.usage.input.saturating_add(reply.usage.output);
-                self.activity = self.after_reply(reply);
+                // A compaction lasts until its own event. If the reply has calls, their status follows.
+                if !matches!(self.activity, Activity::Compacting { .. }) {
+                    self.activity = Activity::Requesting;
+                }
             }
             Event::ToolCall(call) => self.begin_call(call, settings.now),
             Event::ToolOutput { call_id, text } => {
@@ -229,14 +232,6 @@ impl LiveView {
     pub(super) fn wait(&mut self, action: &'static str, wait: Duration, now: Instant) {
         let until = now.checked_add(wait).unwrap_or(now);
         self.activity = Activity::Waiting { until, action };
-    }
-
-    fn after_reply(&self, reply: &Reply) -> Activity {
-        // If there are calls, their status follows.
-        match (&self.activity, reply.tool_calls.is_empty()) {
-            (Activity::Compacting { tokens }, _) => Activity::Compacting { tokens: *tokens },
-            _ => Activity::Requesting,
-        }
     }
 
     fn add_usage(&mut self, usage: Usage, cost: Option<f64>) {

@@ -224,7 +224,12 @@ fn close_schema(schema: &Value) -> Option<Value> {
         };
         closed.insert(key.clone(), value);
     }
-    if closed.get("type").is_some_and(|kind| kind == "object") {
+    // The type of an object that may be null is a list.
+    let names_object = |kind: &Value| {
+        let kinds = kind.as_array().map_or(std::slice::from_ref(kind), Vec::as_slice);
+        kinds.iter().any(|kind| kind == "object")
+    };
+    if closed.get("type").is_some_and(names_object) {
         // A closed object without properties would always be empty.
         closed.get("properties")?;
         closed.insert("additionalProperties".into(), false.into());
@@ -924,7 +929,14 @@ mod tests {
                          "$defs": { "a": { "enum": [1] } } }),
             ),
         );
+        check(
+            json!({ "type": ["object", "null"], "properties": {} }),
+            Some(
+                json!({ "type": ["object", "null"], "properties": {}, "additionalProperties": false }),
+            ),
+        );
         check(json!({ "type": "object" }), None);
+        check(json!({ "type": ["object", "null"] }), None);
         check(
             json!({ "type": "object", "properties": {}, "additionalProperties": { "type": "string" } }),
             None,

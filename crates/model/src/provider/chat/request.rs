@@ -180,13 +180,13 @@ impl Serialize for ChatMessages<'_> {
         let Self { request, quirks, source } = self;
         let mut messages = serializer.serialize_seq(None)?;
         let mut ids = ToolCallIds::new(quirks.tool_call_ids);
-        // The system prompt that the first user message will begin with.
-        let mut pending_system = None;
-        if quirks.no_system {
-            pending_system = Some(request.system).filter(|system| !system.is_empty());
-        } else {
-            let content = ChatContent::Text(request.system.into());
-            let content = with_cache_mark(content, quirks.cache_marks);
+        // Some servers refuse an empty text, or a cache mark at one.
+        let mut pending_system = Some(request.system).filter(|system| !system.is_empty());
+        // Without a system role, the first user message will begin with the system prompt.
+        if !quirks.no_system
+            && let Some(system) = pending_system.take()
+        {
+            let content = with_cache_mark(ChatContent::Text(system.into()), quirks.cache_marks);
             messages.serialize_element(&ChatMessage::new("system", content))?;
         }
         let is_user = |message: &Message| matches!(message, Message::User(_));
@@ -374,7 +374,7 @@ fn assistant_message<'a>(
 mod tests {
     use super::write_body;
     use crate::provider::chat::ChatFormat;
-    use crate::provider::quirks::{NONE, Quirks, ToolCallIdFormat};
+    use crate::provider::quirks::{CacheLifetime, NONE, Quirks, ToolCallIdFormat};
     use crate::provider::request_body::BodyWriter;
     use crate::provider::{Request, Sampling, ToolChoice};
     use nanobot_base::message::ToolSpec;
@@ -403,6 +403,15 @@ mod tests {
     }
 
     fn body(messages: &[Message], quirks: &Quirks, calls: ToolChoice<'_>) -> Value {
+        body_with_system("s", messages, quirks, calls)
+    }
+
+    fn body_with_system(
+        system: &str,
+        messages: &[Message],
+        quirks: &Quirks,
+        calls: ToolChoice<'_>,
+    ) -> Value {
         let sampling = Sampling {
             max_tokens: 9,
             temperature: Some(0.5),
@@ -415,7 +424,7 @@ mod tests {
             parameters: json!({ "type": "object" }).into(),
         }];
         let request = Request {
-            system: "s",
+            system,
             messages,
             tools: &tools,
             tool_choice: calls,
@@ -443,6 +452,16 @@ mod tests {
             let short = body(&messages[..end], &NONE, ToolChoice::Auto).to_string();
             let long = body(&messages, &NONE, ToolChoice::Auto).to_string();
             assert!(long.starts_with(short.strip_suffix("]}").unwrap()));
+        }
+    }
+
+    #[test]
+    fn an_empty_system_prompt_is_left_out() {
+        for no_system in [false, true] {
+            let quirks = Quirks { cache_marks: Some(CacheLifetime::Minutes), no_system, ..NONE };
+            let sent = body_with_system("", &[user("a")], &quirks, ToolChoice::Auto);
+            assert_eq!(sent["messages"].as_array().map(Vec::len), Some(1));
+            assert_eq!(sent["messages"][0]["role"], "user");
         }
     }
 

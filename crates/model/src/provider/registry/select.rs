@@ -492,11 +492,11 @@ fn wire_model_name(model: &str, name: &str, provider: Option<&ProviderInfo>) -> 
             .iter()
             .any(|own_prefix| normalize_name(own_prefix) == normalize_name(prefix));
     // The gateway's own models carry its name as a prefix.
-    let is_its_own =
+    let is_gateway_model =
         provider.is_some_and(|provider| provider.name == "openrouter") && !rest.contains('/');
     match strip {
         PrefixStripping::All => model.rsplit('/').next().unwrap_or(model).to_owned(),
-        PrefixStripping::Own if is_own && !is_its_own => rest.to_owned(),
+        PrefixStripping::Own if is_own && !is_gateway_model => rest.to_owned(),
         PrefixStripping::Own | PrefixStripping::None => model.to_owned(),
     }
 }
