@@ -67,6 +67,8 @@ fn parse(page: &str, base: &Url, plain: bool) -> Option<Article> {
     let config = Config {
         text_mode: if plain { TextMode::Formatted } else { TextMode::Markdown },
         max_elements_to_parse: MAX_ELEMENTS,
+        // The library reads JSON-LD with `gjson`, which makes a `str` that is not UTF-8 of a broken escape.
+        disable_json_ld: true,
         ..Config::default()
     };
     let result = Readability::with_document(document, Some(base.as_str()), Some(config))
@@ -180,6 +182,16 @@ mod tests {
         assert!(!text.contains("x()") && !text.contains("navigation"), "{text}");
         let plain = extract(&page, &base(), true).text;
         assert!(plain.contains("there") && !plain.contains("]("), "{plain}");
+    }
+
+    #[test]
+    fn json_ld_is_not_read() {
+        let page = format!(
+            "<html><head><title>A title</title><script type='application/ld+json'>{{\"@context\":\"https://schema.org\",\
+             \"@type\":\"Article\",\"headline\":\"Another title\"}}</script></head><body><article><p>{}</p></article></body></html>",
+            article_text()
+        );
+        assert_eq!(extract(&page, &base(), false).title, "A title");
     }
 
     #[test]
