@@ -14,6 +14,7 @@ fn pages() -> Vec<(PathBuf, String)> {
         "CODE_OF_CONDUCT.md",
         "docs/compared.md",
         "docs/costs.md",
+        "docs/unsafe-crates.md",
         "tests/README.md",
         ".ci/package/README.md",
     ];

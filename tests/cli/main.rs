@@ -186,6 +186,7 @@ mod turn;
 mod type_ahead;
 mod undo;
 mod uninstall;
+mod unsafe_crates;
 mod until;
 mod upgrade;
 mod usage;
