@@ -300,7 +300,7 @@ pub const COMMANDS: &[JsonShape] = &[
     ] },
     JsonShape { name: "skill list --json", form: Lines, meaning: "Each skill.", base: None, fields: &[
         ("name", OrNull(&Text), "`null` if it cannot be read"), ("location", Text, "the path"),
-        ("state", OneOf("available not-offered unavailable hidden disabled unreadable"), ""),
+        ("state", OneOf("available not-offered unavailable hidden disabled changed unreadable"), ""),
         ("description?", Text, "of a skill that can be read, as are the following"),
         ("source?", Text, "`workspace`, `built-in`, or a directory"),
         ("hidden_by?", OrNull(&Text), "the source of the skill that is used instead"),

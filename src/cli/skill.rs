@@ -8,8 +8,9 @@ use std::path::PathBuf;
 pub enum SkillCommand {
     /// List skills: source, size in tokens, and whether each is usable
     ///
-    /// Skills of the workspace hide those of a trusted directory, and these hide built-in ones. Hidden skills are
-    /// listed too.
+    /// Skills of the workspace hide those of `~/.nanobot/skills`, these those of a trusted directory, these those of
+    /// `skills.directories`, and these built-in ones. Hidden skills are listed too, and those that changed since their
+    /// first use.
     #[command(visible_alias = "ls")]
     List {
         /// Only skills whose name matches: a pattern with `*` and `?`, or part of the name

@@ -59,6 +59,7 @@ pub(crate) mod server_files;
 pub(crate) mod session_library;
 pub(crate) mod session_title;
 pub(crate) mod since;
+pub(crate) mod skill_directories;
 pub(crate) mod skill_lookup;
 pub(crate) mod skill_package;
 pub(crate) mod skills;

@@ -9,11 +9,12 @@ const PLACEHOLDERS: [&str; 9] =
     ["KEY", "NAME", "TIME", "ID", "N", "PROVIDER", "SERVER", "REPOSITORY", "BRANCH"];
 
 /// The paths among [`DOCUMENTED_PATHS`] whose files are a person's work, even if a command of this program began some of them.
-const USER_PATHS: [&str; 6] = [
+const USER_PATHS: [&str; 7] = [
     "commands/NAME.md",
     "hooks/NAME",
     "profiles/NAME.md",
     "prompts/NAME.md",
+    "skills/NAME/",
     "tools/NAME",
     "workspace/skills/NAME/",
 ];

@@ -4,6 +4,7 @@ use crate::ops::context::Context;
 use crate::ops::profiles;
 use crate::ops::protected_paths::{instruction_files, memory_files, protected_paths};
 use crate::ops::repository;
+use crate::ops::skill_directories::{SkillDirectories, protected_directories};
 use crate::options::grants::{Grants, SandboxMode};
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
@@ -437,6 +438,9 @@ fn build_file_scope(
         roots.add(path, true);
     }
     roots.add_configured(ctx, settings, profile, &directory)?;
+    for path in SkillDirectories::find(ctx, settings).iter() {
+        roots.add(path.to_owned(), false);
+    }
     roots.add_directory(&directory, position);
     let home = real_paths.resolve(&absolute(&ctx.paths.home));
     let (hidden, own_read_only) = protected_paths(ctx, workspace);
@@ -478,8 +482,10 @@ fn build_file_scope(
         }
     }
     let user_home = home.clone();
+    let skill_directories = protected_directories(ctx, settings);
     let read_only = Deferred::new(move || {
         let mut read_only = own_read_only.to_vec();
+        read_only.extend(skill_directories);
         for root in &writable {
             let granted_below =
                 || writable.iter().filter(|other| *other != root && other.starts_with(root));

@@ -68,7 +68,9 @@ pub(crate) fn protected_paths(
         let memory = workspace.join("memory");
         let mut read_only: Vec<PathBuf> =
             memory::PROTECTED_NAMES.iter().map(|name| memory.join(name)).collect();
-        read_only.extend([workspace.join(".git"), workspace.join(".nanobot"), root.join("tools")]);
+        let own_folders = ["tools", "skills"].map(|name| root.join(name));
+        read_only.extend([workspace.join(".git"), workspace.join(".nanobot")]);
+        read_only.extend(own_folders);
         // These links lead to hidden files. A run that could replace one could choose another config.
         for path in config_files(&paths).into_iter().chain([paths.root.clone()]) {
             read_only.extend(trace_links(&path).links.into_iter().map(|(link, _)| link));

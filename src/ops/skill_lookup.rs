@@ -4,12 +4,13 @@ use crate::ops::context::Context;
 use crate::ops::skills;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, UserAction, fail, fail_with_hint, fail_with_parts};
+use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::keys::nearest;
 use nanobot_os::rooted_fs::{self, RootDir};
 use nanobot_os::terminal::sanitize;
 use nanobot_store::skill::folder::{EntryType, FolderEntry, SkillFolder};
-use nanobot_store::skill::{BuiltInSkill, FoundSkills, Skill, SkillSource};
+use nanobot_store::skill::{BuiltInSkill, FoundSkills, InactiveReason, Skill, SkillSource};
 use std::io::Read;
 use std::path::Path;
 
@@ -31,11 +32,24 @@ pub(crate) fn find_skill<'a>(skills: &'a FoundSkills, name: &str) -> Result<&'a 
     let find_disabled = || {
         let mut inactive = skills.inactive.iter();
         inactive
-            .find(|inactive| inactive.skill.name == name && inactive.superseded_by.is_none())
+            .find(|inactive| {
+                inactive.skill.name == name && inactive.reason == InactiveReason::Disabled
+            })
             .map(|inactive| &inactive.skill)
     };
     if let Some(skill) = skills.by_name(name).or_else(find_disabled) {
         return Ok(skill);
+    }
+    if let Some(skill) = find_changed(skills, name) {
+        let path = skill.location.display();
+        return Err(fail_with_hint(
+            Exit::Failed,
+            format!("skill `{name}` changed since its first use"),
+            format!(
+                "`nanobot skill show {name}`, then `nanobot trust {}`",
+                quote(&path.to_string())
+            ),
+        ));
     }
     let mut unreadable = skills.unreadable.iter();
     if let Some(unreadable) = unreadable.find(|skill| skill.name.as_deref() == Some(name)) {
@@ -48,6 +62,15 @@ pub(crate) fn find_skill<'a>(skills: &'a FoundSkills, name: &str) -> Result<&'a 
         None => UserAction::ListSkills.into(),
     };
     Err(fail_with_parts(Exit::NoInput, format!("there is no skill `{name}`"), [hint]))
+}
+
+/// The skill `name` of a shared folder, which is not used because it changed.
+pub(crate) fn find_changed<'a>(skills: &'a FoundSkills, name: &str) -> Option<&'a Skill> {
+    let mut inactive = skills.inactive.iter();
+    let changed = inactive.find(|inactive| {
+        inactive.skill.name == name && inactive.reason == InactiveReason::Changed
+    })?;
+    Some(&changed.skill)
 }
 
 /// The files and directories of a skill.

@@ -1,10 +1,13 @@
 //! The skills that a run finds, and a summary of them.
 
 use super::context::Context;
+use super::skill_directories::SkillDirectories;
+use super::slash_commands;
+use super::user_commands::is_command_name;
 use crate::options::turn::TurnOptions;
 use anyhow::{Context as _, Result};
 use nanobot_config::settings::{FlagOverrides, Settings};
-use nanobot_store::skill::{self, FoundSkills, SearchPaths, Skill, SkillSource};
+use nanobot_store::skill::{self, FoundSkills, SearchPaths, SharedFolders, Skill, SkillSource};
 use nanobot_store::trust::{DirectoryInstructions, TrustList};
 use serde_json::{Value, json};
 use std::io::ErrorKind;
@@ -36,13 +39,66 @@ pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Resu
             return Err(error).with_context(|| format!("resolve `{}`", directory.display()));
         }
     };
+    find_with(ctx, settings, &settings.workspace, &instructions)
+}
+
+/// The skills of a run with this `workspace` and these `instructions` of its directory.
+pub(crate) fn find_with(
+    ctx: &Context,
+    settings: &Settings,
+    workspace: &Path,
+    instructions: &DirectoryInstructions,
+) -> Result<FoundSkills> {
+    let directories = SkillDirectories::find(ctx, settings);
+    let has_shared = !directories.shared.is_empty();
+    let trust = has_shared.then(|| TrustList::load(&ctx.paths.trust())).transpose()?;
+    let dirs = directories.shared.as_slice();
     Ok(skill::find_skills(SearchPaths {
-        workspace: &settings.workspace,
+        workspace,
+        own_dir: directories.own.as_deref(),
         trusted_dirs: &instructions.skills,
         ignored_files: &instructions.ignored,
+        shared: trust.as_ref().map(|trust| SharedFolders { dirs, trust }),
         disabled: &settings.skills.disabled,
         env: &ctx.env,
     }))
+}
+
+/// Pins the skills of shared folders that a run is the first to use. They are no longer used once they have changed.
+pub(crate) fn pin_first_used(ctx: &Context, found_skills: &FoundSkills) -> Result<()> {
+    if found_skills.unpinned.is_empty() {
+        return Ok(());
+    }
+    let now = ctx.clock.now().timestamp();
+    TrustList::change(&ctx.paths.trust(), |trust| {
+        for file in &found_skills.unpinned {
+            trust.pin_skill(&file.path, file.text.as_bytes(), now);
+        }
+        Ok(())
+    })
+}
+
+/// The message that `text` of a command line stands for: `/NAME` requests the use of the skill of that name. `None` if it is text, as it is
+/// if the name is that of a command.
+///
+/// # Errors
+/// The skills cannot be read.
+pub(crate) fn expand_slash(
+    ctx: &Context,
+    settings: &Settings,
+    directory: &Path,
+    text: &str,
+) -> Result<Option<String>> {
+    let Some(command) = text.trim().strip_prefix('/') else {
+        return Ok(None);
+    };
+    let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+    if !is_command_name(name) || slash_commands::in_chats().any(|row| row.is_called(name)) {
+        return Ok(None);
+    }
+    let found_skills = find(ctx, settings, directory)?;
+    let skill = found_skills.by_name(name);
+    Ok(skill.map(|skill| use_message(&skill.name, rest.trim())))
 }
 
 /// A short summary of the skills.

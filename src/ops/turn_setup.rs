@@ -7,6 +7,7 @@ use crate::ops::permissions::{self, WorkspacePlace};
 use crate::ops::prompt_files;
 use crate::ops::protected_paths;
 use crate::ops::session_library::StoredSessions;
+use crate::ops::skills;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
 use crate::options::grants::{Grants, PrivateCopy};
 use anyhow::{Context as _, Result};
@@ -35,7 +36,7 @@ use nanobot_sandbox as sandbox;
 use nanobot_store::history::head_and_tail::head_and_tail;
 use nanobot_store::memory::Memory;
 use nanobot_store::memory::request::CHARS_PER_TOKEN;
-use nanobot_store::skill::{self, FoundSkills, SearchPaths, Skill, SkillSource, WrittenSkills};
+use nanobot_store::skill::{self, FoundSkills, Skill, SkillSource, WrittenSkills};
 use nanobot_store::trust::{self, DirectoryInstructions, TrustList};
 use nanobot_store::workspace::{Workspace, WorkspaceNotes};
 use nanobot_tool::ask_user::{self, UserPrompt};
@@ -102,10 +103,18 @@ pub(crate) fn build(
     let private_copy = input.grants.private_copy.as_ref();
     let mut instructions = project_instructions(ctx, &workspace.path, &mut policy, private_copy)?;
     let has_skills = !is_bare || !input.prompt.skills.is_empty();
-    let found_skills =
-        if has_skills { find_skills(ctx, input, &instructions) } else { FoundSkills::default() };
+    let found_skills = if has_skills {
+        skills::find_with(ctx, settings, &input.workspace.root, &instructions)?
+    } else {
+        FoundSkills::default()
+    };
+    if !input.is_dry_run_or_replay {
+        skills::pin_first_used(ctx, &found_skills)?;
+    }
     let loaded_skills = loaded_skills::load(ctx, input, &found_skills, notice)?;
-    loaded_skills::trust_pinned(ctx, &loaded_skills, &mut policy)?;
+    let shared = found_skills.skills.iter().filter(|skill| skill.is_shared());
+    loaded_skills::trust_pinned(ctx, loaded_skills.iter().chain(shared), &mut policy)?;
+    trust_own(&found_skills, &mut policy);
     if is_bare {
         // The policy protects these files all the same.
         instructions = DirectoryInstructions::default();
@@ -212,19 +221,13 @@ fn with_server_files(scope: &FileScope, settings: &Settings) -> Deferred<Vec<Pat
     })
 }
 
-/// The skills of the run.
-fn find_skills(
-    ctx: &Context,
-    input: &SetupInput<'_>,
-    instructions: &DirectoryInstructions,
-) -> FoundSkills {
-    skill::find_skills(SearchPaths {
-        workspace: &input.workspace.root,
-        trusted_dirs: &instructions.skills,
-        ignored_files: &instructions.ignored,
-        disabled: &input.settings.skills.disabled,
-        env: &ctx.env,
-    })
+/// Adds the user's own folder of skills to what counts as the user's. No run changes it.
+fn trust_own(found_skills: &FoundSkills, policy: &mut Policy) {
+    let folder = found_skills.skills.iter().find_map(|skill| match &skill.source {
+        SkillSource::Own(folder) => Some(folder.clone()),
+        _ => None,
+    });
+    policy.file_scope.trusted.extend(folder);
 }
 
 /// The section of the skills that flags load. A skill of the run that is always active is in the prompt already.
@@ -480,8 +483,8 @@ fn hosts_of_skills<'a>(
     let written_skills = WrittenSkills::new(ctx.paths.written_skills());
     let mut skill_hosts = Vec::new();
     for skill in skills {
-        let is_chosen =
-            skill.source == SkillSource::Workspace && skill.is_offered && skill.is_available();
+        let is_own = matches!(skill.source, SkillSource::Workspace | SkillSource::Own(_));
+        let is_chosen = is_own && skill.is_offered && skill.is_available();
         let mut hosts = find_linked_hosts(&skill.body).peekable();
         if is_chosen && hosts.peek().is_some() {
             let text = durable_file::read(&skill.location)?.unwrap_or_default();

@@ -131,6 +131,8 @@ fn files_are_at_the_documented_paths() {
     }
     let skill = story.workspace().join("skills/NAME/SKILL.md");
     crate::story::write(&skill, b"---\ndescription: taught\n---\nText.\n");
+    let own_skill = story.home().join(".nanobot/skills/NAME/SKILL.md");
+    crate::story::write(&own_skill, b"---\ndescription: taught\n---\nText.\n");
     let profile = story.home().join(".nanobot/profiles/NAME.md");
     crate::story::write(&profile, b"Be brief.\n");
     let command = story.home().join(".nanobot/commands/NAME.md");

@@ -164,6 +164,7 @@ mod shared_home;
 mod signals;
 mod situation;
 mod skill;
+mod skill_folders;
 mod slack_server;
 mod soak;
 mod socket_server;

@@ -329,7 +329,12 @@ const GUARANTEES: &[TestedPromise] = &[
     ),
     (
         "**A directory configures nothing**",
-        &["instruction_files_of_a_directory_are_read_after_it_is_trusted"],
+        &[
+            "instruction_files_of_a_directory_are_read_after_it_is_trusted",
+            "a_skill_that_changes_after_its_first_use_is_not_used",
+            "no_run_adds_a_skill_to_a_shared_folder",
+            "the_users_own_skills_are_read_as_the_users_and_never_changed",
+        ],
     ),
     ("`agent` never prompts", &["a_denial_is_final_reported_once_and_names_its_flag"]),
     (

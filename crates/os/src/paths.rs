@@ -136,6 +136,11 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         erasure: Erasure::Keep(NO_TEXT),
     },
     DocumentedPath {
+        path: "~/.nanobot/skills/NAME/",
+        meaning: "a skill of yours for every workspace; no run may change it",
+        erasure: Erasure::Keep(OWN_TEXT),
+    },
+    DocumentedPath {
         path: "~/.nanobot/hooks/NAME",
         meaning: "programs of hooks; no run may change them (`hooks` of the config names the commands)",
         erasure: Erasure::Keep(OWN_TEXT),
@@ -157,7 +162,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/trust.json",
-        meaning: "trusted directories, whose AGENTS.md, skills and tools are used, with digests of these files; and the git directories elsewhere that they use",
+        meaning: "trusted directories, whose AGENTS.md, skills and tools are used, with digests of these files and of the skills in `skills.directories`; and the git directories elsewhere that they use",
         erasure: Erasure::Keep("paths of directories that you trust: `nanobot trust --list`"),
     },
     DocumentedPath {
@@ -537,6 +542,11 @@ impl Paths {
     /// Returns the file with the descriptions of these programs.
     pub fn tool_specs(&self) -> PathBuf {
         self.root.join("tools/.specs.json")
+    }
+
+    /// Returns the directory of the user's own skills, beside those of the workspace.
+    pub fn skills(&self) -> PathBuf {
+        self.root.join("skills")
     }
 
     /// Returns the directory of undo data, with one folder for each turn.

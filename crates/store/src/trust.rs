@@ -37,6 +37,9 @@ pub struct TrustList {
     pub directories: Vec<TrustedDirectory>,
     /// The pinned prompt files.
     pub files: Vec<PinnedFile>,
+    /// The SKILL.md files in folders that other programs fill, as they were when a run first used them. This is no trust: nobody has read
+    /// them.
+    skills: Vec<PinnedFile>,
     /// The key of the digests, 16 bytes in hexadecimal. No tool can read the list, so a model cannot make another file
     /// with the same digest.
     key: String,
@@ -80,8 +83,23 @@ struct TrustFile {
     trusted: Vec<TrustedDirectory>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     files: Vec<PinnedFile>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    skills: Vec<PinnedFile>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     key: String,
+}
+
+/// A SKILL.md in a folder that other programs fill, compared with its pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkillPin {
+    /// It has no pin yet.
+    Missing,
+    /// It is what a run first used.
+    Unchanged,
+    /// A person has trusted it with this content.
+    Trusted,
+    /// Its content is another one.
+    Changed,
 }
 
 /// The effect of trusting a directory.
@@ -200,6 +218,7 @@ impl TrustList {
             path: path.to_owned(),
             directories: file.trusted,
             files: file.files,
+            skills: file.skills,
             key: file.key,
             set_aside,
         })
@@ -212,9 +231,11 @@ impl TrustList {
     pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let lock = durable_file::lock_for_change(path, "the trust list")?;
         let result = Self::load(path).and_then(|mut list| {
-            let before = (list.directories.clone(), list.files.clone());
+            let pins =
+                |list: &Self| (list.directories.clone(), list.files.clone(), list.skills.clone());
+            let before = pins(&list);
             let result = change(&mut list)?;
-            if before != (list.directories.clone(), list.files.clone()) {
+            if before != pins(&list) {
                 list.save()?;
             }
             Ok(result)
@@ -272,8 +293,32 @@ impl TrustList {
             None => TrustChange::Added,
         };
         self.files.retain(|file| file.path != path);
+        self.skills.retain(|skill| skill.path != path);
         self.files.push(PinnedFile { path: path.to_owned(), digest, since: now.to_string() });
         change
+    }
+
+    /// Pins the SKILL.md at `path`, a real path, with the content that a run uses for the first time. An earlier pin stays.
+    pub fn pin_skill(&mut self, path: &Path, bytes: &[u8], now: Timestamp) {
+        if self.check_skill(path, bytes) == SkillPin::Missing {
+            let digest = keyed_digest(&self.key_or_new(), bytes);
+            self.skills.push(PinnedFile { path: path.to_owned(), digest, since: now.to_string() });
+        }
+    }
+
+    /// Compares the SKILL.md at `path`, a real path, with its pin.
+    pub fn check_skill(&self, path: &Path, bytes: &[u8]) -> SkillPin {
+        let digest = self.key().map(|key| keyed_digest(&key, bytes));
+        let is_pinned_in = |files: &[PinnedFile]| {
+            let file = files.iter().find(|file| file.path == path)?;
+            Some(digest.as_ref() == Some(&file.digest))
+        };
+        match (is_pinned_in(&self.files), is_pinned_in(&self.skills)) {
+            (None, None) => SkillPin::Missing,
+            (Some(true), _) => SkillPin::Trusted,
+            (_, Some(true)) => SkillPin::Unchanged,
+            _ => SkillPin::Changed,
+        }
     }
 
     /// True if the file at `path`, a real path, is pinned with this content.
@@ -444,6 +489,7 @@ impl TrustList {
         let file = TrustFile {
             trusted: self.directories.clone(),
             files: self.files.clone(),
+            skills: self.skills.clone(),
             key: self.key.clone(),
         };
         let mut text = serde_json::to_string_pretty(&file).context("serialize the trust list")?;
@@ -478,7 +524,7 @@ fn directory_chain(directory: &Path) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{TrustChange, TrustList};
+    use super::{SkillPin, TrustChange, TrustList};
     use jiff::Timestamp;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
@@ -533,6 +579,34 @@ mod tests {
         std::fs::write(&list, "{").unwrap();
         let damaged = TrustList::load(&list).unwrap();
         assert!(damaged.damage_notice().is_some() && damaged.directories.is_empty());
+    }
+
+    #[test]
+    fn a_skill_is_pinned_when_it_is_first_used() {
+        let temp = tempfile::tempdir().unwrap();
+        let (list, path) = (temp.path().join("trust.json"), Path::new("/s/tea/SKILL.md"));
+        let check = |bytes: &[u8], expect: SkillPin| {
+            assert_eq!(TrustList::load(&list).unwrap().check_skill(path, bytes), expect);
+        };
+        let pin = |bytes: &[u8]| {
+            let now = Timestamp::UNIX_EPOCH;
+            TrustList::change(&list, |trust| {
+                trust.pin_skill(path, bytes, now);
+                Ok(())
+            })
+            .unwrap();
+        };
+        check(b"first", SkillPin::Missing);
+        pin(b"first");
+        pin(b"second");
+        check(b"first", SkillPin::Unchanged);
+        check(b"second", SkillPin::Changed);
+        // The first use is no trust of a person, and what a person trusts takes its place.
+        assert!(!TrustList::load(&list).unwrap().is_pinned(path, b"first"));
+        TrustList::change(&list, |trust| Ok(trust.pin(path, b"second", Timestamp::UNIX_EPOCH)))
+            .unwrap();
+        check(b"second", SkillPin::Trusted);
+        check(b"first", SkillPin::Changed);
     }
 
     #[test]

@@ -13,7 +13,9 @@ pub(super) fn describe_origin(ctx: &Context, source: &SkillSource) -> String {
     match source {
         SkillSource::Workspace => "workspace".into(),
         SkillSource::BuiltIn => "built-in".into(),
-        SkillSource::Directory(dir) => ctx.paths.display(dir),
+        SkillSource::Own(dir) | SkillSource::Directory(dir) | SkillSource::Shared(dir) => {
+            ctx.paths.display(dir)
+        }
     }
 }
 
@@ -22,7 +24,9 @@ pub(super) fn origin_json(source: &SkillSource) -> String {
     match source {
         SkillSource::Workspace => "workspace".into(),
         SkillSource::BuiltIn => "built-in".into(),
-        SkillSource::Directory(dir) => dir.display().to_string(),
+        SkillSource::Own(dir) | SkillSource::Directory(dir) | SkillSource::Shared(dir) => {
+            dir.display().to_string()
+        }
     }
 }
 

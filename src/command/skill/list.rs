@@ -8,7 +8,7 @@ use anyhow::Result;
 use nanobot_agent::report::columns::{Side, align_columns, truncate};
 use nanobot_base::error::Exit;
 use nanobot_os::terminal::sanitize;
-use nanobot_store::skill::{FoundSkills, InactiveSkill, Skill, render_list};
+use nanobot_store::skill::{FoundSkills, InactiveReason, InactiveSkill, Skill, render_list};
 use serde_json::{Value, json};
 
 /// Runs `nanobot skill list`.
@@ -17,7 +17,7 @@ pub(super) fn run(ctx: &Context, pattern: Option<&str>, as_json: bool) -> Result
     let budget = settings.skills.budget_tokens;
     let list = render_list(&found_skills.skills, budget);
     let names = NamePattern(pattern);
-    let FoundSkills { skills, inactive, unreadable } = &mut found_skills;
+    let FoundSkills { skills, inactive, unreadable, .. } = &mut found_skills;
     skills.retain(|skill| names.matches(&skill.name));
     inactive.retain(|inactive| names.matches(&inactive.skill.name));
     // A skill whose name could not be read matches no pattern.
@@ -54,7 +54,7 @@ pub(super) fn table(ctx: &Context, found_skills: &FoundSkills, width: Option<usi
             sanitize(&description.join(" ")),
         ]
     };
-    let FoundSkills { skills, inactive, unreadable } = found_skills;
+    let FoundSkills { skills, inactive, unreadable, .. } = found_skills;
     let mut rows: Vec<Vec<String>> =
         skills.iter().map(|skill| row(skill, describe_state(skill))).collect();
     rows.extend(
@@ -78,9 +78,12 @@ pub(super) fn table(ctx: &Context, found_skills: &FoundSkills, width: Option<usi
 }
 
 fn describe_inactive(ctx: &Context, inactive: &InactiveSkill) -> String {
-    match &inactive.superseded_by {
-        Some(source) => format!("hidden by the one from {}", describe_origin(ctx, source)),
-        None => "disabled in the config".into(),
+    match &inactive.reason {
+        InactiveReason::Superseded(source) => {
+            format!("hidden by the one from {}", describe_origin(ctx, source))
+        }
+        InactiveReason::Disabled => "disabled in the config".into(),
+        InactiveReason::Changed => "changed since its first use (nanobot trust)".into(),
     }
 }
 
@@ -100,11 +103,13 @@ fn json_lines(found_skills: &FoundSkills) -> impl Iterator<Item = Value> {
         };
         line(skill, state, None)
     });
-    let inactive =
-        found_skills.inactive.iter().map(move |inactive| match &inactive.superseded_by {
-            Some(source) => line(&inactive.skill, "hidden", Some(origin_json(source))),
-            None => line(&inactive.skill, "disabled", None),
-        });
+    let inactive = found_skills.inactive.iter().map(move |inactive| match &inactive.reason {
+        InactiveReason::Superseded(source) => {
+            line(&inactive.skill, "hidden", Some(origin_json(source)))
+        }
+        InactiveReason::Disabled => line(&inactive.skill, "disabled", None),
+        InactiveReason::Changed => line(&inactive.skill, "changed", None),
+    });
     let unreadable = found_skills.unreadable.iter().map(|unreadable| {
         json!({
             "name": unreadable.name, "location": unreadable.path.display().to_string(), "state": "unreadable", "error": unreadable.reason,

@@ -5,7 +5,9 @@ use super::describe::{
 };
 use crate::cli::skill::SkillShowArgs;
 use crate::ops::context::Context;
-use crate::ops::skill_lookup::{current_skills, find_skill, read_file, skill_entries};
+use crate::ops::skill_lookup::{
+    current_skills, find_changed, find_skill, read_file, skill_entries,
+};
 use anyhow::Result;
 use nanobot_base::error::Exit;
 use nanobot_os::terminal::sanitize;
@@ -17,7 +19,11 @@ use serde_json::{Value, json};
 pub(super) fn run(ctx: &Context, arguments: &SkillShowArgs) -> Result<Exit> {
     let SkillShowArgs { name, file, json } = arguments;
     let (_, skills) = current_skills(ctx)?;
-    let skill = find_skill(&skills, name)?;
+    let skill = match find_changed(&skills, name) {
+        // It is read before it is trusted again. One that took its place comes first.
+        Some(changed) if skills.by_name(name).is_none() => changed,
+        _ => find_skill(&skills, name)?,
+    };
     if let Some(file) = file {
         ctx.terminal.print_bytes(&read_file(skill, file)?)?;
     } else if *json {

@@ -6,6 +6,7 @@ use crate::ops::default_session::{default_session_key, fresh_session_key, last_s
 use crate::ops::model;
 use crate::ops::permissions;
 use crate::ops::server_files;
+use crate::ops::skills;
 use crate::ops::turn_setup::setup_input::PromptRequest;
 use crate::options::model::CacheTime;
 use crate::options::turn::{PromptOptions, TurnOptions};
@@ -111,6 +112,11 @@ pub(crate) fn read(
             model_settings.hour_cache_key = Some(cache_key.clone());
         }
     }
+    let expanded_options = match source {
+        TurnSource::CommandLine => expand_slash(ctx, options, &settings)?,
+        TurnSource::Job(_) | TurnSource::Interactive(_) | TurnSource::Chat(_) => None,
+    };
+    let options = expanded_options.as_ref().unwrap_or(options);
     let (parts, text) = build_message(ctx, options, &settings, piped, source.attached(), reporter)?;
     let command = match parts.as_slice() {
         [MessagePart::Text(message)]
@@ -133,6 +139,29 @@ pub(crate) fn read(
         command,
         key,
     })
+}
+
+/// The options with a request to use a skill in place of the message `/NAME`, if the run has such a skill.
+fn expand_slash(
+    ctx: &Context,
+    options: &TurnOptions,
+    settings: &Settings,
+) -> Result<Option<TurnOptions>> {
+    let directory = options.grants.directory.as_deref().unwrap_or(Path::new("."));
+    let message = match &options.input.message {
+        Some(message)
+            if options.input.prompt_file.is_none() && !options.prompt.bare && message.is_own() =>
+        {
+            message
+        }
+        _ => return Ok(None),
+    };
+    let expanded = skills::expand_slash(ctx, settings, directory, message)?;
+    Ok(expanded.map(|message| {
+        let mut options = options.clone();
+        options.input.set_typed_message(&message);
+        options
+    }))
 }
 
 /// The settings and the profile of a run, whose options may add MCP servers. A bare run has none of the config, and only the hooks

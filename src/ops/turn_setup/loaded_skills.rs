@@ -38,8 +38,13 @@ pub(super) fn load(
 }
 
 /// Adds the files of `skills` that the user has pinned to those that count as the user's, and that runs may not change at will.
-pub(super) fn trust_pinned(ctx: &Context, skills: &[Skill], policy: &mut Policy) -> Result<()> {
-    if skills.is_empty() {
+pub(super) fn trust_pinned<'s>(
+    ctx: &Context,
+    skills: impl Iterator<Item = &'s Skill>,
+    policy: &mut Policy,
+) -> Result<()> {
+    let mut skills = skills.peekable();
+    if skills.peek().is_none() {
         return Ok(());
     }
     let trust = TrustList::load(&ctx.paths.trust())?;

@@ -59,7 +59,7 @@ pub struct FileScope {
     /// Paths beneath the roots that instruct later runs. No tool changes them once the session holds untrusted content.
     #[serde(rename = "notes", with = "wire_paths::list")]
     pub instruction_files: Vec<PathBuf>,
-    /// Instruction files of the directory that the user trusts with their current content.
+    /// Instruction files of the directory that the user trusts with their current content, and the user's own folder of skills.
     #[serde(with = "wire_paths::list")]
     pub trusted: Vec<PathBuf>,
     /// Paths denied by rules, anywhere.
@@ -409,7 +409,7 @@ impl FileScope {
         let mut files = self.instruction_files.iter();
         let is_own = path.starts_with(&self.workspace)
             && files.any(|file| path.starts_with(file) && file.starts_with(&self.workspace));
-        (is_own || self.trusted.iter().any(|file| path == file))
+        (is_own || self.trusted.iter().any(|trusted| path.starts_with(trusted)))
             && self.operands.iter().all(|operand| operand.is_user_instruction(path))
     }
 

@@ -524,6 +524,8 @@ pub const KEYS: &[ConfigKey] = &[
     key("memory.model", Text, "null", Used, "model or preset for consolidation; unset: the model of the turn"),
     key("memory.budgetTokens", TOKEN_COUNT, "4000", Used, "maximum tokens of MEMORY.md before it is condensed"),
 
+    key("skills.directories", TextList, "[]", Used, "further folders of skills, which other programs fill, such as `~/.agents/skills`: a skill is pinned when a run first uses it, and not used after a change until `nanobot trust` of its SKILL.md"),
+
     key("session.titleModel", Text, "null", Used, "model or preset that gives a new session its title after the first answer, from the message and the answer; unset: none"),
     key("session.sync", OneOf(&["turn", "none"]), r#""turn""#, Used, "when the session is synced to disk: at the end of each turn, or never"),
 

@@ -138,6 +138,8 @@ pub struct SkillSettings {
     pub disabled: Vec<String>,
     /// Tokens that the list may take in each request. The default holds about 30 skills in full, or 100 as one line each.
     pub budget_tokens: u64,
+    /// Further folders of skills, as written.
+    pub directories: Vec<String>,
 }
 
 /// Spending limits in US dollars; `None` is unlimited.

@@ -31,6 +31,7 @@ const OWN_KEYS: &[&str] = &[
     "providers.*.tokensPerMinute",
     "retention",
     "session",
+    "skills",
     "telemetry",
     "terminal",
     "tools.allow",

@@ -283,6 +283,7 @@ impl TypedReader<'_> {
         Ok(SkillSettings {
             disabled: self.text_list(const { config_key("agents.defaults.disabledSkills") })?,
             budget_tokens: self.whole_number(budget, None)?.into(),
+            directories: self.text_list(const { config_key("skills.directories") })?,
         })
     }
 

@@ -35,6 +35,7 @@ const GRANTS: &[&str] = &[
     "channels.*.approvers",
     "channels.*.dm.allowFrom",
     "channels.*.recipients",
+    "skills.directories",
     "tools.allow",
     "tools.exec.allowedEnvKeys",
     "tools.exec.sandboxRoBinds",

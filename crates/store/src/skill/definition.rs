@@ -40,6 +40,22 @@ impl Skill {
         self.unmet_requirements.is_empty()
     }
 
+    /// Keeps its text out of the system prompt until a person trusts it: nobody has read it.
+    pub(super) fn wait_for_trust(&mut self) {
+        if self.always {
+            self.always = false;
+            self.warnings.push(format!(
+                "its `always` has no effect until `nanobot trust {}`",
+                self.location.display()
+            ));
+        }
+    }
+
+    /// True if it is in a folder that the config names and other programs fill.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.source, SkillSource::Shared(_))
+    }
+
     /// True if its body is part of every system prompt: it asks for that, is offered, and its requirements are met.
     pub fn is_active(&self) -> bool {
         self.always && self.is_offered && self.is_available()
@@ -68,8 +84,12 @@ pub struct InertFields {
 pub enum SkillSource {
     /// The folder `skills` of the workspace.
     Workspace,
+    /// The user's own folder beside the workspace.
+    Own(PathBuf),
     /// A folder of skills in a trusted directory.
     Directory(PathBuf),
+    /// A folder that the config names and other programs fill.
+    Shared(PathBuf),
     /// A skill that is a part of this program.
     BuiltIn,
 }

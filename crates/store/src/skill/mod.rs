@@ -28,19 +28,34 @@ pub use summary::{ListDetail, SkillList, active_bodies, join_bodies, render_list
 pub use template::skill_template;
 pub use written_skills::WrittenSkills;
 
+use crate::trust::{SkillPin, TrustList};
 use anyhow::{Context as _, Result};
+use nanobot_base::shell_quote::quote;
 use nanobot_os::env::Env;
 use std::path::{Component, Path, PathBuf};
+
+/// The folders of skills that the config names and other programs fill, as real paths.
+#[derive(Clone, Copy)]
+pub struct SharedFolders<'a> {
+    /// The folders, in order of precedence.
+    pub dirs: &'a [PathBuf],
+    /// The pins of their skills.
+    pub trust: &'a TrustList,
+}
 
 /// The search path for skills, in order of precedence.
 #[derive(Clone, Copy)]
 pub struct SearchPaths<'a> {
     /// The agent's workspace, which has a folder of skills.
     pub workspace: &'a Path,
+    /// The user's own folder of skills, a real path; `None` if there is none.
+    pub own_dir: Option<&'a Path>,
     /// Folders of skills in trusted directories.
     pub trusted_dirs: &'a [PathBuf],
     /// SKILL.md files in them that are not read.
     pub ignored_files: &'a [PathBuf],
+    /// Folders that other programs fill; `None` if the config names none.
+    pub shared: Option<SharedFolders<'a>>,
     /// Names of skills that the config disables.
     pub disabled: &'a [String],
     /// The environment, for checking requirements.
@@ -56,6 +71,15 @@ pub struct FoundSkills {
     pub inactive: Vec<InactiveSkill>,
     /// The skills that cannot be read.
     pub unreadable: Vec<UnreadableSkill>,
+    /// The SKILL.md files in shared folders that are not pinned yet.
+    pub unpinned: Vec<UnpinnedFile>,
+}
+
+/// A SKILL.md in a shared folder that no run has used, with its content.
+#[derive(Debug)]
+pub struct UnpinnedFile {
+    pub path: PathBuf,
+    pub text: String,
 }
 
 /// A skill that is not in force, and the reason.
@@ -63,8 +87,32 @@ pub struct FoundSkills {
 pub struct InactiveSkill {
     /// The skill.
     pub skill: Skill,
-    /// The source of the skill that takes precedence; `None` if the config disables the skill.
-    pub superseded_by: Option<SkillSource>,
+    /// The reason.
+    pub reason: InactiveReason,
+}
+
+/// The reason why a skill is not in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InactiveReason {
+    /// The skill of the same name from this source takes precedence.
+    Superseded(SkillSource),
+    /// The config disables it.
+    Disabled,
+    /// It differs from what a run first used.
+    Changed,
+}
+
+impl InactiveSkill {
+    /// The notice about a changed skill, and the step that brings it back.
+    pub fn change_notice(&self) -> Option<String> {
+        let (name, path) = (&self.skill.name, self.skill.location.display());
+        (self.reason == InactiveReason::Changed).then(|| {
+            format!(
+                "skill `{name}` not used: it changed since its first use; read `{path}`, then run `nanobot trust {}` to use it",
+                quote(&path.to_string())
+            )
+        })
+    }
 }
 
 impl FoundSkills {
@@ -76,7 +124,8 @@ impl FoundSkills {
             let name = &skill.name;
             format!("skill `{name}`: its front matter is partly invalid; see `nanobot skill check {name}`")
         });
-        unreadable.chain(broken).collect()
+        let changed = self.inactive.iter().filter_map(InactiveSkill::change_notice);
+        unreadable.chain(broken).chain(changed).collect()
     }
 
     /// Returns the skill `name`, if it is in force.
@@ -85,16 +134,24 @@ impl FoundSkills {
     }
 }
 
-/// Finds all skills: in the workspace, in trusted directories, and built-in. If several have the same name, the first one takes precedence.
+/// Finds all skills: in the workspace, in the user's own folder, in trusted directories, in shared folders, and built-in. If several have
+/// the same name, the first one takes precedence. A changed skill of a shared folder takes none.
 pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
-    let SearchPaths { workspace, trusted_dirs, ignored_files, disabled, env } = search_paths;
+    let SearchPaths { workspace, own_dir, trusted_dirs, ignored_files, shared, disabled, env } =
+        search_paths;
     let dir = workspace.join("skills");
     let requirements = RequirementChecker::new(env);
     let mut found_skills = FoundSkills::default();
     let mut all: Vec<Skill> = Vec::new();
-    let sources = trusted_dirs.iter().map(|dir| (dir, SkillSource::Directory(dir.clone())));
-    for (dir, source) in std::iter::once((&dir, SkillSource::Workspace)).chain(sources) {
-        for file in skill_files::read_all(dir, &source, &mut found_skills.unreadable) {
+    let own = own_dir.map(|dir| (dir, SkillSource::Own(dir.to_owned())));
+    let trusted =
+        trusted_dirs.iter().map(|dir| (dir.as_path(), SkillSource::Directory(dir.clone())));
+    let shared_dirs = shared.map_or(&[][..], |shared| shared.dirs);
+    let shared_sources =
+        shared_dirs.iter().map(|dir| (dir.as_path(), SkillSource::Shared(dir.clone())));
+    let sources = std::iter::once((dir.as_path(), SkillSource::Workspace));
+    for (dir, source) in sources.chain(own).chain(trusted).chain(shared_sources) {
+        for file in skill_files::read_all(dir, &source, shared_dirs, &mut found_skills.unreadable) {
             let location = dir.join(&file.name).join("SKILL.md");
             if ignored_files.contains(&location) {
                 continue;
@@ -103,6 +160,21 @@ pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
             skill.location = location;
             skill.source = source.clone();
             skill.warnings.extend(file.warning);
+            if let Some(SharedFolders { trust, .. }) = shared.filter(|_| skill.is_shared()) {
+                let pin = trust.check_skill(&skill.location, file.text.as_bytes());
+                if pin == SkillPin::Changed {
+                    let reason = InactiveReason::Changed;
+                    found_skills.inactive.push(InactiveSkill { skill, reason });
+                    continue;
+                }
+                if pin == SkillPin::Missing {
+                    let path = skill.location.clone();
+                    found_skills.unpinned.push(UnpinnedFile { path, text: file.text });
+                }
+                if pin != SkillPin::Trusted {
+                    skill.wait_for_trust();
+                }
+            }
             all.push(skill);
         }
     }
@@ -115,13 +187,15 @@ pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
     all.sort_by(|one, other| one.name.cmp(&other.name));
     for skill in all {
         let previous = found_skills.skills.last().filter(|previous| previous.name == skill.name);
-        let superseded_by = previous.map(|previous| previous.source.clone());
-        if superseded_by.is_some() || disabled.contains(&skill.name) {
-            found_skills.inactive.push(InactiveSkill { skill, superseded_by });
-        } else {
-            found_skills.skills.push(skill);
+        let superseded =
+            previous.map(|previous| InactiveReason::Superseded(previous.source.clone()));
+        let is_disabled = disabled.contains(&skill.name);
+        match superseded.or_else(|| is_disabled.then_some(InactiveReason::Disabled)) {
+            Some(reason) => found_skills.inactive.push(InactiveSkill { skill, reason }),
+            None => found_skills.skills.push(skill),
         }
     }
+    found_skills.inactive.sort_by(|one, other| one.skill.name.cmp(&other.skill.name));
     found_skills
 }
 
@@ -132,7 +206,7 @@ pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
 pub fn read_skill(folder: &Path, env: &Env) -> Result<Option<Skill>> {
     let location = folder.join("SKILL.md");
     let source = SkillSource::Directory(folder.to_owned());
-    let read = skill_files::read_text(&location, folder, &source);
+    let read = skill_files::read_text(&location, folder, &source, &[]);
     let Some((text, warning)) = read.with_context(|| format!("read `{}`", location.display()))?
     else {
         return Ok(None);
@@ -199,8 +273,10 @@ mod tests {
             let disabled: Vec<String> = disabled.iter().map(|&name| name.to_owned()).collect();
             let found_skills = find_skills(SearchPaths {
                 workspace: root,
+                own_dir: None,
                 trusted_dirs: &[root.join("repo/skills")],
                 ignored_files: &[],
+                shared: None,
                 disabled: &disabled,
                 env: &env(root),
             });
@@ -213,7 +289,7 @@ mod tests {
                 .collect();
             let inactive = found_skills.inactive.iter();
             let inactive: Vec<String> = inactive
-                .map(|inactive| format!("{} {:?}", inactive.skill.name, inactive.superseded_by))
+                .map(|inactive| format!("{} {:?}", inactive.skill.name, inactive.reason))
                 .collect();
             (names, inactive, found_skills.notices())
         };
@@ -234,7 +310,7 @@ mod tests {
         let (names, inactive, notices) = find(&["a"]);
         let expect = ["b: second [\"CLI: plain\"]", "c: c []", "memory: mine []"];
         assert_eq!(names, expect);
-        let expect = ["a None", "b Some(Workspace)", "memory Some(Workspace)"];
+        let expect = ["a Disabled", "b Superseded(Workspace)", "memory Superseded(Workspace)"];
         assert_eq!(inactive, expect);
         assert_eq!(notices, ["skill `odd`: SKILL.md is not a regular file"]);
     }
@@ -246,8 +322,10 @@ mod tests {
         write(root, "skills/tea/SKILL.md", "---\ndescription: tea\n---\n");
         let found_skills = find_skills(SearchPaths {
             workspace: root,
+            own_dir: None,
             trusted_dirs: &[],
             ignored_files: &[],
+            shared: None,
             disabled: &[],
             env: &env(root),
         });

@@ -4,7 +4,7 @@ use super::definition::{SkillSource, UnreadableSkill};
 use super::parse::is_displayable_name;
 use std::fs::{File, canonicalize};
 use std::io::{Error, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The longest SKILL.md that is read, in bytes.
 pub const MAX_TEXT_BYTES: u64 = 1 << 20;
@@ -17,10 +17,12 @@ pub(super) struct SkillFile {
     pub(super) warning: Option<String>,
 }
 
-/// Reads all skills in `dir`. Unreadable ones are added to `unreadable` and do not affect the others.
+/// Reads all skills in `dir`. Unreadable ones are added to `unreadable` and do not affect the others. Links into one of `shared_dirs` are
+/// left out, since the skill is found there.
 pub(super) fn read_all(
     dir: &Path,
     source: &SkillSource,
+    shared_dirs: &[PathBuf],
     unreadable: &mut Vec<UnreadableSkill>,
 ) -> Vec<SkillFile> {
     let mut add_unreadable = |name: Option<&str>, reason: String| {
@@ -58,7 +60,7 @@ pub(super) fn read_all(
             continue;
         };
         let path = entry.path().join("SKILL.md");
-        match read_text(&path, dir, source) {
+        match read_text(&path, dir, source, shared_dirs) {
             Ok(Some((text, warning))) => {
                 files.push(SkillFile { name: name.to_owned(), text, warning });
             }
@@ -74,6 +76,7 @@ pub(super) fn read_text(
     path: &Path,
     dir: &Path,
     source: &SkillSource,
+    shared_dirs: &[PathBuf],
 ) -> std::io::Result<Option<(String, Option<String>)>> {
     let is_file = match path.metadata() {
         Ok(metadata) => metadata.is_file(),
@@ -86,11 +89,16 @@ pub(super) fn read_text(
     if !is_file {
         return Err(Error::other("SKILL.md is not a regular file"));
     }
-    let leads_out = !canonicalize(path)?.starts_with(canonicalize(dir)?);
+    let real_path = canonicalize(path)?;
+    let leads_out = !real_path.starts_with(canonicalize(dir)?);
     let mut warning = None;
     if leads_out {
-        // A link in a trusted directory may lead to files that are not trusted.
-        if let SkillSource::Directory(_) = source {
+        let is_shared = matches!(source, SkillSource::Shared(_));
+        if is_shared && shared_dirs.iter().any(|dir| real_path.starts_with(dir)) {
+            return Ok(None);
+        }
+        // A link may lead to files that are neither trusted nor protected.
+        if *source != SkillSource::Workspace {
             return Err(Error::other(
                 "SKILL.md is a link that points outside the skills directory",
             ));
