@@ -77,6 +77,7 @@ pub fn run_helper_process() -> Option<Exit> {
 
 /// The parsers of untrusted documents.
 const PARSERS: &[NamedParser] = &[
+    NamedParser::new::<nanobot_tool::archive::ArchiveParser>(),
     NamedParser::new::<nanobot_tool::attach::OfficeParser>(),
     NamedParser::new::<nanobot_tool::attach::ImageParser>(),
     NamedParser::new::<nanobot_tool::web::article::PageParser>(),

@@ -512,7 +512,7 @@ pub const PAGES: &[HelpPage] = &[
     ] },
     HelpPage { command: "skill", statuses: GROUP_STATUSES, variables: &[], files: SKILL_FILES, examples: &[
         ("nanobot skill list", "All skills"),
-        ("nanobot skill install ~/Downloads/pdf", "Install a skill, after a review"),
+        ("nanobot skill add ~/Downloads/pdf", "Install a skill, after a review"),
     ] },
     HelpPage { command: "skill list", statuses: COMMON_STATUSES, variables: &[], files: SKILL_FILES, examples: &[
         ("nanobot skill list", "All skills, with missing requirements"),
@@ -530,10 +530,16 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot skill new tea -d 'How tea is made here; for any question about tea'", "Prints the path of the new SKILL.md"),
         ("$EDITOR \"$(nanobot skill new tea)\"", "Create it and open it in an editor"),
     ] },
-    HelpPage { command: "skill install", statuses: &[DONE, (1, "a skill of that name exists, or the answer was no"), (65, "not a valid skill"), (66, "no such file or directory"), CONFIG], variables: &[], files: SKILL_FILES, examples: &[
-        ("nanobot skill install --dry-run ~/Downloads/pdf", "Print the review only"),
-        ("nanobot skill install --yes ~/Downloads/pdf", "In a script"),
-        ("nanobot skill install skill-creator", "Copy a built-in skill, to change it"),
+    HelpPage { command: "skill add", statuses: &[DONE, (1, "a skill of that name exists, or the answer was no"), (65, "not a valid skill, or another archive than the digest says"), (66, "no such file or directory"), (69, "it cannot be fetched"), CONFIG], variables: &[], files: SKILL_FILES, examples: &[
+        ("nanobot skill add --dry-run ~/Downloads/pdf", "Print the review only"),
+        ("nanobot skill add --yes ~/Downloads/pdf", "In a script"),
+        ("nanobot skill add 'https://example.org/skills.tar.gz#pdf'", "One of the skills in an archive"),
+        ("nanobot skill add https://example.org/pdf.git@COMMIT", "A commit of a repository"),
+        ("nanobot skill add skill-creator", "Copy a built-in skill, to change it"),
+    ] },
+    HelpPage { command: "skill update", statuses: &[DONE, (1, "the answer was no"), (65, "not a valid skill, another skill, or another archive than the digest says"), NO_SKILL, (69, "it cannot be fetched"), CONFIG], variables: &[], files: SKILL_FILES, examples: &[
+        ("nanobot skill update pdf ~/Downloads/pdf", "Show the changes, and ask"),
+        ("nanobot skill update --dry-run pdf https://example.org/pdf.zip", "Show the changes only"),
     ] },
     HelpPage { command: "skill remove", statuses: &[DONE, (1, "the answer was no"), NO_SKILL, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
         ("nanobot skill remove tea", "Delete it permanently"),

@@ -40,7 +40,8 @@ pub enum SkillCommand {
         #[arg(short, long, value_name = "TEXT")]
         description: Option<String>,
     },
-    Install(SkillInstallArgs),
+    Add(SkillAddArgs),
+    Update(SkillUpdateArgs),
     /// Delete a skill of the workspace permanently
     #[command(visible_alias = "rm")]
     Remove {
@@ -70,14 +71,21 @@ pub struct SkillShowArgs {
 
 /// Review a skill and copy it into the workspace
 ///
-/// Prints its files, scripts, URLs and hidden characters, then asks for confirmation, unless `--yes` is given.
-/// Downloads nothing and runs nothing. Copies exactly what was shown, all or nothing, readable by you only; executable
-/// files stay executable. A directory with a symbolic link out of it is rejected.
+/// Prints its files, scripts, URLs and hidden characters, then asks for confirmation, unless `--yes` is given. Runs
+/// nothing. Copies exactly what was shown, all or nothing, readable by you only; executable files stay executable. A
+/// directory with a symbolic link out of it is rejected.
+///
+/// From elsewhere come a ZIP or tar archive at an `https` address, and a commit of a git repository. They have at most
+/// 1 MiB of files, and no links. git runs in the sandbox, and checks nothing out. Without a terminal an archive needs its
+/// digest.
 #[derive(Args, Clone, Debug)]
-pub struct SkillInstallArgs {
-    /// Directory with a SKILL.md, a single SKILL.md, or the name of a built-in skill
-    #[arg(value_parser = path())]
-    pub path: PathBuf,
+pub struct SkillAddArgs {
+    /// Directory with a SKILL.md, a single SKILL.md, the name of a built-in skill, `https://…/NAME.tar.gz`, or
+    /// `https://…/REPOSITORY@COMMIT`; `#FOLDER` after an address selects one of several skills
+    #[arg(value_name = "SOURCE", value_parser = path())]
+    pub source: PathBuf,
+    #[command(flatten)]
+    pub remote: RemoteOptions,
     /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
@@ -87,4 +95,45 @@ pub struct SkillInstallArgs {
     /// Print the review only
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// Show how a skill of the workspace differs from its source, and replace it
+///
+/// Prints the changes, then asks for confirmation, unless `--yes` is given. Your own changes of the skill are among
+/// them, and are lost.
+#[derive(Args, Clone, Debug)]
+pub struct SkillUpdateArgs {
+    /// Name, from `skill list`
+    pub name: String,
+    /// As for `skill add`
+    #[arg(value_name = "SOURCE", value_parser = path())]
+    pub source: PathBuf,
+    #[command(flatten)]
+    pub remote: RemoteOptions,
+    /// Do not ask for confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Print the changes only
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Options for a skill that comes from elsewhere
+#[derive(Args, Clone, Debug)]
+pub struct RemoteOptions {
+    /// SHA-256 digest that the archive must have; the review prints it
+    #[arg(long, value_name = "SHA256", value_parser = sha256)]
+    pub digest: Option<String>,
+    /// Name the hosts that a fetched skill links to, so that web tools may reach them even after untrusted content
+    #[arg(long)]
+    pub hosts: bool,
+}
+
+/// A SHA-256 digest in hexadecimal digits.
+fn sha256(text: &str) -> Result<String, String> {
+    let digits = text.strip_prefix("sha256:").unwrap_or(text);
+    let is_digest = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_digest
+        .then(|| digits.to_ascii_lowercase())
+        .ok_or_else(|| "expected 64 hexadecimal digits".to_owned())
 }

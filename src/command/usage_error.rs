@@ -137,7 +137,7 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("history", "nanobot session list"),
     ("hooks", "nanobot help hooks"),
     ("init", "nanobot onboard"),
-    ("install", "nanobot onboard; for a skill nanobot skill install"),
+    ("install", "nanobot onboard; for a skill nanobot skill add"),
     ("job", "nanobot cron"),
     ("jobs", "nanobot cron list"),
     ("keys", "nanobot model provider list"),

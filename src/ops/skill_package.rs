@@ -44,7 +44,7 @@ impl SkillPackage {
             std::io::ErrorKind::NotFound => fail_with_hint(
                 Exit::NoInput,
                 format!("there is no `{display_path}`"),
-                "a directory with a SKILL.md, a SKILL.md, or the name of a built-in skill; nothing is downloaded",
+                "a directory with a SKILL.md, a SKILL.md, the name of a built-in skill, an https archive or ADDRESS@COMMIT",
             ),
             _ => anyhow::Error::new(error).context(format!("stat `{display_path}`")),
         })?;
@@ -100,6 +100,18 @@ impl SkillPackage {
         let bytes = built_in.files.iter().map(|(_, text)| text.as_bytes().to_vec());
         let files = built_in_entries(built_in).into_iter().zip(bytes).collect();
         Self::new(ctx, built_in.name, files, Vec::new(), Vec::new())
+    }
+
+    /// The skill in `files` that come from elsewhere, whose paths were checked.
+    ///
+    /// # Errors
+    /// Its name is not valid.
+    pub(crate) fn from_files(
+        ctx: &Context,
+        directory_name: &str,
+        files: Vec<PackageEntry>,
+    ) -> Result<Self> {
+        Self::new(ctx, directory_name, files, Vec::new(), Vec::new())
     }
 
     fn new(
@@ -182,16 +194,10 @@ impl SkillPackage {
     }
 }
 
-/// Lists the hosts that `skill` links to. The web tools may reach them even after untrusted content, so the user must
-/// see them before installing it.
-pub(crate) fn allowed_hosts(skill: &Skill) -> String {
-    let hosts: BTreeSet<String> = find_linked_hosts(&skill.body).collect();
-    let hosts: Vec<String> = hosts.into_iter().collect();
-    if hosts.is_empty() {
-        String::new()
-    } else {
-        format!("always allowed, even after untrusted content: {}", hosts.join(", "))
-    }
+/// The hosts that `skill` links to. The web tools may reach them even after untrusted content, so the user must see them before
+/// installing it.
+pub(crate) fn linked_hosts(skill: &Skill) -> Vec<String> {
+    find_linked_hosts(&skill.body).collect::<BTreeSet<String>>().into_iter().collect()
 }
 
 /// Reads `entry` if it is the SKILL.md of a directory that cannot be installed; empty otherwise.

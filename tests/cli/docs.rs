@@ -282,7 +282,8 @@ fn files_are_at_the_documented_paths() {
         .collect();
     names.retain(|name| has_git || name != "worktrees");
     names.sort();
-    let expect = ["commands", "hooks", "profiles", "prompts", "tools", "workspace", "worktrees"];
+    let expect =
+        ["commands", "hooks", "profiles", "prompts", "skills", "tools", "workspace", "worktrees"];
     assert_eq!(names, expect[..expect.len() - usize::from(!has_git)]);
 }
 

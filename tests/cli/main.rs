@@ -74,6 +74,7 @@ mod export;
 mod fake_crontab;
 mod fallback_models;
 mod fault_injection;
+mod fetched_skills;
 mod files;
 mod filters;
 mod finish_reasons;

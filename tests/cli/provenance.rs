@@ -112,7 +112,7 @@ fn skill(url: &str) -> String {
 }
 
 /// True if a run that has read a file of others may request an address at `pages` that it composed itself.
-fn may_reach(story: &Story, pages: &PageServer) -> bool {
+pub(crate) fn may_reach(story: &Story, pages: &PageServer) -> bool {
     story.server().script([
         calls("read_file", json!({ "path": "notes.txt" })),
         calls("web_fetch", json!({ "url": pages.url("/composed") })),

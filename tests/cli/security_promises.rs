@@ -226,7 +226,10 @@ const GUARANTEES: &[TestedPromise] = &[
     ),
     (
         "but not those in a skill that a run",
-        &["a_skill_that_was_written_after_content_by_others_names_no_hosts"],
+        &[
+            "a_skill_that_was_written_after_content_by_others_names_no_hosts",
+            "hosts_of_a_fetched_skill_need_a_yes_of_their_own",
+        ],
     ),
     ("Untrusted content is of one of two origins", &["explain_shows_the_origin_of_a_session"]),
     ("*Project*: files", &["which_addresses_may_be_requested"]),
@@ -329,8 +332,11 @@ const GUARANTEES: &[TestedPromise] = &[
     ),
     (
         "**A directory configures nothing**",
+        &["instruction_files_of_a_directory_are_read_after_it_is_trusted"],
+    ),
+    (
+        "A SKILL.md in the folders of `skills.directories`",
         &[
-            "instruction_files_of_a_directory_are_read_after_it_is_trusted",
             "a_skill_that_changes_after_its_first_use_is_not_used",
             "no_run_adds_a_skill_to_a_shared_folder",
             "the_users_own_skills_are_read_as_the_users_and_never_changed",

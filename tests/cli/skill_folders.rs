@@ -35,10 +35,10 @@ fn turn(story: &Story, arguments: &[&str]) -> (String, String) {
 /// The line of `skill list --json` about the skill `name` from a source that ends in `source`.
 fn listed(story: &Story, name: &str, source: &str) -> Value {
     let lines = story.run(["skill", "list", "--json"]).json_lines();
-    let mut found = lines.iter().filter(|line| {
+    let mut matching_lines = lines.iter().filter(|line| {
         line["name"] == name && line["source"].as_str().unwrap_or_default().ends_with(source)
     });
-    found.next().unwrap_or_else(|| panic!("{name} of {source}: {lines:?}")).clone()
+    matching_lines.next().unwrap_or_else(|| panic!("{name} of {source}: {lines:?}")).clone()
 }
 
 #[test]

@@ -290,11 +290,14 @@ fn commands_of_the_topic_servers() {
             "mcp_login::a_program_logs_in_without_a_person_and_gets_new_tokens_by_itself",
         ),
         prints("git.sampling ask", ""),
+        prints("skills.directories", ""),
         prints("skill list", "weather"),
-        types("skill install", |screen| {
+        types("skill add ~", |screen| {
             screen.until("[y/N]").type_("y").press(Key::Enter);
             screen.until("installed in");
         }),
+        elsewhere("skill add 'https", "fetched_skills::an_archive_is_reviewed_and_installed"),
+        prints("skill update", ""),
         prints("skill new", "skills/deploy/SKILL.md\n"),
     ];
     let address = format!("http://127.0.0.1:{}/mcp", hub.port);

@@ -9,6 +9,7 @@
 )]
 
 pub mod auth;
+pub mod content_digest;
 pub mod http;
 pub mod ip_ranges;
 pub mod sse;

@@ -177,7 +177,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/written-skills",
-        meaning: "digests of the skills that a run wrote after untrusted content; their hosts are not yours until you change them",
+        meaning: "digests of the skills that a run wrote after untrusted content or that were fetched; their hosts are not yours until you name or change them",
         erasure: Erasure::Keep(NO_TEXT),
     },
     DocumentedPath {

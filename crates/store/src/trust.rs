@@ -37,8 +37,8 @@ pub struct TrustList {
     pub directories: Vec<TrustedDirectory>,
     /// The pinned prompt files.
     pub files: Vec<PinnedFile>,
-    /// The SKILL.md files in folders that other programs fill, as they were when a run first used them. This is no trust: nobody has read
-    /// them.
+    /// The SKILL.md files in folders that other programs fill, as they were when a run first used them. No person
+    /// has trusted them.
     skills: Vec<PinnedFile>,
     /// The key of the digests, 16 bytes in hexadecimal. No tool can read the list, so a model cannot make another file
     /// with the same digest.

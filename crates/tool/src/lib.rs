@@ -34,6 +34,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 pub mod apply_patch;
+pub mod archive;
 pub mod arguments;
 pub mod ask_user;
 pub mod call_hooks;

@@ -1,4 +1,4 @@
-//! `nanobot skill`: lists, shows, checks, creates, installs and removes skills.
+//! `nanobot skill`: lists, shows, checks, creates, adds, updates and removes skills.
 
 use crate::cli::skill::{SkillCommand, SkillShowArgs};
 use crate::ops::context::Context;
@@ -9,12 +9,13 @@ use nanobot_base::error::Exit;
 use nanobot_os::terminal::Terminal;
 use nanobot_store::skill::BuiltInSkill;
 
+mod add;
 mod check;
 mod create;
 mod describe;
-mod install;
 mod list;
 mod show;
+mod update;
 
 /// Runs `nanobot skill`.
 pub fn run(ctx: &Context, command: &SkillCommand) -> Result<Exit> {
@@ -23,8 +24,9 @@ pub fn run(ctx: &Context, command: &SkillCommand) -> Result<Exit> {
         SkillCommand::Show(arguments) => show::run(ctx, arguments),
         SkillCommand::Check { name, json } => check::run(ctx, name.as_deref(), *json),
         SkillCommand::New { name, description } => create::run(ctx, name, description.as_deref()),
-        SkillCommand::Install(arguments) => install::run(ctx, arguments),
-        SkillCommand::Remove { name, yes } => install::remove(ctx, name, *yes),
+        SkillCommand::Add(arguments) => add::run(ctx, arguments),
+        SkillCommand::Update(arguments) => update::run(ctx, arguments),
+        SkillCommand::Remove { name, yes } => add::remove(ctx, name, *yes),
     }
 }
 

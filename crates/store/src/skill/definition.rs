@@ -40,7 +40,7 @@ impl Skill {
         self.unmet_requirements.is_empty()
     }
 
-    /// Keeps its text out of the system prompt until a person trusts it: nobody has read it.
+    /// Keeps its text out of the system prompt until a person has read and trusted it.
     pub(super) fn wait_for_trust(&mut self) {
         if self.always {
             self.always = false;

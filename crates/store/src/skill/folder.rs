@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of entries, and maximum depth. A larger folder is probably not a skill, and too large to review.
 const MAX_ENTRIES: usize = 1_000;
-const MAX_DEPTH: usize = 12;
+pub(super) const MAX_DEPTH: usize = 12;
 /// Maximum of bytes of all files.
 const MAX_TOTAL_BYTES: u64 = 16 << 20;
 

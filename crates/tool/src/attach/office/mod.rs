@@ -1,13 +1,12 @@
 //! The text of office documents: Word, Excel and PowerPoint (ECMA-376), and OpenDocument (ISO/IEC 26300). Both are ZIP
 //! archives of XML files. Layout and formulas are left out; tables become rows of cells separated by tabs.
 
-mod archive;
 mod markup;
 mod sheet;
 
 use super::origin::AttachmentOrigin;
+use crate::archive::zip::{self, Archive};
 use anyhow::Result;
-use archive::Archive;
 use markup::{ODF, OOXML, check_size, to_text};
 use nanobot_base::error::{Exit, fail};
 use nanobot_sandbox::process::isolated_parser::{self, IsolatedParser, ParserError};
@@ -34,7 +33,7 @@ impl IsolatedParser for OfficeParser {
 
 /// True if `bytes` begin as an archive does.
 pub(super) fn is_archive(bytes: &[u8]) -> bool {
-    bytes.starts_with(archive::START)
+    bytes.starts_with(zip::START)
 }
 
 /// Reads the text of an office document. `None` if `bytes` are not an office document.

@@ -1,7 +1,7 @@
 //! The text of an Excel workbook: each sheet with its name, each row with its cells at their columns.
 
-use super::archive::Archive;
 use super::markup::{attribute, check_size, damaged, resolve};
+use crate::archive::zip::Archive;
 use quick_xml::Reader;
 use quick_xml::XmlVersion;
 use quick_xml::events::Event;

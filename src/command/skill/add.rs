@@ -1,30 +1,56 @@
-//! `nanobot skill install` and `remove`. A person sees the contents of a skill before it is installed.
+//! `nanobot skill add` and `remove`. A person sees the contents of a skill before it is installed.
 
 use super::describe::{body_tokens, describe_origin, entry_line, format_rows};
-use crate::cli::skill::SkillInstallArgs;
-use crate::command::question::confirm_at_terminal;
+use crate::cli::skill::{RemoteOptions, SkillAddArgs};
+use crate::command::question::{ask_yes, confirm_at_terminal};
 use crate::ops::context::Context;
-use crate::ops::skill_package::{SkillPackage, allowed_hosts};
+use crate::ops::skill_package::linked_hosts;
+use crate::ops::skill_source::{PackageSource, SourcedPackage};
 use crate::ops::skills;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::shell_quote::quote;
 use nanobot_os::durable_file::format_size;
-use nanobot_os::terminal::sanitize;
+use nanobot_os::terminal::{Terminal, sanitize};
 use nanobot_store::skill::folder::{EntryType, FolderEntry};
-use nanobot_store::skill::{BuiltInSkill, RequirementChecker, install, is_displayable_name};
+use nanobot_store::skill::{RequirementChecker, WrittenSkills, install, is_displayable_name};
 use serde_json::json;
 use std::path::Path;
 
-/// Runs `nanobot skill install`.
-pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
-    let SkillInstallArgs { path, yes, force, dry_run } = arguments;
+/// A skill from its source, as it is reviewed.
+pub(super) struct Review<'a> {
+    pub(super) sourced: &'a SourcedPackage,
+    pub(super) is_remote: bool,
+}
+
+impl Review<'_> {
+    /// The rows about what the skill may reach, and about the archive that it came in.
+    fn rows(&self) -> [(&'static str, String); 2] {
+        let hosts = linked_hosts(&self.sourced.package.skill).join(", ");
+        let hosts = match (hosts.as_str(), self.is_remote) {
+            ("", _) => String::new(),
+            (_, true) => format!("named only if you say so: {hosts}"),
+            (_, false) => format!("always allowed, even after untrusted content: {hosts}"),
+        };
+        let digest = self.sourced.digest.as_ref().map(|digest| format!("sha256:{digest}"));
+        [("hosts", hosts), ("digest", digest.unwrap_or_default())]
+    }
+
+    /// The same as text.
+    pub(super) fn provenance_rows(&self, ctx: &Context) -> String {
+        format_rows(&self.rows(), ctx.terminal.stdout_width())
+    }
+}
+
+/// Runs `nanobot skill add`.
+pub(super) fn run(ctx: &Context, arguments: &SkillAddArgs) -> Result<Exit> {
+    let SkillAddArgs { source, remote, yes, force, dry_run } = arguments;
     let settings = ctx.settings()?;
-    let built_in = if path.exists() { None } else { path.to_str().and_then(BuiltInSkill::by_name) };
-    let package = match built_in {
-        Some(built_in) => SkillPackage::from_built_in(ctx, built_in)?,
-        None => SkillPackage::read(ctx, path)?,
-    };
+    let source = PackageSource::parse(source)?;
+    require_identity(&source, remote, *dry_run)?;
+    let sourced = source.read(ctx, &settings, remote.digest.as_deref())?;
+    let review = Review { sourced: &sourced, is_remote: source.is_remote() };
+    let package = &sourced.package;
     let name = &package.skill.name;
     let dir = settings.workspace.join("skills");
     let destination = dir.join(name);
@@ -38,7 +64,7 @@ pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
         })
     };
     let destination = ctx.paths.display(&destination);
-    let description = describe(ctx, &package, &destination, hidden_skill);
+    let description = describe(ctx, &review, &destination, hidden_skill);
     ctx.terminal.print(&description)?;
     if !package.problems.is_empty() {
         let cause = format!("`{name}` is not installed: {}", package.problems.join("; "));
@@ -48,7 +74,9 @@ pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
         return Err(fail_with_hint(
             Exit::Failed,
             format!("the workspace already has a skill `{name}`"),
-            "`--force` to replace it",
+            format!(
+                "`nanobot skill update {name} SOURCE` for its changes, or `--force` to replace it"
+            ),
         ));
     }
     if *dry_run {
@@ -59,20 +87,69 @@ pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
         ctx.notice("nothing was installed");
         return Ok(Exit::Failed);
     }
+    name_hosts(ctx, &review, remote, *yes)?;
     let path = install::install(&dir, name, &package.files, *force)?;
     ctx.notice(&format!("installed in `{}`", ctx.paths.display(&path)));
     Ok(Exit::Answered)
+}
+
+/// Refuses an archive that no person will see before it is installed, unless its digest says which one is meant.
+pub(super) fn require_identity(
+    source: &PackageSource<'_>,
+    remote: &RemoteOptions,
+    is_dry_run: bool,
+) -> Result<()> {
+    let is_archive = matches!(source, PackageSource::Archive { .. });
+    if remote.digest.is_some() && !is_archive {
+        return Err(fail(Exit::Usage, "`--digest` is of an archive; a commit has its own"));
+    }
+    if is_archive && remote.digest.is_none() && !is_dry_run && !Terminal::can_prompt() {
+        return Err(fail_with_hint(
+            Exit::Usage,
+            "without a terminal an archive needs `--digest` and `--yes`",
+            "`--dry-run`, which prints the digest, and a look at what it prints",
+        ));
+    }
+    Ok(())
+}
+
+/// Records whether the user names the hosts of a skill that comes from elsewhere, before it is installed. Without a question, only the flag
+/// names them.
+pub(super) fn name_hosts(
+    ctx: &Context,
+    review: &Review<'_>,
+    remote: &RemoteOptions,
+    is_unasked: bool,
+) -> Result<()> {
+    let package = &review.sourced.package;
+    let hosts = linked_hosts(&package.skill);
+    if !review.is_remote || hosts.is_empty() {
+        return Ok(());
+    }
+    let mut files = package.files.iter();
+    let skill_md = files.find(|(entry, _)| entry.path == Path::new("SKILL.md"));
+    let text = skill_md.map_or(&[][..], |(_, bytes)| bytes);
+    let written_skills = WrittenSkills::new(ctx.paths.written_skills());
+    let question =
+        format!("May web tools reach {}, even after untrusted content?", hosts.join(", "));
+    if remote.hosts || (!is_unasked && ask_yes(ctx, &question)?) {
+        return written_skills.name_hosts(text);
+    }
+    let is_untrusted = true;
+    written_skills.record(None, text, is_untrusted)
 }
 
 /// Describes the skill in labelled rows, for review before it is installed at `destination`. `hidden_skill` is the skill of the
 /// same name that it replaces or takes precedence over.
 fn describe(
     ctx: &Context,
-    package: &SkillPackage,
+    review: &Review<'_>,
     destination: &str,
     hidden_skill: Option<String>,
 ) -> String {
+    let package = &review.sourced.package;
     let skill = &package.skill;
+    let [hosts, digest] = review.rows();
     let entries = || package.files.iter().map(|(entry, _)| entry);
     let is_file = |entry: &&FolderEntry| matches!(entry.entry_type, EntryType::File { .. });
     let file_count = entries().filter(is_file).count();
@@ -103,7 +180,8 @@ fn describe(
         ("files", files.join("\n")),
         ("scripts", package.scripts().join("\n")),
         ("addresses", package.urls().join("\n")),
-        ("hosts", allowed_hosts(skill)),
+        hosts,
+        digest,
         ("warnings", warnings.join("\n")),
     ];
     format_rows(&rows, ctx.terminal.stdout_width())

@@ -1,0 +1,19 @@
+//! The digest by which a person names the content of a download.
+
+use ring::digest::{SHA256, digest};
+
+/// Computes the SHA-256 digest of `bytes` in hexadecimal digits.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sha256_hex;
+
+    #[test]
+    fn the_digest_of_a_text() {
+        let expect = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256_hex(b"abc"), expect);
+    }
+}
