@@ -33,6 +33,7 @@ pub(crate) mod metrics;
 pub(crate) mod model;
 pub(crate) mod model_catalog;
 pub(crate) mod named_prompts;
+pub(crate) mod native_search;
 pub(crate) mod notices;
 pub(crate) mod notify;
 pub(crate) mod notify_target;

@@ -303,7 +303,7 @@ pub(crate) fn require_price(
 }
 
 /// Wraps a provider in retries, and these in the fallback for models that ignore the tool choice.
-fn with_retries(
+pub(crate) fn with_retries(
     ctx: &Context,
     attempt: impl Provider + 'static,
     shows_pieces: bool,

@@ -3,6 +3,7 @@
 use crate::ops::channel::outbox::OutboxOutlet;
 use crate::ops::context::Context;
 use crate::ops::hooks::{self, HookContainment, HookedRun, Hooks};
+use crate::ops::native_search::TurnSearch;
 use crate::ops::permissions::{self, WorkspacePlace};
 use crate::ops::prompt_files;
 use crate::ops::protected_paths;
@@ -170,6 +171,7 @@ pub(crate) fn build(
         hosts: hosts.chain(own_hosts).collect(),
         offline: input.offline,
         mcp_tools,
+        native_search: TurnSearch::new(ctx, settings, input.offline),
         explicitly_named_tools: input.explicitly_named_tools(),
         background: Some(Arc::default()),
         host_traffic,

@@ -195,6 +195,7 @@ mod usage;
 mod usage_rotation;
 mod wait;
 mod web;
+mod web_native;
 mod web_reader;
 mod web_search;
 mod week;

@@ -743,7 +743,16 @@ const LIMITS: &[TestedPromise] = &[
             "a_setting_that_runs_programs_is_taken_out",
         ],
     ),
-    ("A host that was allowed can receive data", &["hosts_are_allowed_by_provenance"]),
+    (
+        "A host that was allowed can receive data",
+        &[
+            "hosts_are_allowed_by_provenance",
+            "each_provider_gets_the_query_alone_and_its_pages_are_listed",
+            "after_content_from_outside_it_is_left_out_unless_always",
+            "the_fallback_answers_where_it_is_left_out",
+            "offline_nothing_is_searched",
+        ],
+    ),
     (
         "CPU, memory and disk usage",
         &[

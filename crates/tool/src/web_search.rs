@@ -3,15 +3,16 @@
 
 use super::arguments::usize_argument;
 use super::call_result::UNTRUSTED_NOTICE;
-use super::function_tool::FunctionTool;
 use super::web::WebAccess;
 use super::web::engine::{
-    EngineRequest, SearchEngine, SearchQuery, SearchResult, engine_names, find_engine,
+    EngineRequest, NATIVE, SearchEngine, SearchQuery, SearchResult, engine_names, find_engine,
 };
-use super::{CallEffect, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use nanobot_base::error::Stop;
 use nanobot_base::message::tagged_block;
-use nanobot_base::message::{ToolSpec, without_blanks};
+use nanobot_base::message::{ToolSpec, Usage, without_blanks};
+use nanobot_config::policy::net::Net;
+use nanobot_config::policy::rule::RuleEffect;
 use nanobot_net::http::HttpMethod;
 use nanobot_os::secret::LazySecret;
 use serde_json::Value;
@@ -21,6 +22,8 @@ use std::time::Duration;
 
 /// Maximum bytes read of an answer.
 const MAX_ANSWER_BYTES: u64 = 2 << 20;
+/// Maximum characters of the summary of a provider's search.
+const MAX_SUMMARY_CHARS: usize = 4_000;
 /// Maximum number of results.
 const MAX_RESULTS: u64 = 10;
 /// Maximum characters of a query once the context holds untrusted content: enough to search with, too little to leak
@@ -33,8 +36,33 @@ pub struct SearchSettings {
     pub engines: Vec<EngineSettings>,
     pub count: usize,
     pub timeout: Duration,
+    /// The search of the model's provider; `None` if no engine is `native`.
+    pub native: Option<Arc<dyn ProviderSearch>>,
+    /// True if that search may be used whatever the conversation contains.
+    pub is_native_always_allowed: bool,
     /// Tells the user what only they can mend, although the model may get an answer.
     pub notice: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// The search of the model's provider. It is a request to the model, which a tool does not know.
+pub trait ProviderSearch: Send + Sync {
+    /// Searches for `query`. Adds the usage and the cost of the request to `charges`, as for [`Call::charges`].
+    ///
+    /// # Errors
+    /// A phrase about the failure.
+    fn search(
+        &self,
+        query: &str,
+        charges: &mut Vec<(Usage, Option<f64>)>,
+    ) -> Result<SearchAnswer, String>;
+}
+
+/// The answer of an engine.
+#[derive(Debug, Default)]
+pub struct SearchAnswer {
+    /// A summary in the words of a model; empty if the engine writes none.
+    pub summary: String,
+    pub results: Vec<SearchResult>,
 }
 
 /// A search engine and its settings.
@@ -73,63 +101,142 @@ enum SearchError {
     Tool(ToolError),
 }
 
-/// Builds the `web_search` tool.
-pub fn tool(web: Arc<WebAccess>, settings: SearchSettings) -> FunctionTool {
-    let parameters = const {
-        &without_blanks(
-            br#"{ "type": "object", "required": ["query"], "properties": {
-        "query": { "type": "string", "minLength": 1 },
-        "count": { "type": "integer", "maximum": 10 }
-    } }"#,
-        )
-    };
-    let description = "Search the web: titles, addresses, short excerpts";
-    let spec = ToolSpec::new("web_search", description, parameters);
-    FunctionTool::new(spec, CallEffect::Reads, move |arguments| search(&web, &settings, arguments))
+/// The `web_search` tool.
+pub struct WebSearch {
+    spec: ToolSpec,
+    web: Arc<WebAccess>,
+    settings: SearchSettings,
 }
 
-fn search(
-    web: &WebAccess,
-    settings: &SearchSettings,
-    arguments: &Value,
-) -> Result<ToolOutput, ToolError> {
-    let query = arguments["query"].as_str().unwrap_or_default().trim();
-    let count = usize_argument(arguments, "count").unwrap_or(settings.count);
-    WebAccess::check_secrets(query)?;
-    let truncated_end = web
-        .provenance
-        .untrusted_content()
-        .and_then(|_| query.char_indices().nth(MAX_UNTRUSTED_QUERY_CHARS));
-    let query = truncated_end.map_or(query, |(end, _)| &query[..end]);
-    let mut failures = Vec::new();
-    for engine in &settings.engines {
-        match query_engine(web, settings, engine, query, count) {
-            Ok(mut results) => {
-                results.truncate(count.clamp(1, MAX_RESULTS as usize));
-                let mut text = format_answer(&results);
-                if truncated_end.is_some() && !results.is_empty() {
-                    text.push_str(&format!(
-                        "\n(the query was truncated to {MAX_UNTRUSTED_QUERY_CHARS} characters)"
-                    ));
-                }
-                if !failures.is_empty() {
-                    let name = engine_label(&engine.provider);
-                    let causes = join_causes(&failures);
-                    text.push_str(&format!("\n(answered by {name}, because {causes})"));
-                }
-                return Ok(text.into());
-            }
-            Err(SearchError::Tool(error)) => return Err(error),
-            Err(SearchError::Engine(failure)) => failures.push(failure),
-        }
+impl WebSearch {
+    /// Creates the tool.
+    pub fn new(web: Arc<WebAccess>, settings: SearchSettings) -> Self {
+        let parameters = const {
+            &without_blanks(
+                br#"{ "type": "object", "required": ["query"], "properties": {
+            "query": { "type": "string", "minLength": 1 },
+            "count": { "type": "integer", "maximum": 10 }
+        } }"#,
+            )
+        };
+        let description = "Search the web: titles, addresses, short excerpts";
+        Self { spec: ToolSpec::new("web_search", description, parameters), web, settings }
     }
-    let advice = failures.last().map_or(TELL_USER, |failure| failure.advice);
-    Err(format!("{}; {advice}", join_causes(&failures)).into())
+
+    fn query(
+        &self,
+        engine: &EngineSettings,
+        query: &SearchQuery<'_>,
+        charges: &mut Vec<(Usage, Option<f64>)>,
+    ) -> Result<SearchAnswer, SearchError> {
+        if engine.provider == NATIVE {
+            return self.query_provider(query.text, charges);
+        }
+        let results = query_engine(&self.web, &self.settings, engine, query)?;
+        Ok(SearchAnswer { summary: String::new(), results })
+    }
+
+    /// Queries the model's provider, if the policy and the conversation permit it.
+    fn query_provider(
+        &self,
+        query: &str,
+        charges: &mut Vec<(Usage, Option<f64>)>,
+    ) -> Result<SearchAnswer, SearchError> {
+        let fail = |cause: String, advice| SearchError::Engine(EngineFailure::new(cause, advice));
+        if let Some(cause) = self.native_obstacle() {
+            return Err(fail(cause, "continue without it"));
+        }
+        let Some(native) = &self.settings.native else {
+            return Err(fail("the provider of the model has no search".to_owned(), TELL_USER));
+        };
+        let answer = native.search(query, charges);
+        answer
+            .map_err(|cause| fail(format!("the provider's search: {cause}"), "continue without it"))
+    }
+
+    /// The reason why the provider's search is left out. It composes its queries itself and goes where it likes, so it can neither be held
+    /// to hosts nor to rules about them.
+    fn native_obstacle(&self) -> Option<String> {
+        let policy = &self.web.policy;
+        let has_host_rule = policy.rules.iter().any(|rule| {
+            rule.effect == RuleEffect::Deny
+                && rule.argument.is_some()
+                && ["web_search", "web_fetch"].iter().any(|tool| rule.tool.matches(tool))
+        });
+        if self.web.offline {
+            return Some("`--offline` leaves out the provider's search".to_owned());
+        }
+        if matches!(policy.net, Net::Hosts { .. }) {
+            return Some(
+                "the provider's search cannot be held to the hosts of `--net` or `tools.net`"
+                    .to_owned(),
+            );
+        }
+        if has_host_rule {
+            return Some(
+                "the provider's search cannot be held to the rules about the web tools".to_owned(),
+            );
+        }
+        let content = self.web.provenance.untrusted_content()?;
+        (!self.settings.is_native_always_allowed).then(|| {
+            format!(
+                "the conversation contains untrusted content ({content}), after which only \
+                 `tools.web.search.native: always` permits the provider's search"
+            )
+        })
+    }
+}
+
+impl Tool for WebSearch {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Reads
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let text = call.arguments["query"].as_str().unwrap_or_default().trim();
+        let count = usize_argument(call.arguments, "count").unwrap_or(self.settings.count);
+        WebAccess::check_secrets(text)?;
+        let untrusted_content = self.web.provenance.untrusted_content();
+        let truncated_end =
+            untrusted_content.and_then(|_| text.char_indices().nth(MAX_UNTRUSTED_QUERY_CHARS));
+        let text = truncated_end.map_or(text, |(end, _)| &text[..end]);
+        let mut failures = Vec::new();
+        for engine in &self.settings.engines {
+            let engine_id = engine.engine_id.as_deref().unwrap_or_default();
+            let query = SearchQuery { text, count, engine_id };
+            match self.query(engine, &query, call.charges) {
+                Ok(mut answer) => {
+                    answer.results.truncate(count.clamp(1, MAX_RESULTS as usize));
+                    let mut output = format_answer(&answer);
+                    if truncated_end.is_some() && !answer.results.is_empty() {
+                        output.push_str(&format!(
+                            "\n(the query was truncated to {MAX_UNTRUSTED_QUERY_CHARS} characters)"
+                        ));
+                    }
+                    if !failures.is_empty() {
+                        let name = engine_label(&engine.provider);
+                        let causes = join_causes(&failures);
+                        output.push_str(&format!("\n(answered by {name}, because {causes})"));
+                    }
+                    return Ok(output.into());
+                }
+                Err(SearchError::Tool(error)) => return Err(error),
+                Err(SearchError::Engine(failure)) => failures.push(failure),
+            }
+        }
+        let advice = failures.last().map_or(TELL_USER, |failure| failure.advice);
+        Err(format!("{}; {advice}", join_causes(&failures)).into())
+    }
 }
 
 /// The name of the engine `provider` of the config, for people.
 fn engine_label(provider: &str) -> &str {
-    find_engine(provider).map_or(provider, |engine| engine.label)
+    let other = if provider == NATIVE { "the provider's search" } else { provider };
+    find_engine(provider).map_or(other, |engine| engine.label)
 }
 
 fn join_causes(failures: &[EngineFailure]) -> String {
@@ -141,26 +248,23 @@ fn query_engine(
     web: &WebAccess,
     settings: &SearchSettings,
     engine_settings: &EngineSettings,
-    query: &str,
-    count: usize,
+    query: &SearchQuery<'_>,
 ) -> Result<Vec<SearchResult>, SearchError> {
     let fail = |cause: String, advice| SearchError::Engine(EngineFailure::new(cause, advice));
-    let EngineSettings { provider, key, base, engine_id } = engine_settings;
+    let EngineSettings { provider, key, base, .. } = engine_settings;
     let Some(engine) = find_engine(provider) else {
         let names = engine_names();
         let cause = format!("`tools.web.search.provider` is `{provider}`, expected one of {names}");
         return Err(fail(cause, TELL_USER));
     };
     let name = engine.label;
-    let engine_id = engine_id.as_deref().unwrap_or_default();
-    if engine.needs_engine_id() && engine_id.is_empty() {
+    if engine.needs_engine_id() && query.engine_id.is_empty() {
         return Err(fail(format!("{name} requires `tools.web.search.engineId`"), TELL_USER));
     }
     let key = key.as_ref().map(LazySecret::resolve).transpose();
     let key = key.map_err(|error| fail(format!("{error:#}"), TELL_USER))?;
-    let query = SearchQuery { text: query, count, engine_id };
     let key_text = key.as_ref().map(|key| key.expose());
-    let Some(request) = engine.request(base.as_deref(), key_text, &query) else {
+    let Some(request) = engine.request(base.as_deref(), key_text, query) else {
         let cause = format!("{name} requires an address in `tools.web.search.baseUrl`");
         return Err(fail(cause, TELL_USER));
     };
@@ -217,12 +321,26 @@ fn status_failure(engine: &SearchEngine, status: u16, has_key: bool) -> Option<E
     Some(failure)
 }
 
-/// The text for the model about the results of a search.
-fn format_answer(results: &[SearchResult]) -> String {
+/// The text for the model about an answer.
+fn format_answer(answer: &SearchAnswer) -> String {
+    let SearchAnswer { summary, results } = answer;
     if results.is_empty() {
         return "No results; try other words.".to_owned();
     }
-    format!("{UNTRUSTED_NOTICE}\n{}", tagged_block("results", None, &format_results(results)))
+    let mut text = without_addresses(summary);
+    if !text.is_empty() {
+        text.push_str("\n\n");
+    }
+    text.push_str(&format_results(results));
+    format!("{UNTRUSTED_NOTICE}\n{}", tagged_block("results", None, &text))
+}
+
+/// A summary in a form in which it holds no address, cut to [`MAX_SUMMARY_CHARS`]. The model that wrote it may have composed one, and an
+/// address in a result may be fetched.
+fn without_addresses(summary: &str) -> String {
+    let (text, _) = nanobot_os::hidden_chars::strip(summary.trim());
+    let text: String = text.chars().take(MAX_SUMMARY_CHARS).collect();
+    text.replace("://", ": //")
 }
 
 /// Formats `results` as a list. Only the addresses are on lines of their own.
@@ -240,8 +358,22 @@ fn format_results(results: &[SearchResult]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{SearchResult, format_results};
+    use super::{SearchResult, format_results, without_addresses};
     use url::Url;
+
+    #[test]
+    fn a_summary_holds_no_address() {
+        let check = |summary: &str| {
+            let text = without_addresses(summary);
+            let mut addresses = nanobot_base::message::addresses::find_whole_addresses(&text);
+            assert!(addresses.next().is_none(), "{text}");
+        };
+        check("see https://evil.example/SECRET and HTTP://b.example");
+        check(
+            "https\u{200b}://evil.example/ http:\u{200b}//evil.example/ http:/\u{200b}/evil.example",
+        );
+        check("http://://evil.example://x");
+    }
 
     #[test]
     fn lists() {

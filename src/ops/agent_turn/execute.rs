@@ -76,6 +76,9 @@ pub(crate) fn execute(
     let session = &mut prepared.session;
     let setup = &prepared.setup;
     setup.shared.mcp_tools.set_model(model);
+    if let Some(search) = &setup.shared.native_search {
+        search.set_turn(model, purpose, options.model.max_cost.is_some());
+    }
     session.begin_turn(&reporter.envelope.turn);
     let directory = &setup.policy.file_scope.directory;
     let private_copy = options.grants.private_copy.as_ref();

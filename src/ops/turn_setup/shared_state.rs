@@ -1,6 +1,7 @@
 //! State shared by a turn and its sub-agents.
 
 use crate::ops::hooks::Hooks;
+use crate::ops::native_search::TurnSearch;
 use crate::ops::turn_setup::mcp_tools::McpTools;
 use nanobot_agent::report::json::HostConnections;
 use nanobot_config::policy::Policy;
@@ -25,6 +26,8 @@ pub(crate) struct SharedState {
     /// Connect to loopback addresses only.
     pub(crate) offline: bool,
     pub(crate) mcp_tools: McpTools,
+    /// The search of the model's provider, if the config names it.
+    pub(crate) native_search: Option<Arc<TurnSearch>>,
     /// Names that `--tools` and the profile list, for tools that are offered only if they are named.
     pub(crate) explicitly_named_tools: BTreeSet<String>,
     /// The commands in the background. `None` if none can be started, because they would continue after the end of their permission.

@@ -1,12 +1,13 @@
 //! The web tools of a run, and their inputs: the hosts they may reach, and the content read so far.
 
 use crate::ops::context::Context;
+use crate::ops::native_search::native_problem;
 use crate::ops::turn_setup::mcp_tools::McpTools;
 use crate::ops::turn_setup::shared_state::SharedState;
 use nanobot_config::policy::net::Net;
 use nanobot_config::policy::provenance::{ProvenanceTracker, TrustContext};
 use nanobot_config::policy::{Policy, Sandbox};
-use nanobot_config::settings::{Settings, WebSettings};
+use nanobot_config::settings::Settings;
 use nanobot_net::test_dns::TestHosts;
 use nanobot_os::env::BRAVE_API_KEY;
 use nanobot_os::secret::LazySecret;
@@ -15,11 +16,11 @@ use nanobot_store::skill::BUILT_IN_SKILLS;
 use nanobot_tool::Tool;
 use nanobot_tool::host_proxy::HostTraffic;
 use nanobot_tool::web::WebAccess;
-use nanobot_tool::web::engine::{engine_names, find_engine};
+use nanobot_tool::web::engine::{NATIVE, engine_names, find_engine};
 use nanobot_tool::web::page_cache::PageCache;
 use nanobot_tool::web::reader::PageReader;
 use nanobot_tool::web_fetch::WebFetch;
-use nanobot_tool::web_search::{self, EngineSettings, SearchSettings};
+use nanobot_tool::web_search::{EngineSettings, ProviderSearch, SearchSettings, WebSearch};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -89,8 +90,11 @@ pub(crate) fn tools(
         reader: web_settings.reader.as_deref().map(|name| PageReader::new(name, &ctx.env)),
     });
     let (terminal, notices, quiet) = (ctx.terminal, ctx.single_notices.clone(), ctx.quiet);
+    let native = shared.native_search.clone();
     let search = SearchSettings {
-        engines: choose_engines(ctx, web_settings).engines,
+        engines: choose_engines(ctx, settings).engines,
+        native: native.map(|search| search as Arc<dyn ProviderSearch>),
+        is_native_always_allowed: web_settings.is_native_search_always_allowed,
         count: web_settings.max_results,
         timeout: web_settings.search_timeout,
         notice: Box::new(move |text| {
@@ -99,7 +103,7 @@ pub(crate) fn tools(
             }
         }),
     };
-    vec![Arc::new(web_search::tool(Arc::clone(&web), search)), Arc::new(WebFetch::new(web))]
+    vec![Arc::new(WebSearch::new(Arc::clone(&web), search)), Arc::new(WebFetch::new(web))]
 }
 
 /// The search engines of a run.
@@ -112,7 +116,8 @@ struct SearchChoice {
 
 /// Chooses the search engines. As in the Python program, a key without a provider means `brave`, and an engine that lacks its key is
 /// replaced by DuckDuckGo, unless there is a fallback.
-fn choose_engines(ctx: &Context, web_settings: &WebSettings) -> SearchChoice {
+fn choose_engines(ctx: &Context, settings: &Settings) -> SearchChoice {
+    let web_settings = &settings.web;
     let has_brave_key =
         web_settings.search_api_key.is_some() || ctx.env.get(BRAVE_API_KEY).is_some();
     let default = if has_brave_key { "brave" } else { DEFAULT_ENGINE };
@@ -156,6 +161,10 @@ fn add_engine(
     config_key: &str,
     choice: &mut SearchChoice,
 ) {
+    if settings.provider == NATIVE {
+        choice.engines.push(settings);
+        return;
+    }
     let variable_value = |names: &[&str]| names.iter().find_map(|name| ctx.env.get(name));
     let Some(engine) = find_engine(&settings.provider) else {
         let (name, names) = (&settings.provider, engine_names());
@@ -191,5 +200,12 @@ fn add_engine(
 
 /// The problems with the configured search engines: searches fail, or other engines are used.
 pub(crate) fn search_problems(ctx: &Context, settings: &Settings) -> Vec<String> {
-    if settings.web.enabled { choose_engines(ctx, &settings.web).problems } else { Vec::new() }
+    if !settings.web.enabled {
+        return Vec::new();
+    }
+    let SearchChoice { engines, mut problems } = choose_engines(ctx, settings);
+    if engines.iter().any(|engine| engine.provider == NATIVE) {
+        problems.extend(native_problem(ctx, settings));
+    }
+    problems
 }

@@ -340,6 +340,8 @@ pub struct WebSettings {
     pub search_engine_id: Option<String>,
     /// The engines to query if that one fails, as written.
     pub search_fallback: Vec<String>,
+    /// True if the provider's search may be used whatever the conversation contains.
+    pub is_native_search_always_allowed: bool,
     /// Results per search. The default is enough to see whether there is anything relevant.
     pub max_results: usize,
     /// Timeout of a search.

@@ -41,6 +41,7 @@ const OWN_KEYS: &[&str] = &[
     "tools.web.fetch.reader",
     "tools.web.search.engineId",
     "tools.web.search.fallback",
+    "tools.web.search.native",
     "tools.mcpServers.*.disabled",
     "tools.mcpServers.*.read",
     "tools.mcpServers.*.required",

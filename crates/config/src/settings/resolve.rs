@@ -388,6 +388,8 @@ impl TypedReader<'_> {
             search_api_key: self.secret(const { config_key("tools.web.search.apiKey") })?,
             search_base_url: text(const { config_key("tools.web.search.baseUrl") })?,
             search_engine_id: text(const { config_key("tools.web.search.engineId") })?,
+            is_native_search_always_allowed: text(const { config_key("tools.web.search.native") })?
+                .is_some_and(|word| word == "always"),
             search_fallback: self.text_list(const { config_key("tools.web.search.fallback") })?,
             max_results: self
                 .count(const { config_key("tools.web.search.maxResults") })?

@@ -32,7 +32,8 @@ impl BaseAddress {
         self.current.lock().clone()
     }
 
-    pub(crate) fn set_current(&self, base: String) {
+    /// Replaces the address.
+    pub fn set_current(&self, base: String) {
         *self.current.lock() = base;
     }
 

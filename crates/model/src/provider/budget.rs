@@ -309,7 +309,7 @@ fn is_charged(error: &ProviderError) -> bool {
 }
 
 /// The cost of `usage`, in US dollars.
-fn usage_cost(usage: &Usage, prices: &Prices) -> f64 {
+pub(super) fn usage_cost(usage: &Usage, prices: &Prices) -> f64 {
     let price = prices.for_input_tokens(usage.input);
     let fresh = usage.input.saturating_sub(usage.cached + usage.cache_write);
     let million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;

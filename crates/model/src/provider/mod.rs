@@ -30,6 +30,7 @@ mod finish_reason;
 pub mod hour_cache;
 pub mod http_provider;
 pub mod login;
+pub mod native_search;
 pub mod path_names;
 pub mod quirks;
 pub mod rate_limit;

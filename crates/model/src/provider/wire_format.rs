@@ -12,7 +12,7 @@ pub(super) const MAX_EVENT_BYTES: usize = 32 << 20;
 /// A wire format, configured for one server and model. No I/O.
 pub trait WireFormat: Send + Sync {
     /// The path of the endpoint, appended to the base URL.
-    fn path(&self) -> &'static str;
+    fn path(&self) -> &str;
     /// The path of the list of models, appended to the base URL.
     fn models_path(&self) -> &'static str {
         "/models"

@@ -295,6 +295,9 @@ pub const ENGINES: &[SearchEngine] = &[
     },
 ];
 
+/// The name in the config of the search that the model's provider has.
+pub const NATIVE: &str = "native";
+
 /// The engine called `name` in the config.
 pub fn find_engine(name: &str) -> Option<&'static SearchEngine> {
     let name = name.trim().to_ascii_lowercase();
@@ -304,7 +307,8 @@ pub fn find_engine(name: &str) -> Option<&'static SearchEngine> {
 
 /// The names of all engines in the config, as a list in words.
 pub fn engine_names() -> String {
-    let names: Vec<&str> = ENGINES.iter().map(|engine| engine.name).collect();
+    let engines = ENGINES.iter().map(|engine| engine.name);
+    let names: Vec<&str> = engines.chain([NATIVE]).collect();
     names.join(", ")
 }
 
@@ -314,6 +318,19 @@ pub struct SearchResult {
     pub title: String,
     pub url: Url,
     pub(crate) snippet: String,
+}
+
+impl SearchResult {
+    /// Creates a result, if its address is on the web. Title and snippet become one line each, without markup.
+    pub fn new(title: &str, url: &str, snippet: &str) -> Option<Self> {
+        let url = Url::parse(url).ok().filter(|url| ["http", "https"].contains(&url.scheme()))?;
+        let line = |text: &str| {
+            let text = html::extract_text(text);
+            let (text, _) = nanobot_os::hidden_chars::strip(&text);
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        Some(Self { title: line(title), url, snippet: line(snippet) })
+    }
 }
 
 impl SearchEngine {
@@ -381,7 +398,7 @@ impl SearchEngine {
                 .ok_or_else(format_error)?;
             let results = links.iter();
             let results =
-                results.filter_map(|link| build_result(&link.title, &link.url, &link.snippet));
+                results.filter_map(|link| SearchResult::new(&link.title, &link.url, &link.snippet));
             return Ok(results.collect());
         };
         let answer: Value = serde_json::from_str(answer).map_err(|_| format_error())?;
@@ -395,7 +412,7 @@ impl SearchEngine {
         let results = list.iter().filter_map(|result| {
             let snippets = snippet.iter().map(|member| member_text(result, member));
             let snippet = snippets.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
-            build_result(&member_text(result, title), &member_text(result, url), &snippet)
+            SearchResult::new(&member_text(result, title), &member_text(result, url), &snippet)
         });
         Ok(results.collect())
     }
@@ -464,16 +481,6 @@ fn parse_duckduckgo(page: &str) -> Option<Vec<ResultLink>> {
     }
     let is_empty = !document.select(".no-results").is_empty();
     (!links.is_empty() || is_empty).then_some(links)
-}
-
-/// Builds a result, if its address is on the web. Title and description become one line each, without markup.
-fn build_result(title: &str, url: &str, snippet: &str) -> Option<SearchResult> {
-    let url = Url::parse(url).ok().filter(|url| ["http", "https"].contains(&url.scheme()))?;
-    let line = |text: &str| {
-        let text = html::extract_text(text);
-        nanobot_os::hidden_chars::strip(&text).0.split_whitespace().collect::<Vec<_>>().join(" ")
-    };
-    Some(SearchResult { title: line(title), url, snippet: line(snippet) })
 }
 
 #[cfg(test)]
