@@ -195,6 +195,7 @@ pub(crate) fn build(
         prompt_sections(input, &policy, &toolbox, &notes, &skills, &skill_list, own_text.as_deref())
     };
     sections.extend(loaded_section(&loaded_skills, &skills));
+    sections.extend(shared.mcp_tools.instructions_section());
     Ok(TurnSetup {
         toolbox,
         policy,

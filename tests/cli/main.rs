@@ -109,6 +109,7 @@ mod matrix_server;
 mod mattermost_server;
 mod mcp;
 mod mcp_command;
+mod mcp_instructions;
 mod mcp_login;
 mod mcp_programs;
 mod mcp_sampling;

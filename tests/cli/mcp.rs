@@ -111,7 +111,7 @@ fn offered_names(request: &Request) -> Vec<String> {
 }
 
 /// Accepts the tools of the server `name` and clears its log.
-fn accept_tools(story: &Story, name: &str) {
+pub(crate) fn accept_tools(story: &Story, name: &str) {
     let result = story.run(["mcp", "accept", name, "--yes"]);
     result.stdout_has("+name: ").stderr_has("accepted");
     std::fs::write(log_path(story, name), "").unwrap();

@@ -393,6 +393,7 @@ const GUARANTEES: &[TestedPromise] = &[
             "escape_sequences_and_invisible_characters_are_removed",
             "a_changed_tool_is_denied",
             "a_tool_added_later_needs_approval_despite_its_hints",
+            "changed_instructions_are_not_used_until_they_are_accepted",
             "servers_may_not_use_the_model_unless_the_config_says_so",
         ],
     ),

@@ -1,7 +1,7 @@
 //! Size limits for the features of a server. Larger items are left out and reported; everything within the limits can be pinned, cached and
 //! shown in full. No I/O.
 
-use super::protocol::{ResourceInfo, ServerFeatures, ToolInfo};
+use super::protocol::{INSTRUCTIONS, ResourceInfo, ServerFeatures, ToolInfo};
 use super::sanitize;
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ const MAX_INSTRUCTIONS_CHARS: usize = 2000;
 /// omitted items.
 pub(crate) fn apply_limits(mut features: ServerFeatures) -> (ServerFeatures, Vec<String>) {
     let mut remaining_bytes = MAX_ALL_TOOLS_BYTES;
-    let mut names = BTreeSet::new();
+    let mut names = BTreeSet::from([INSTRUCTIONS.to_owned()]);
     let (mut repeated, mut too_large) = (Vec::new(), Vec::new());
     let count = features.tools.len();
     features.tools.retain(|tool| {
@@ -61,7 +61,6 @@ pub(crate) fn apply_limits(mut features: ServerFeatures) -> (ServerFeatures, Vec
     });
     features.protocol = sanitize::single_line(&features.protocol, MAX_VERSION_CHARS);
     features.server = sanitize::single_line(&features.server, MAX_SERVER_CHARS);
-    // The instructions are shown to people only, and never become part of a prompt.
     features.instructions =
         features.instructions.map(|text| sanitize::truncate(&text, MAX_INSTRUCTIONS_CHARS));
     (features, notes)

@@ -1,5 +1,5 @@
-//! Pins the tools of each server as they were first seen. A server that is harmless when it is first tried can redefine
-//! its tools later. A tool that differs from its pin in a single character is not used until a person accepts the
+//! Pins the tools and the instructions of each server as they were first seen. A server that is harmless when it is first tried can
+//! redefine them later. A tool that differs from its pin in a single character is not used until a person accepts the
 //! change. The full texts are stored, so that changes can be shown.
 
 use super::fingerprint;
@@ -202,10 +202,10 @@ impl PinData {
 
 impl ServerPins {
     fn new(server: &McpServer, features: &ServerFeatures) -> Self {
-        let tools = features.tools.iter();
+        let tools = features.pinned_texts();
         Self {
             endpoint: fingerprint::of_endpoint(server),
-            tools: tools.map(|tool| (tool.name.clone(), tool.clone())).collect(),
+            tools: tools.map(|tool| (tool.name.clone(), tool.into_owned())).collect(),
             accepted: BTreeSet::new(),
             added_later: BTreeSet::new(),
         }
@@ -225,27 +225,27 @@ impl ServerPins {
         }
         let mut first_seen = Vec::new();
         let mut changed: Vec<ToolChange> = Vec::new();
-        for tool in &features.tools {
+        for tool in features.pinned_texts() {
             let old = match self.tools.get(&tool.name) {
-                Some(old) if old == tool => continue,
+                Some(old) if *old == *tool => continue,
                 Some(old) => Some(old.clone()),
                 None if self.tools.len() < MAX_TOOLS => {
-                    self.tools.insert(tool.name.clone(), tool.clone());
                     self.added_later.insert(tool.name.clone());
                     first_seen.push(tool.name.clone());
+                    self.tools.insert(tool.name.clone(), tool.into_owned());
                     continue;
                 }
                 None => None,
             };
-            changed.push(ToolChange { name: tool.name.clone(), old, new: tool.clone() });
+            changed.push(ToolChange { name: tool.name.clone(), old, new: tool.into_owned() });
         }
-        let names = || features.tools.iter().map(|tool| &tool.name);
+        let names = || features.pinned_texts().map(|tool| tool.name.clone());
         PinCheck {
             changed,
             replaced_server: false,
             has_new_pins: !first_seen.is_empty(),
-            unaccepted: names().filter(|name| !self.accepted.contains(*name)).cloned().collect(),
-            added_later: names().filter(|name| self.added_later.contains(*name)).cloned().collect(),
+            unaccepted: names().filter(|name| !self.accepted.contains(name)).collect(),
+            added_later: names().filter(|name| self.added_later.contains(name)).collect(),
             first_seen,
         }
     }
@@ -270,7 +270,11 @@ pub fn format_tool(tool: &ToolInfo) -> String {
             text.push_str(&format!("{label}: {answer}\n"));
         }
     }
-    text.push_str(&format!("\n{}\n\n{schema:#}\n", description.trim_end()));
+    text.push_str(&format!("\n{}\n", description.trim_end()));
+    // Instructions have no schema.
+    if !schema.is_null() {
+        text.push_str(&format!("\n{schema:#}\n"));
+    }
     text
 }
 

@@ -2,6 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
+
+/// The name under which the instructions of a server are pinned. [`super::limits`] leaves out a tool that has it.
+pub const INSTRUCTIONS: &str = "(instructions)";
 
 /// Everything that a server offers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +27,21 @@ pub struct ServerFeatures {
     pub templates: Vec<ResourceInfo>,
     /// The prompts of the server.
     pub prompts: Vec<PromptInfo>,
+}
+
+impl ServerFeatures {
+    /// The texts that are pinned: the tools, and the instructions in the form of one, named [`INSTRUCTIONS`].
+    pub fn pinned_texts(&self) -> impl Iterator<Item = Cow<'_, ToolInfo>> {
+        let text = self.instructions.as_ref().filter(|text| !text.trim().is_empty());
+        let instructions = text.map(|text| {
+            Cow::Owned(ToolInfo {
+                name: INSTRUCTIONS.to_owned(),
+                description: text.clone(),
+                ..ToolInfo::default()
+            })
+        });
+        self.tools.iter().map(Cow::Borrowed).chain(instructions)
+    }
 }
 
 /// A tool that a server offers.

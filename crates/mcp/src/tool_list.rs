@@ -4,7 +4,7 @@
 use super::cache::CachedResult;
 use super::catalog::{CatalogInner, CheckedFeatures, MAX_ERROR_CHARS, ToolCatalog, is_persistent};
 use super::pin::{PinCheck, ToolChange};
-use super::protocol::{McpError, ServerFeatures, ToolInfo};
+use super::protocol::{INSTRUCTIONS, McpError, ServerFeatures, ToolInfo};
 use super::tool_name::{self, AssignedNames};
 use super::{limits, sanitize, schema};
 use anyhow::Result;
@@ -19,6 +19,9 @@ use std::sync::Arc;
 const MAX_NAME_CHARS: usize = 80;
 /// The longest list of names, or reason, in a notice, in characters.
 const MAX_NOTICE_CHARS: usize = 300;
+
+/// Maximum of characters of the instructions of all servers in a prompt.
+const MAX_ALL_INSTRUCTIONS_CHARS: usize = 8_000;
 
 /// The tools that a run asks for.
 #[derive(Clone, Copy)]
@@ -46,6 +49,16 @@ pub struct ToolList {
     pub missing: Vec<String>,
     /// The servers with tools whose texts no person has accepted.
     pub unaccepted: BTreeSet<String>,
+    /// The instructions of the servers of these tools.
+    pub instructions: Vec<ServerInstructions>,
+}
+
+/// The instructions of a server for the use of its tools: untrusted text, cleaned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerInstructions {
+    /// The name of the server in the config.
+    pub server: String,
+    pub text: String,
 }
 
 /// A tool as it is shown to the model.
@@ -293,6 +306,42 @@ impl ListBuilder<'_> {
         {
             self.list.prompts.push(name.clone());
         }
+        self.add_instructions(server, features, check);
+    }
+
+    /// Adds the instructions of a server with a tool in the list, if a person has accepted them: the prompt is no place for others.
+    fn add_instructions(
+        &mut self,
+        server: &McpServer,
+        features: &ServerFeatures,
+        check: &PinCheck,
+    ) {
+        let name = &server.name;
+        let change = check.changed.iter().find(|change| change.name == INSTRUCTIONS);
+        let text = match change {
+            None => features.instructions.as_deref(),
+            Some(change) => change.old.as_ref().map(|old| old.description.as_str()),
+        };
+        let is_accepted = !check.unaccepted.contains(INSTRUCTIONS);
+        let has_tool = || self.list.tools.iter().any(|tool| tool.server == *name);
+        let Some(text) = text.filter(|_| is_accepted && has_tool()) else {
+            return;
+        };
+        if change.is_some() {
+            (self.notice)(&format!(
+                "MCP server `{name}` has changed its instructions; the earlier ones are used until `{}`",
+                server.accept_command()
+            ));
+        }
+        let instructions = self.list.instructions.iter();
+        let used_chars: usize =
+            instructions.map(|instructions| instructions.text.chars().count()).sum();
+        let text = sanitize::clean(text);
+        let free_chars = MAX_ALL_INSTRUCTIONS_CHARS.saturating_sub(used_chars);
+        let text = sanitize::truncate(text.trim(), free_chars);
+        if !text.is_empty() {
+            self.list.instructions.push(ServerInstructions { server: name.clone(), text });
+        }
     }
 
     fn warn_of_changes(&mut self, server: &McpServer, check: &PinCheck) {
@@ -302,12 +351,16 @@ impl ListBuilder<'_> {
                 "MCP server `{name}` has another command or URL than when its tools were pinned: they are treated as new"
             ));
         }
-        if !check.first_seen.is_empty() {
-            let names: Vec<String> = check
-                .first_seen
-                .iter()
-                .map(|tool| sanitize::single_line(tool, MAX_NAME_CHARS))
-                .collect();
+        if check.first_seen.iter().any(|name| name == INSTRUCTIONS) {
+            (self.notice)(&format!(
+                "MCP server `{name}` has instructions, which are not used until `{}`",
+                server.accept_command()
+            ));
+        }
+        let new_tools = check.first_seen.iter().filter(|name| *name != INSTRUCTIONS);
+        let names: Vec<String> =
+            new_tools.map(|tool| sanitize::single_line(tool, MAX_NAME_CHARS)).collect();
+        if !names.is_empty() {
             let names = sanitize::truncate(&names.join("`, `"), MAX_NOTICE_CHARS);
             (self.notice)(&format!(
                 "MCP server `{name}` has new tools: `{names}`; each call needs approval until `{}`",

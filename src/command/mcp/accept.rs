@@ -1,4 +1,5 @@
-//! `mcp accept`: shows the tools of a server that have changed or were never accepted, and accepts them after confirmation.
+//! `mcp accept`: shows the tools of a server, and its instructions, that have changed or were never accepted, and accepts them after
+//! confirmation.
 
 use crate::command::question::ask_yes;
 use crate::ops::mcp_servers::{McpContext, find_tool};
@@ -11,6 +12,7 @@ use nanobot_mcp::protocol::ToolInfo;
 use nanobot_mcp::sanitize;
 use nanobot_os::hidden_chars::strip;
 use nanobot_os::terminal::{StdoutWriter, Terminal};
+use std::borrow::Cow;
 
 /// Context lines around a difference.
 const CONTEXT_LINES: usize = 3;
@@ -23,23 +25,24 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
     let view = mcp.query(server)?;
     mcp.catalog.shut_down();
     let features = &*view.features;
-    let selected: Vec<&ToolInfo> = if tools.is_empty() {
-        features.tools.iter().collect()
+    let to_name = |tool: &String| Ok(find_tool(server, features, tool)?.0.name.clone());
+    let selected: Vec<String> = if tools.is_empty() {
+        features.pinned_texts().map(|tool| tool.name.clone()).collect()
     } else {
-        tools.iter().map(|tool| Ok(find_tool(server, features, tool)?.0)).collect::<Result<_>>()?
+        tools.iter().map(to_name).collect::<Result<_>>()?
     };
-    let is_new = |tool: &&ToolInfo| {
+    let is_new = |tool: &Cow<'_, ToolInfo>| {
         let is_changed = view.changed.iter().any(|change| change.name == tool.name);
         view.unaccepted.contains(&tool.name) && !is_changed
     };
-    let new_tools = features.tools.iter().filter(is_new).map(|tool| ToolChange {
+    let new_tools = features.pinned_texts().filter(is_new).map(|tool| ToolChange {
         name: tool.name.clone(),
         old: None,
-        new: tool.clone(),
+        new: tool.into_owned(),
     });
     let changes = view.changed.iter().cloned().chain(new_tools);
     let changes: Vec<ToolChange> =
-        changes.filter(|change| selected.iter().any(|tool| tool.name == change.name)).collect();
+        changes.filter(|change| selected.contains(&change.name)).collect();
     if changes.is_empty() {
         mcp.ctx.notice("nothing has changed");
         return Ok(Exit::Answered);

@@ -7,7 +7,8 @@ use crate::ops::mcp_sandbox;
 use crate::ops::model::ModelHandle;
 use crate::ops::turn_setup::setup_input::SetupInput;
 use anyhow::Result;
-use nanobot_base::message::token_estimate;
+use nanobot_agent::prompt::{PromptSection, servers_section};
+use nanobot_base::message::{tagged_block, token_estimate};
 use nanobot_config::policy::Policy;
 use nanobot_config::policy::provenance::{AllowedHosts, ProvenanceTracker};
 use nanobot_config::policy::rule::Pattern;
@@ -74,6 +75,18 @@ impl McpTools {
         let sampler = self.sampler.as_ref();
         let sampler = sampler.map(|sampler| Arc::new(sampler.for_subagent(model, settings)));
         Self { sampler, ..self.clone() }
+    }
+
+    /// The section of the prompt with the instructions of the servers, if there are any.
+    pub(crate) fn instructions_section(&self) -> Option<PromptSection> {
+        let instructions = &self.tool_list.instructions;
+        let blocks = instructions
+            .iter()
+            .map(|instructions| {
+                tagged_block("server", Some(&instructions.server), &instructions.text)
+            })
+            .collect::<Vec<_>>();
+        (!blocks.is_empty()).then(|| servers_section(&blocks.join("\n")))
     }
 
     /// Untrusted content that these tools add to the conversation before any call: descriptions by their servers that
