@@ -277,13 +277,13 @@ fn split_path(typed: &str) -> (&str, &str) {
 
 /// An entry of a directory.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct FolderEntry {
+struct CompletedEntry {
     name: String,
     is_folder: bool,
 }
 
 /// The entries of a directory. An unreadable directory has none.
-fn directory_entries(folder: &Path) -> Vec<FolderEntry> {
+fn directory_entries(folder: &Path) -> Vec<CompletedEntry> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
@@ -293,13 +293,13 @@ fn directory_entries(folder: &Path) -> Vec<FolderEntry> {
             Ok(kind) if kind.is_symlink() => entry.path().is_dir(),
             kind => kind.is_ok_and(|kind| kind.is_dir()),
         };
-        Some(FolderEntry { name, is_folder })
+        Some(CompletedEntry { name, is_folder })
     };
     entries.flatten().take(MAX_DIRECTORY_ENTRIES).filter_map(entry).collect()
 }
 
 /// The names that begin with the typed text. Names with a leading dot are included only if a dot was typed.
-fn file_candidates(entries: &[FolderEntry], typed: &str) -> Vec<Candidate> {
+fn file_candidates(entries: &[CompletedEntry], typed: &str) -> Vec<Candidate> {
     let (folder, prefix) = split_path(typed);
     let is_match = |name: &str| {
         name.starts_with(prefix)
@@ -308,10 +308,10 @@ fn file_candidates(entries: &[FolderEntry], typed: &str) -> Vec<Candidate> {
             // Skip names that cannot be quoted or displayed.
             && !name.contains(|letter: char| letter == '"' || letter.is_control())
     };
-    let mut matches: Vec<&FolderEntry> =
+    let mut matches: Vec<&CompletedEntry> =
         entries.iter().filter(|entry| is_match(&entry.name)).collect();
     matches.sort();
-    let candidate = |FolderEntry { name, is_folder }: &FolderEntry| {
+    let candidate = |CompletedEntry { name, is_folder }: &CompletedEntry| {
         let slash = if *is_folder { "/" } else { "" };
         let path = format!("{folder}{name}{slash}");
         let is_quoted = typed.starts_with('"') || path.contains(char::is_whitespace);
@@ -331,7 +331,7 @@ fn file_candidates(entries: &[FolderEntry], typed: &str) -> Vec<Candidate> {
 mod tests {
     use super::slash_commands;
     use super::{
-        ArgKind, Completer, CursorContext, FolderEntry, command_hint, cursor_context,
+        ArgKind, CompletedEntry, Completer, CursorContext, command_hint, cursor_context,
         file_candidates, plain_candidate,
     };
     use crate::repl::editor::CompletionSource;
@@ -435,7 +435,7 @@ mod tests {
             ("bad\u{1b}name", false),
         ];
         let entries =
-            entries.map(|(name, is_folder)| FolderEntry { name: name.to_owned(), is_folder });
+            entries.map(|(name, is_folder)| CompletedEntry { name: name.to_owned(), is_folder });
         let check = |typed: &str, expect: &[&str]| {
             let candidates = file_candidates(&entries, typed);
             let texts: Vec<&str> = candidates.iter().map(|one| one.text.as_str()).collect();

@@ -16,8 +16,11 @@ const LOGS: [&str; 9] = [
     "/.versions/",
     "repl_history",
 ];
-/// Bytes by which a file that is no log may grow in the last tenth: numbers get longer.
-const MAX_STATE_GROWTH_BYTES: u64 = 64;
+/// Of what is no log, the last quarter of the time may show a peak that is higher than the one before it by so much: sizes vary with what is
+/// in the files, numbers get longer, and a killed process may have left a file that the next one removes. What grows with the rounds, even
+/// if slowly, is higher by a third.
+const MAX_PEAK_PERCENT: u64 = 110;
+const PEAK_SLACK: Size = Size { files: 2, bytes: 256 };
 
 /// The number of files of a kind, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,28 +66,34 @@ fn add(home: &Path, directory: &Path, names: &[(Regex, &str)], sample: &mut Samp
     }
 }
 
-/// The growth of a kind in the first and in the last tenth of the samples.
+/// The growth of a kind in the first and in the last tenth of the samples, and its peaks.
 pub(super) struct Growth {
     pub(super) kind: String,
     pub(super) end: Size,
     pub(super) first: u64,
     pub(super) last: u64,
-    /// Files that were added in the last tenth.
-    new_files: u64,
+    /// The most files and bytes before the last quarter, and in it.
+    earlier_peak: Size,
+    last_peak: Size,
 }
 
 impl Growth {
     fn new(kind: &str, samples: &[Sample]) -> Self {
-        let size = |index: usize| samples[index].get(kind).copied().unwrap_or_default();
+        let size = |sample: &Sample| sample.get(kind).copied().unwrap_or_default();
         let (count, tenth) = (samples.len(), (samples.len() / 10).max(1));
-        let (begin, early, late, end) =
-            (size(0), size(tenth), size(count - 1 - tenth), size(count - 1));
+        let bytes = |index: usize| size(&samples[index]).bytes;
+        let (earlier, last_quarter) = samples.split_at(count - count / 4);
+        let peak = |samples: &[Sample]| Size {
+            files: samples.iter().map(|sample| size(sample).files).max().unwrap_or_default(),
+            bytes: samples.iter().map(|sample| size(sample).bytes).max().unwrap_or_default(),
+        };
         Self {
             kind: kind.to_owned(),
-            end,
-            first: early.bytes.saturating_sub(begin.bytes),
-            last: end.bytes.saturating_sub(late.bytes),
-            new_files: end.files.saturating_sub(late.files),
+            end: size(&samples[count - 1]),
+            first: bytes(tenth).saturating_sub(bytes(0)),
+            last: bytes(count - 1).saturating_sub(bytes(count - 1 - tenth)),
+            earlier_peak: peak(earlier),
+            last_peak: peak(last_quarter),
         }
     }
 
@@ -93,7 +102,9 @@ impl Growth {
         if LOGS.iter().any(|name| self.kind.contains(name)) {
             return self.last > 2 * self.first + (64 << 10);
         }
-        self.new_files > 0 || self.last > MAX_STATE_GROWTH_BYTES * self.end.files
+        let Self { earlier_peak: earlier, last_peak: last, .. } = self;
+        last.files > earlier.files * MAX_PEAK_PERCENT / 100 + PEAK_SLACK.files
+            || last.bytes > earlier.bytes * MAX_PEAK_PERCENT / 100 + PEAK_SLACK.bytes
     }
 }
 
@@ -101,4 +112,29 @@ impl Growth {
 pub(super) fn compare(samples: &[Sample]) -> Vec<Growth> {
     let last = samples.last().unwrap();
     last.keys().map(|kind| Growth::new(kind, samples)).collect()
+}
+
+/// True if a kind is seen to grow without bound in a thousand samples, in which its files have the sizes that `size` gives.
+fn is_unbounded(kind: &str, size: impl Fn(u64) -> Size) -> bool {
+    let samples: Vec<Sample> =
+        (0..1000).map(|round| Sample::from([(kind.to_owned(), size(round))])).collect();
+    compare(&samples)[0].is_unbounded()
+}
+
+#[test]
+fn what_grows_with_the_rounds_is_unbounded_and_what_fills_up_is_not() {
+    let one = |bytes| Size { files: 1, bytes };
+    assert!(is_unbounded("/cursor.json", |round| one(40 + 2 * round)));
+    assert!(is_unbounded("/TEMPORARY", |round| Size { files: round / 50, bytes: 0 }));
+    assert!(is_unbounded("/usage.jsonl", |round| one(round * round)));
+    assert!(!is_unbounded("/usage.jsonl", |round| one(400 * round)));
+    assert!(!is_unbounded("/journal.jsonl", |round| Size {
+        files: round.min(100),
+        bytes: round.min(100) * (500 + round % 40)
+    }));
+    assert!(!is_unbounded("/TEMPORARY", |round| Size {
+        files: u64::from(round == 999),
+        bytes: 100
+    }));
+    assert!(!is_unbounded("/cursor.json", |round| one(40 + round.to_string().len() as u64)));
 }
