@@ -17,11 +17,11 @@ use std::io::Write;
 use std::process::Stdio;
 
 /// The time of a story.
-const STORY_TIME: i64 = 1_767_323_045;
-const GROUP: i64 = -5;
+pub(crate) const STORY_TIME: i64 = 1_767_323_045;
+pub(crate) const GROUP: i64 = -5;
 
 /// A story in which commands need approval.
-fn story() -> (Story, TelegramServer) {
+pub(crate) fn story() -> (Story, TelegramServer) {
     let (story, telegram) = telegram_story();
     let story = story
         .set("tools.permissions", json!({ "exec": "ask" }))
@@ -48,7 +48,7 @@ fn later(telegram: &TelegramServer, text: &str, seconds: i64) {
     }));
 }
 
-fn poll(story: &Story) {
+pub(crate) fn poll(story: &Story) {
     story.run(["channel", "poll"]);
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn count_runs(story: &Story) -> usize {
     text.lines().count()
 }
 
-fn last_sent(telegram: &TelegramServer) -> String {
+pub(crate) fn last_sent(telegram: &TelegramServer) -> String {
     telegram.sent().pop().unwrap()
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn code_in(text: &str) -> String {
 }
 
 /// Has a question put in Ann's direct chat. Returns the id of its message.
-fn ask(story: &Story, telegram: &TelegramServer) -> i64 {
+pub(crate) fn ask(story: &Story, telegram: &TelegramServer) -> i64 {
     story.server().always(running_model());
     telegram.message(ANN, "please run it");
     poll(story);
@@ -595,7 +595,7 @@ fn a_reply_in_matrix_approves_and_an_edit_does_not() {
     };
     write(json!({ "msgtype": "m.text", "body": "please run it" }));
     let question = matrix.answers_in(0).pop().unwrap();
-    let (code, id) = (code_in(&question), matrix.last_event_id());
+    let (code, id) = (code_in(&question), matrix.last_answer_id("!r0:h"));
     let edited = format!("yes {code}");
     write(json!({
         "msgtype": "m.text", "body": format!("* {edited}"), "m.new_content": { "msgtype": "m.text", "body": edited },

@@ -1,15 +1,18 @@
 //! The promises of every chat service, against the stand-in of each. The peculiarities of a service are in its own file.
 
+use crate::channel::send_signal;
 use crate::channel_adapter::{Reader, open};
 use crate::channel_approvals::{code_in, count_runs, running_model};
 use crate::chat_services::{ALL, StandIn, StartService, story_of};
 use crate::discord_server::DiscordServer;
 use crate::mattermost_server::MattermostServer;
 use crate::server::says;
-use crate::slack_server::SlackServer;
+use crate::slack_server::{APP_TOKEN, SlackServer};
+use crate::wait::until;
 use nanobot_base::error::{Exit, exit_for};
 use nanobot_channel::dialect;
 use nanobot_channel::table::{self, ChannelKind};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -68,6 +71,33 @@ fn a_call_is_approved_by_its_code() {
         }
         let last = service.answers_in(0).pop().unwrap();
         assert!(last.contains("Question 1 is no longer open."), "{name}: {last}");
+    }
+}
+
+/// Where a service tells of presses by a connection, a poll that follows hears them.
+#[test]
+fn a_call_is_approved_by_a_press() {
+    for service in ALL.map(|start| start()).into_iter().filter(|it| it.facts().has_buttons) {
+        let name = service.facts().name;
+        let mut story = story_of(&*service, 1).set("tools.permissions", json!({ "exec": "ask" }));
+        if name == "slack" {
+            story = story.set("channels.slack.appToken", json!(APP_TOKEN));
+        }
+        story.server().always(running_model());
+        service.write_in(0, "please run it");
+        story.run(["channel", "poll"]);
+        assert_eq!(count_runs(&story), 0, "{name}");
+        let mut command = story.command(["channel", "poll", "--follow"]);
+        let child = story.start(&mut command);
+        service.press(0, "yes");
+        until("the call is made", || service.answers_in(0).last().is_some_and(|it| it == "Fine."));
+        send_signal(&child, Signal::TERM);
+        assert_eq!(story.wait(child).signal(), Some(15), "{name}");
+        assert_eq!((count_runs(&story), story.requests().len()), (1, 3), "{name}");
+        assert!(story.last_request().last_content().contains("approved_call"), "{name}");
+        // The signal may have come before the delivery was recorded.
+        story.run(["channel", "poll"]);
+        story.run(["channel", "inbox"]).stdout("");
     }
 }
 

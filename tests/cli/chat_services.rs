@@ -35,6 +35,13 @@ pub(crate) trait StandIn {
     fn write_in(&self, chat: usize, text: &str);
     /// Our texts in a direct chat, as the service shows them.
     fn answers_in(&self, chat: usize) -> Vec<String>;
+    /// The user of a direct chat answers our last message there by a button or a reaction, while a poll follows.
+    ///
+    /// # Panics
+    /// The service has neither.
+    fn press(&self, _chat: usize, _answer: &str) {
+        unimplemented!("{} has no buttons", self.facts().name)
+    }
     /// The number of requests that the service got, if they are HTTP and counted.
     fn request_count(&self) -> usize {
         0
@@ -60,6 +67,8 @@ pub(crate) struct ServiceFacts {
     pub(crate) keeps_messages: bool,
     /// True if the service shows a part once that is sent twice.
     pub(crate) knows_parts: bool,
+    /// True if a question has buttons, or reactions for them.
+    pub(crate) has_buttons: bool,
 }
 
 /// The facts about a service that is asked by position, and knows our parts.
@@ -70,6 +79,7 @@ const FACTS: ServiceFacts = ServiceFacts {
     session_file: "",
     keeps_messages: false,
     knows_parts: true,
+    has_buttons: false,
 };
 
 /// Starts a stand-in.
@@ -175,6 +185,7 @@ impl StandIn for TelegramServer {
             session_file: "telegram_7.jsonl",
             keeps_messages: true,
             knows_parts: false,
+            has_buttons: true,
             ..FACTS
         }
     }
@@ -193,6 +204,17 @@ impl StandIn for TelegramServer {
         let calls = calls.filter(|call| call.body["chat_id"] == telegram_user(chat));
         calls.map(|call| call.body["text"].as_str().unwrap().to_owned()).collect()
     }
+
+    fn press(&self, chat: usize, answer: &str) {
+        let (id, payloads) = self.last_buttons();
+        let user = telegram_user(chat);
+        self.press(&json!({
+            "id": format!("{user}{}", self.calls("answerCallbackQuery").len()), "chat_instance": "1",
+            "from": { "id": user, "is_bot": false, "first_name": "A" },
+            "message": { "message_id": id, "date": 1, "chat": { "id": user, "type": "private" } },
+            "data": payloads.iter().find(|it| it.starts_with(answer)).unwrap(),
+        }));
+    }
 }
 
 fn telegram_user(chat: usize) -> i64 {
@@ -206,6 +228,7 @@ impl StandIn for MatrixServer {
             secret_key: "accessToken",
             hello: "Hello Ann.",
             session_file: "matrix_!r0_h.jsonl",
+            has_buttons: true,
             ..FACTS
         }
     }
@@ -224,6 +247,11 @@ impl StandIn for MatrixServer {
         answers.map(|it| it["body"].as_str().unwrap().to_owned()).collect()
     }
 
+    fn press(&self, chat: usize, answer: &str) {
+        let (room_id, key) = (matrix_room(chat), if answer == "yes" { "✅" } else { "❌" });
+        self.react(&room_id, "@ann:h", &self.last_answer_id(&room_id), key);
+    }
+
     fn request_count(&self) -> usize {
         self.http.requests().len()
     }
@@ -239,6 +267,7 @@ impl StandIn for SlackServer {
             name: "slack",
             secret_key: "botToken",
             session_file: "slack_D0.jsonl",
+            has_buttons: true,
             ..FACTS
         }
     }
@@ -256,6 +285,10 @@ impl StandIn for SlackServer {
         self.answer_texts(&format!("D{chat}"))
     }
 
+    fn press(&self, chat: usize, answer: &str) {
+        self.press(&self.press_payload(&format!("D{chat}"), slack_server::ANN, answer));
+    }
+
     fn request_count(&self) -> usize {
         self.http.requests().len()
     }
@@ -267,7 +300,12 @@ impl StandIn for SlackServer {
 
 impl StandIn for DiscordServer {
     fn facts(&self) -> ServiceFacts {
-        ServiceFacts { name: "discord", session_file: "discord_60.jsonl", ..FACTS }
+        ServiceFacts {
+            name: "discord",
+            session_file: "discord_60.jsonl",
+            has_buttons: true,
+            ..FACTS
+        }
     }
 
     fn open_chats(&self, count: usize) -> Value {
@@ -283,6 +321,11 @@ impl StandIn for DiscordServer {
 
     fn answers_in(&self, chat: usize) -> Vec<String> {
         self.answer_texts(&format!("6{chat}"))
+    }
+
+    fn press(&self, chat: usize, answer: &str) {
+        let label = if answer == "yes" { "Yes" } else { "No" };
+        self.press(&format!("6{chat}"), &format!("5{chat}"), label);
     }
 
     fn request_count(&self) -> usize {

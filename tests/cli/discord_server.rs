@@ -109,6 +109,33 @@ impl DiscordServer {
         id
     }
 
+    /// Tells of a press of the button with this label below our last message in a channel (Discord, "Interaction Object"), once a
+    /// session is open.
+    pub(crate) fn press(&self, channel: &str, user: &str, label: &str) {
+        let question = self.answers(channel).pop().unwrap();
+        let buttons = question["components"][0]["components"].as_array().unwrap();
+        let button = buttons.iter().find(|it| it["label"] == label).unwrap();
+        let user = json!({ "id": user, "username": "ann", "discriminator": "0", "avatar": null });
+        let mut state = self.state.lock().unwrap();
+        state.events += 1;
+        let id = (STORY_ID + 1_000_000 + state.events).to_string();
+        let mut data = json!({
+            "id": id, "application_id": BOT, "type": 3, "token": format!("t{id}"), "version": 1,
+            "channel_id": channel, "message": question,
+            "data": { "component_type": 2, "custom_id": button["custom_id"] },
+        });
+        if state.direct.values().any(|direct| direct == channel) {
+            data["user"] = user;
+        } else {
+            (data["guild_id"], data["member"]) =
+                (json!(SERVER), json!({ "user": user, "roles": [] }));
+        }
+        let event = json!({ "op": 0, "t": "INTERACTION_CREATE", "s": state.events, "d": data });
+        drop(state);
+        self.sockets.wait_for_message(|message| matches!(message["op"].as_u64(), Some(2 | 6)));
+        self.sockets.send(&event);
+    }
+
     /// Adds a direct channel with a user.
     pub(crate) fn add_direct(&self, user: &str, channel: &str) {
         let mut state = self.state.lock().unwrap();
@@ -378,6 +405,17 @@ fn respond(state: &mut State, request: &Request) -> Response {
             let newer = all.filter(|it| it["id"].as_str().unwrap().parse::<u64>().unwrap() > after);
             let page: Vec<&Value> = newer.take(limit).collect();
             page.into_iter().rev().cloned().collect()
+        }
+        ["interactions", _, _, "callback"] => json!({}),
+        ["channels", _, "messages", id] if request.method == "PATCH" => {
+            let mut messages = state.messages.iter_mut();
+            let Some(message) = messages.find(|it| it["id"] == **id) else {
+                return error(404, 10008, "Unknown Message");
+            };
+            for (name, value) in request.body.as_object().unwrap() {
+                message[name] = value.clone();
+            }
+            message.clone()
         }
         ["channels", id, "messages"] => return state.post_limited(id, &message_body(request)),
         ["channels", _, "messages", _, "reactions", emoji, "@me"] => {

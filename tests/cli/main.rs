@@ -29,6 +29,7 @@ mod channel_matrix;
 mod channel_mattermost;
 mod channel_mochat;
 mod channel_ntfy;
+mod channel_presses;
 mod channel_program;
 mod channel_push;
 mod channel_push_counterparts;

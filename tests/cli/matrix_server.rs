@@ -112,10 +112,29 @@ impl MatrixServer {
         bot_messages.map(|(_, event)| event["content"].clone()).collect()
     }
 
-    /// The id of the newest event.
-    pub(crate) fn last_event_id(&self) -> String {
+    /// A user reacts to an event.
+    pub(crate) fn react(&self, room_id: &str, sender: &str, event_id: &str, key: &str) {
+        let relation = json!({ "rel_type": "m.annotation", "event_id": event_id, "key": key });
+        self.push(room_id, "m.reaction", sender, json!({ "m.relates_to": relation }));
+    }
+
+    /// The id of our newest message in a room.
+    pub(crate) fn last_answer_id(&self, room_id: &str) -> String {
         let server = self.shared.0.lock().unwrap();
-        server.events.last().unwrap().1["event_id"].as_str().unwrap().to_owned()
+        let mut events = server.events.iter().rev();
+        let answer = events.find(|(event_room, event)| {
+            event_room == room_id && event["sender"] == BOT && event["type"] == "m.room.message"
+        });
+        answer.unwrap().1["event_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Our reactions in a room.
+    pub(crate) fn reactions(&self, room_id: &str) -> Vec<Value> {
+        let server = self.shared.0.lock().unwrap();
+        let reactions = server.events.iter().filter(|(event_room, event)| {
+            event_room == room_id && event["sender"] == BOT && event["type"] == "m.reaction"
+        });
+        reactions.map(|(_, event)| event["content"]["m.relates_to"].clone()).collect()
     }
 
     /// Paths of the requests whose path contains `part`.
@@ -195,14 +214,14 @@ impl Homeserver {
         }
     }
 
-    fn send(&mut self, room_id: &str, transaction: &str, content: &Value) -> Response {
+    fn send(&mut self, room_id: &str, kind: &str, transaction: &str, content: &Value) -> Response {
         let key = (room_id.to_owned(), transaction.to_owned());
         if let Some((status, body)) = self.failures.pop_front() {
             return Response::json(status, &body);
         }
         let id = match self.transactions.get(&key) {
             Some(id) => id.clone(),
-            None => self.push(room_id, "m.room.message", BOT, None, content.clone()),
+            None => self.push(room_id, kind, BOT, None, content.clone()),
         };
         self.transactions.insert(key, id.clone());
         Response::json(200, &json!({ "event_id": id }))
@@ -267,8 +286,8 @@ fn respond((server, arrived): &(Mutex<Homeserver>, Condvar), request: &Request) 
             let count = server.invited.get(*room_id).copied().unwrap_or_default();
             json!({ "chunk": vec![json!({ "type": "m.room.member" }); count] })
         }
-        [_, _, "rooms", room_id, "send", "m.room.message", transaction] => {
-            return server.send(room_id, transaction, &request.body);
+        [_, _, "rooms", room_id, "send", kind @ ("m.room.message" | "m.reaction"), transaction] => {
+            return server.send(room_id, kind, transaction, &request.body);
         }
         [_, _, "rooms", _, "typing", _] => json!({}),
         ["media", _, "upload"] => {

@@ -493,18 +493,23 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
-        "A reply to that message or its code approves it",
+        "A reply to that message, its button or its code approves it",
         &[
             "a_bare_yes_runs_the_call_once_and_its_result_goes_to_the_model",
             "a_reply_or_a_code_answers_after_other_messages",
             "with_two_open_questions_a_yes_needs_a_code",
             "a_yes_to_the_model_is_no_approval",
             "a_mail_approves_by_its_code_and_dmarc_alone",
+            "a_call_is_approved_by_a_press",
         ],
     ),
     (
         "The answer counts from the sender whose message led to the call",
-        &["a_group_answers_by_a_reply_and_only_the_approvers_do", "nothing_else_approves_a_call"],
+        &[
+            "a_group_answers_by_a_reply_and_only_the_approvers_do",
+            "nothing_else_approves_a_call",
+            "only_a_press_of_the_asked_person_below_the_question_counts",
+        ],
     ),
     (
         "Exactly the stored call is made, once",

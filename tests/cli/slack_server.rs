@@ -99,6 +99,29 @@ impl SlackServer {
         stamp
     }
 
+    /// The payload of a press of the button with this answer below our last message in a channel (Slack, "`block_actions` payload").
+    pub(crate) fn press_payload(&self, channel: &str, user: &str, answer: &str) -> Value {
+        let question = self.answers(channel).pop().unwrap();
+        let buttons = question["blocks"][1]["elements"].as_array().unwrap();
+        let button = buttons.iter().find(|it| it["action_id"] == answer).unwrap();
+        let stamp = format!("{STORY_TIME}.9");
+        json!({
+            "type": "block_actions", "api_app_id": "A1", "trigger_id": "t", "token": "old",
+            "user": { "id": user, "username": "ann", "team_id": "T1" }, "team": { "id": "T1" },
+            "container": { "type": "message", "message_ts": question["ts"], "channel_id": channel, "is_ephemeral": false },
+            "channel": { "id": channel, "name": "directmessage" }, "message": question,
+            "actions": [{ "type": "button", "action_id": answer, "block_id": "b", "value": button["value"],
+                "text": button["text"], "action_ts": stamp }],
+        })
+    }
+
+    /// Tells of a press over Socket Mode, once a connection is open. Its envelope is `press`.
+    pub(crate) fn press(&self, payload: &Value) {
+        self.sockets.wait_for_connections(1);
+        self.sockets.send(&json!({ "type": "interactive", "envelope_id": "press",
+            "accepts_response_payload": true, "payload": payload }));
+    }
+
     /// Adds a file; returns its description for a message.
     pub(crate) fn add_file(&self, name: &str, content: &str) -> Value {
         let mut state = self.state.lock().unwrap();
@@ -178,6 +201,9 @@ impl State {
         }
         let mut message = json!({ "channel": channel, "user": BOT, "bot_id": "B1",
             "text": if markdown.is_empty() { plain } else { markdown }, "metadata": arguments["metadata"] });
+        if arguments["blocks"].is_array() {
+            message["blocks"] = arguments["blocks"].clone();
+        }
         if let Some(root) = root {
             message["thread_ts"] = json!(root);
         }
@@ -298,6 +324,18 @@ fn respond(state: &mut State, request: &Request) -> Response {
             _ => refuse("user_not_found"),
         },
         "chat.postMessage" => state.post(&arguments),
+        "chat.update" => {
+            let mut messages = state.messages.iter_mut();
+            let is_meant = |it: &&mut Value| {
+                it["channel"] == arguments["channel"] && it["ts"] == arguments["ts"]
+            };
+            let Some(message) = messages.find(is_meant) else {
+                return refuse("message_not_found");
+            };
+            (message["text"], message["blocks"]) =
+                (arguments["text"].clone(), arguments["blocks"].clone());
+            accept(json!({ "channel": arguments["channel"], "ts": arguments["ts"] }))
+        }
         "reactions.add" | "reactions.remove" => accept(json!({})),
         "files.getUploadURLExternal" => {
             let url = format!("{}/upload/{}", state.base, state.files.len());

@@ -106,12 +106,31 @@ impl TelegramServer {
 
     /// Adds an update with an edited message.
     pub(crate) fn edit(&self, message: &Value) {
+        self.push_update("edited_message", message);
+    }
+
+    /// Adds an update with the press of a button: a `CallbackQuery` with its id.
+    pub(crate) fn press(&self, query: &Value) {
+        self.push_update("callback_query", query);
+    }
+
+    fn push_update(&self, kind: &str, content: &Value) {
         let mut state = self.state.0.lock().unwrap();
         state.next_update += 1;
-        let update = json!({ "update_id": state.next_update, "edited_message": message });
+        let update = json!({ "update_id": state.next_update, kind: content });
         state.updates.push(update);
         drop(state);
         self.state.1.notify_all();
+    }
+
+    /// The number of our last message with buttons, and what its buttons give back.
+    pub(crate) fn last_buttons(&self) -> (i64, Vec<String>) {
+        let calls = self.calls("sendMessage");
+        let index = calls.iter().rposition(|call| call.body["reply_markup"].is_object()).unwrap();
+        let row = calls[index].body["reply_markup"]["inline_keyboard"][0].as_array().unwrap();
+        let payloads = row.iter().map(|it| it["callback_data"].as_str().unwrap().to_owned());
+        // The first message is number 1001.
+        (1001 + i64::try_from(index).unwrap(), payloads.collect())
     }
 
     /// The next call of `method` fails.
@@ -309,6 +328,10 @@ fn answer(
             }
             Value::from(state.updates.iter().take(100).cloned().collect::<Vec<_>>())
         }
+        "editMessageText" => {
+            json!({ "message_id": call.body["message_id"], "text": call.body["text"], "date": STORY_TIME,
+                "chat": { "id": call.body["chat_id"], "type": "private" } })
+        }
         "sendMessage" => {
             let text = call.body["text"].as_str().unwrap_or_default();
             if text.trim().is_empty() || text.encode_utf16().count() > 4096 {
@@ -326,7 +349,9 @@ fn answer(
             let name = if call.body["file_id"] == NUL_FILE { NUL_FILE } else { "file_1" };
             json!({ "file_id": "f1", "file_unique_id": "u1", "file_path": format!("documents/{name}") })
         }
-        "sendChatAction" | "setMessageReaction" | "setMyCommands" => true.into(),
+        "answerCallbackQuery" | "sendChatAction" | "setMessageReaction" | "setMyCommands" => {
+            true.into()
+        }
         other => return error(404, &format!("Not Found: {other}")),
     };
     let body = json!({ "ok": true, "result": result });

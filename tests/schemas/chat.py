@@ -52,8 +52,10 @@ DISCORD_CALLS = [
     "GET /channels/{channel_id}",
     "GET /channels/{channel_id}/messages",
     "POST /channels/{channel_id}/messages",
+    "PATCH /channels/{channel_id}/messages/{message_id}",
     "POST /channels/{channel_id}/typing",
     "PUT /channels/{channel_id}/messages/{message_id}/reactions/{emoji_name}/@me",
+    "POST /interactions/{interaction_id}/{interaction_token}/callback",
 ]
 MATTERMOST_CALLS = [
     "GET /api/v4/users/{user_id}",
@@ -93,6 +95,7 @@ SLACK_WRITES = {
     "apps.connections.open": "AppsConnectionsOpenArguments",
     "auth.test": "AuthTestArguments",
     "chat.postMessage": "ChatPostMessageArguments",
+    "chat.update": "ChatUpdateArguments",
     "conversations.open": "ConversationsOpenArguments",
     "files.completeUploadExternal": "FilesCompleteUploadExternalArguments",
     "reactions.add": "ReactionsAddArguments",
@@ -102,10 +105,10 @@ SLACK_JSON_BY_MANUAL = {"apps.connections.open", "files.completeUploadExternal"}
 # Keys that the program does not send, and whose types are large; and the token, which a header has.
 OMITTED = {
     "discord": {
-        "access_tokens", "attachments", "components", "embeds", "nicks", "poll", "shared_client_theme", "sticker_ids", "tts",
+        "access_tokens", "attachments", "data", "embeds", "nicks", "poll", "shared_client_theme", "sticker_ids", "tts",
     } | {f"files[{number}]" for number in range(1, 10)},
     "mattermost": set(),
-    "slack": {"as_user", "attachments", "blocks", "entities", "icon_emoji", "icon_url", "token", "username"},
+    "slack": {"as_user", "attachments", "confirm", "entities", "icon_emoji", "icon_url", "token", "username"},
     "whatsapp": set(),
 }
 KEPT = {
@@ -134,7 +137,8 @@ class Closer:
         for key in ("oneOf", "anyOf"):
             if key in node:
                 return self.alternatives(node[key])
-        if "allOf" in node:
+        # A number has its values, and refers to their list.
+        if "allOf" in node and node.get("type") != "integer":
             return self.close(self.merge(node["allOf"]))
         closed = {key: value for key, value in node.items() if key in KEPT}
         if isinstance(closed.get("type"), list):
@@ -283,21 +287,36 @@ def whatsapp(read):
     return calls
 
 
+def members(node, name):
+    """All members of this name in a JSON value."""
+    if isinstance(node, dict) and name in node:
+        yield node[name]
+    for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from members(each, name)
+
+
 def slack(read):
     document = json.loads(read("web-api/slack_web_openapi_v2_without_examples.json"))
     for method in SLACK_WRITES.keys() - SLACK_JSON_BY_MANUAL:
         [operation] = document["paths"][f"/{method}"].values()
         assert "application/json" in operation["consumes"], method
     types = SLACK_READS | SLACK_WRITES
-    members = "".join(f"  '{method}': {name};\n" for method, name in types.items())
+    methods = "".join(f"  '{method}': {name};\n" for method, name in types.items())
     source = f"import type {{ {', '.join(types.values())} }} from '@slack/web-api';\n"
-    source += f"export interface Methods {{\n{members}}}\n"
+    # Of the blocks, the program sends texts and rows of buttons.
+    source += "import type { ActionsBlock, Button, MarkdownBlock } from '@slack/types';\n"
+    source += "type Blocks = (MarkdownBlock | Omit<ActionsBlock, 'elements'> & { elements: Button[] })[];\n"
+    source += f"export interface Methods {{\n{methods}  'blocks': Blocks;\n}}\n"
     with tempfile.TemporaryDirectory() as place:
         (pathlib.Path(place) / "methods.ts").write_text(source)
         run = lambda *command: subprocess.run(command, cwd=place, check=True, stdout=subprocess.PIPE).stdout
         run("npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", *NODE_PACKAGES)
         generate = ["--path", "methods.ts", "--type", "Methods", "--expose", "none", "--no-type-check", "--minify"]
         arguments = json.loads(run("npx", "--no-install", "ts-json-schema-generator", *generate, "--no-top-ref"))
+    blocks = arguments["properties"]["blocks"]
+    for properties in members(arguments, "properties"):
+        if "blocks" in properties:
+            properties["blocks"] = blocks
     closer = Closer(arguments, OMITTED["slack"])
     nothing = {"type": "object", "additionalProperties": False}
     schemas = {}
@@ -311,7 +330,17 @@ def slack(read):
 
 
 def discord(read):
-    return openapi_calls("discord", json.loads(read("specs/openapi.json")), DISCORD_CALLS)
+    document = json.loads(read("specs/openapi.json"))
+    # Of the components, the program sends rows of buttons; and it answers a press without a message.
+    schemas = document["components"]["schemas"]
+    row, button = ({"$ref": f"#/components/schemas/{name}ComponentForMessageRequest"} for name in ("ActionRow", "Button"))
+    for name in ("MessageCreateRequest", "MessageEditRequestPartial"):
+        schemas[name]["properties"]["components"]["items"] = row
+    schemas["ActionRowComponentForMessageRequest"]["properties"]["components"]["items"] = button
+    callback = document["paths"]["/interactions/{interaction_id}/{interaction_token}/callback"]["post"]
+    content = callback["requestBody"]["content"] = {"application/json": {}}
+    content["application/json"]["schema"] = {"$ref": "#/components/schemas/UpdateMessageInteractionCallbackRequest"}
+    return openapi_calls("discord", document, DISCORD_CALLS)
 
 
 def text(schemas):
@@ -325,9 +354,14 @@ def text(schemas):
 MESSAGE = {"messaging_product": "whatsapp", "recipient_type": "individual", "to": "49170"}
 HISTORY = "GET /channels/{channel_id}/messages"
 CREATE = "POST /channels/{channel_id}/messages"
+EDIT = "PATCH /channels/{channel_id}/messages/{message_id}"
+PRESS = "POST /interactions/{interaction_id}/{interaction_token}/callback"
 GRAPH = "POST /{Version}/{Phone-Number-ID}/messages"
 WEBHOOK = "POST /whatsapp/webhooks"
 NUMBER = {"Version": "v23.0", "Phone-Number-ID": "100"}
+
+
+BUTTON = {"type": "button", "text": {"type": "plain_text", "text": "Yes"}, "action_id": "yes", "value": "7"}
 
 
 def webhook(message):
@@ -350,6 +384,10 @@ GOOD = {
             "message_reference": {"message_id": "7", "fail_if_not_exists": False}}}),
         (CREATE, {"path": {"channel_id": "6"}, "query": {}, "form": {"content": "a", "files[0]": "x"}}),
         ("POST /channels/{channel_id}/typing", {"path": {"channel_id": "6"}, "query": {}}),
+        (CREATE, {"path": {"channel_id": "6"}, "query": {}, "body": {"content": "a", "components": [
+            {"type": 1, "components": [{"type": 2, "style": 3, "label": "Yes", "custom_id": "yes.7"}]}]}}),
+        (EDIT, {"path": {"channel_id": "6", "message_id": "7"}, "query": {}, "body": {"content": "a", "components": []}}),
+        (PRESS, {"path": {"interaction_id": "6", "interaction_token": "t"}, "query": {}, "body": {"type": 6}}),
     ],
     "mattermost": [
         ("POST /api/v4/posts", {"path": {}, "query": {}, "body": {
@@ -363,6 +401,11 @@ GOOD = {
             "channel": "C", "markdown_text": "a", "unfurl_links": False, "thread_ts": "1.2",
             "metadata": {"event_type": "t", "event_payload": {"key": "k"}}}}),
         ("POST /auth.test", {"path": {}, "query": {}, "body": {}}),
+        ("POST /chat.postMessage", {"path": {}, "query": {}, "body": {"channel": "C", "text": "a", "blocks": [
+            {"type": "markdown", "text": "a"}, {"type": "actions", "elements": [BUTTON]}]}}),
+        ("POST /chat.update", {"path": {}, "query": {}, "body": {
+            "channel": "C", "ts": "1.2", "text": "a", "blocks": [{"type": "markdown", "text": "a"}]}}),
+        ("POST /chat.update", {"path": {}, "query": {}, "body": {"channel": "C", "ts": "1.2", "markdown_text": "a"}}),
     ],
     "whatsapp": [
         (GRAPH, {"path": NUMBER, "query": {}, "body": MESSAGE | {
@@ -385,6 +428,8 @@ BAD = {
         (CREATE, {"path": {"channel_id": "6"}, "query": {}, "body": {"allowed_mentions": {"parse": ["all"]}}}),
         (CREATE, {"path": {"channel_id": "6"}, "query": {}, "body": {"message_reference": {"message_id": None}}}),
         ("POST /channels/{channel_id}/typing", {"path": {"channel_id": "6"}, "query": {}, "body": {}}),
+        (CREATE, {"path": {"channel_id": "6"}, "query": {}, "body": {"content": "a", "components": [{"type": 2, "style": 3}]}}),
+        (PRESS, {"path": {"interaction_id": "6", "interaction_token": "t"}, "query": {}, "body": {"type": 5}}),
     ],
     "mattermost": [
         ("POST /api/v4/posts", {"path": {}, "query": {}, "body": {"message": "a"}}),
@@ -399,6 +444,8 @@ BAD = {
         ("POST /chat.postMessage", {"path": {}, "query": {}, "body": {"channel": "C", "markdown_text": "a", "text": "a"}}),
         ("POST /chat.postMessage", {"path": {}, "query": {}, "body": {"channel": "C", "text": "a", "thread_ts": 1.2}}),
         ("POST /reactions.add", {"path": {}, "query": {}, "body": {"channel": "C", "timestamp": "1.2"}}),
+        ("POST /chat.postMessage", {"path": {}, "query": {}, "body": {"channel": "C", "text": "a", "blocks": [BUTTON]}}),
+        ("POST /chat.update", {"path": {}, "query": {}, "body": {"channel": "C", "text": "a"}}),
     ],
     "whatsapp": [
         (GRAPH, {"path": NUMBER, "query": {}, "body": MESSAGE | {"type": "text"}}),

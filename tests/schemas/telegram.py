@@ -20,14 +20,16 @@ from aiogram import methods
 from pydantic.json_schema import GenerateJsonSchema
 
 METHODS = [
-    "GetFile", "GetMe", "GetUpdates", "SendAudio", "SendChatAction", "SendDocument", "SendMessage", "SendPhoto", "SendVideo",
-    "SendVoice", "SetMessageReaction", "SetMyCommands",
+    "AnswerCallbackQuery", "EditMessageText", "GetFile", "GetMe", "GetUpdates", "SendAudio", "SendChatAction",
+    "SendDocument", "SendMessage", "SendPhoto", "SendVideo", "SendVoice", "SetMessageReaction", "SetMyCommands",
 ]
 # Keys whose types are large, and which the program does not send.
 OMITTED = {
-    "business_connection_id", "caption_entities", "ephemeral_message_parameters", "entities", "reply_markup", "scope",
-    "suggested_post_parameters", "thumbnail",
+    "business_connection_id", "callback_game", "caption_entities", "copy_text", "ephemeral_message_parameters", "entities",
+    "login_url", "scope", "suggested_post_parameters", "switch_inline_query_chosen_chat", "thumbnail", "web_app",
 }
+# The only markup of a reply that the program sends.
+BUTTONS = {"$ref": "#/$defs/InlineKeyboardMarkup"}
 KEPT = ["type", "properties", "items", "required", "enum", "const", "$ref", "oneOf", "anyOf", "minimum", "maximum"]
 
 
@@ -46,7 +48,9 @@ def tidy(node):
     if "properties" in node:
         properties = node["properties"].items()
         node["properties"] = {
-            name: tidy(each) for name, each in properties if name not in OMITTED and not each.get("deprecated")
+            name: BUTTONS if name == "reply_markup" else tidy(each)
+            for name, each in properties
+            if name not in OMITTED and not each.get("deprecated")
         }
         node["additionalProperties"] = False
     if "required" in node:
@@ -109,6 +113,9 @@ GOOD = [
     ("setMyCommands", {"commands": [{"command": "new", "description": "a"}]}),
     ("setMessageReaction", {"chat_id": 1, "message_id": 2, "reaction": [{"type": "emoji", "emoji": "👍"}]}),
     ("sendPhoto", {"chat_id": 1, "caption": "a"}),
+    ("sendMessage", {"chat_id": 1, "text": "a", "reply_markup": {"inline_keyboard": [[{"text": "Yes", "callback_data": "yes.7"}]]}}),
+    ("editMessageText", {"chat_id": 1, "message_id": 2, "text": "a", "parse_mode": "HTML"}),
+    ("answerCallbackQuery", {"callback_query_id": "7"}),
 ]
 BAD = [
     ("getUpdates", {"offset": "5"}),
@@ -120,6 +127,9 @@ BAD = [
     ("setMyCommands", {"commands": [{"command": "new"}]}),
     ("setMessageReaction", {"chat_id": 1, "message_id": 2, "reaction": [{"type": "emoij", "emoji": "👍"}]}),
     ("getFile", {}),
+    ("sendMessage", {"chat_id": 1, "text": "a", "reply_markup": {"inline_keyboard": [{"text": "Yes", "callback_data": "yes.7"}]}}),
+    ("editMessageText", {"chat_id": 1, "message_id": 2, "markup": "a"}),
+    ("answerCallbackQuery", {"id": "7"}),
 ]
 
 

@@ -38,6 +38,15 @@ pub(super) struct ConversationEntry {
     pub(super) is_own_entrance: bool,
 }
 
+/// The report of a connection for events.
+#[derive(Debug)]
+pub(super) enum ServiceEvent {
+    /// A conversation has new messages.
+    Messages(Conversation),
+    /// A button was pressed. Its message is stored, and then `acknowledgement` goes to [`ConversationService::acknowledge`].
+    Press { message: Box<InboundMessage>, acknowledgement: Value },
+}
+
 /// A service with conversations.
 pub(super) trait ConversationService {
     /// The distance of positions within which messages may appear out of order.
@@ -68,17 +77,20 @@ pub(super) trait ConversationService {
     /// Opens such a connection. `cache` is that of [`Self::conversations`]. `None` if the config does not provide for one.
     fn connect(&self, cache: &mut Value) -> ChannelResult<Option<Self::Connection>>;
 
-    /// Waits for a message until `end`, on the clock of [`signal::now`]. Returns its conversation.
+    /// Waits for an event until `end`, on the clock of [`signal::now`].
     ///
     /// # Errors
     /// The connection cannot be used any longer.
-    fn next_conversation(
+    fn next_event(
         &self,
         connection: &mut Self::Connection,
         cache: &mut Value,
         identity: &Identity,
         end: Duration,
-    ) -> ChannelResult<Option<Conversation>>;
+    ) -> ChannelResult<Option<ServiceEvent>>;
+
+    /// Tells the service that a press is stored. Best effort: without it, the client of the person shows a failure.
+    fn acknowledge(&self, _connection: &mut Self::Connection, _acknowledgement: &Value) {}
 
     /// Waits between two reads.
     fn pause(&self, duration: Duration) -> ChannelResult<()>;
@@ -218,7 +230,7 @@ impl<S: ConversationService> ConversationReader<'_, S> {
         Ok(has_messages)
     }
 
-    /// Waits until `end` for an event, and stores the new messages of its conversation. Returns true if there were any.
+    /// Waits until `end` for an event, and stores its press, or the new messages of its conversation. Returns true if there were any.
     fn wait_and_read(
         &mut self,
         state: &mut ListenerState<S::Connection>,
@@ -229,13 +241,19 @@ impl<S: ConversationService> ConversationReader<'_, S> {
             return Ok(false);
         };
         let event =
-            self.with_cache(|cache| service.next_conversation(connection, cache, identity, end))?;
+            self.with_cache(|cache| service.next_event(connection, cache, identity, end))?;
         match event {
             Ok(None) => {
                 state.delay = Duration::ZERO;
                 Ok(false)
             }
-            Ok(Some(conversation)) => {
+            Ok(Some(ServiceEvent::Press { message, acknowledgement })) => {
+                state.delay = Duration::ZERO;
+                self.store_messages(vec![*message])?;
+                service.acknowledge(connection, &acknowledgement);
+                Ok(true)
+            }
+            Ok(Some(ServiceEvent::Messages(conversation))) => {
                 state.delay = Duration::ZERO;
                 // Unset during the read: after a failed one, all conversations are read.
                 let read_all_at = state.read_all_at.take();

@@ -341,6 +341,7 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
         is_unreadable,
         sent_at: data["createAt"].as_i64().unwrap_or_default() / 1000,
         reply_facts: json!({ "id": id }),
+        ..InboundMessage::default()
     })
 }
 

@@ -33,6 +33,7 @@ mod mochat;
 mod named_hosts_tests;
 mod ntfy;
 pub mod pairing;
+mod press;
 mod program;
 mod push_poll;
 mod qq;
@@ -90,6 +91,14 @@ pub trait Channel: Send + Sync {
     /// # Errors
     /// The part was not sent, or possibly not: [`ChannelError`] says what to do.
     fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String>;
+
+    /// Replaces a part that was sent, of which `id` is the service's id, and removes its buttons.
+    ///
+    /// # Errors
+    /// The part is as it was, or possibly not. A service that does not change messages has no other outcome.
+    fn edit(&self, _destination: &Destination, _id: &str, _part: &Part) -> ChannelResult<()> {
+        Err(ChannelError::Undeliverable("the service does not change messages".into()))
+    }
 
     /// Looks for a part that an earlier attempt may have sent. Returns the service's id of the message. For
     /// services that do not recognise a key by themselves.
@@ -296,6 +305,9 @@ pub struct InboundMessage {
     pub mentions_us: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<RemoteFile>,
+    /// Set if a button or a reaction has made the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub press: Option<Press>,
     /// True for content that has no form here, such as a sticker. The answer says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unreadable: bool,
@@ -312,6 +324,14 @@ impl InboundMessage {
     pub fn destination(&self) -> Destination {
         Destination { chat: self.chat.clone(), reply_facts: self.reply_facts.clone() }
     }
+}
+
+/// The mark of a message that a button, or a reaction, below a question about a call has made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Press {
+    /// The id of the question that the button names; `None` for a reaction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
 }
 
 /// Text in a message that its sender did not type. It is untrusted content.
@@ -422,6 +442,9 @@ pub struct Part {
     /// Files that go along with the text, where the service takes both in one message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attached: Vec<PathBuf>,
+    /// The id of the question about a call that the text puts: buttons that answer it stand below it, where the service has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
 }
 
 /// The sender of a message that was not written by a turn of the chat's session.

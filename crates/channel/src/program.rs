@@ -245,6 +245,7 @@ fn to_message(line: &Value) -> Result<InboundMessage, String> {
         sent_at: line["at"].as_i64().unwrap_or_default(),
         reply_facts: json!({ "id": id, "facts": line["facts"] }),
         id,
+        ..InboundMessage::default()
     };
     if message.text.trim().is_empty() && message.files.is_empty() {
         Err("a message has neither `text` nor `files`".to_owned())

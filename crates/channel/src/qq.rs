@@ -353,6 +353,7 @@ fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
         is_unreadable,
         sent_at: sent_at.unwrap_or_default(),
         reply_facts: json!({ "id": id, "kind": kind }),
+        ..InboundMessage::default()
     })
 }
 

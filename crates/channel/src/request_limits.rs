@@ -58,6 +58,7 @@ pub(super) fn route_of(method: HttpMethod<'_>, path: &str) -> String {
         HttpMethod::Get => "GET",
         HttpMethod::Post(..) | HttpMethod::EmptyPost => "POST",
         HttpMethod::Put(..) | HttpMethod::EmptyPut => "PUT",
+        HttpMethod::Patch(..) => "PATCH",
         HttpMethod::Delete => "DELETE",
     };
     let path = path.split('?').next().unwrap_or_default();

@@ -126,6 +126,11 @@ impl<'r> ServiceRequest<'r> {
         Self { method: HttpMethod::Put(media_type, body), ..Self::get(path) }
     }
 
+    /// A request that changes something, and may be sent again.
+    pub(super) fn patch(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
+        Self { method: HttpMethod::Patch(media_type, body), ..Self::get(path) }
+    }
+
     /// A request without a body that may be sent again.
     pub(super) fn empty_put(path: &'r str) -> Self {
         Self { method: HttpMethod::EmptyPut, ..Self::get(path) }
@@ -154,7 +159,7 @@ impl ServiceRequest<'_> {
             HttpMethod::Get | HttpMethod::Delete | HttpMethod::EmptyPost | HttpMethod::EmptyPut => {
                 true
             }
-            HttpMethod::Post(_, body) | HttpMethod::Put(_, body) => {
+            HttpMethod::Post(_, body) | HttpMethod::Put(_, body) | HttpMethod::Patch(_, body) => {
                 body.len() <= MAX_SMALL_BODY_BYTES
             }
         };

@@ -255,6 +255,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
         is_unreadable,
         sent_at: body["create_time"].as_i64().unwrap_or_default(),
         reply_facts: json!({ "req_id": frame["headers"]["req_id"] }),
+        ..InboundMessage::default()
     })
 }
 

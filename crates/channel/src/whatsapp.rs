@@ -289,6 +289,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
         is_unreadable,
         sent_at: sent_at.parse().unwrap_or_default(),
         reply_facts: json!({ "message_id": id }),
+        ..InboundMessage::default()
     })
 }
 

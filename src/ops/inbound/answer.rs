@@ -149,6 +149,7 @@ fn answer_messages(
         run.report(channel.open.name(), error);
         QuestionAnswer::None
     });
+    let answer = answer.or_gone(&first.message);
     if let QuestionAnswer::Reply(text) = &answer {
         let key = answer_key(&first.message.id);
         return send_answer(run, channel, &key, &entries, text, None);

@@ -10,9 +10,10 @@ use nanobot_base::message::Origin;
 use nanobot_channel::approvals::{
     ApprovalFile, ApprovalQuestion, LastingApproval, QUESTION_KEY_PREFIX,
 };
-use nanobot_channel::inbox::{InboundEntry, InboxState, OutboundMessage};
+use nanobot_channel::inbox::{InboundEntry, InboxState, OutboundEntry, OutboundMessage};
 use nanobot_channel::settlement::Settlement;
 use nanobot_channel::{Chat, InboundMessage};
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// Characters of a question that is shown at once. A longer one takes its code, which `/show` shows with all of it.
@@ -42,6 +43,17 @@ pub(crate) enum QuestionAnswer {
     Reply(String),
     /// It approves the call of the question with this id, for good if `lasting`.
     Approval { id: String, lasting: bool },
+}
+
+impl QuestionAnswer {
+    /// A press answers a question, or none; it never goes to the model.
+    pub(crate) fn or_gone(self, message: &InboundMessage) -> Self {
+        if self == Self::None && message.press.is_some() {
+            Self::Reply("The question is no longer there. Nothing was done.".to_owned())
+        } else {
+            self
+        }
+    }
 }
 
 impl AnswerWords {
@@ -128,6 +140,31 @@ fn may_answer(files: &ChannelFiles, question: &ApprovalQuestion, message: &Inbou
     is_person(message) && is_approver && is_verified
 }
 
+/// The message, and if it is a press, that in the chat of its question, as this was put there; `None` for a press below something else.
+pub(crate) fn place_press<'m>(
+    inbox_state: &InboxState,
+    message: &'m InboundMessage,
+) -> Option<Cow<'m, InboundMessage>> {
+    let Some(press) = &message.press else {
+        return Some(Cow::Borrowed(message));
+    };
+    let replied_id = replied_id(message)?;
+    let is_meant = |entry: &&OutboundEntry| {
+        let chat = &entry.message.destination.chat;
+        let question = entry.message.key.strip_prefix(QUESTION_KEY_PREFIX);
+        let is_question = match &press.question {
+            Some(named) => question == Some(named),
+            None => question.is_some() && entry.sent.values().any(|id| id == replied_id),
+        };
+        // A service may state the thread alone.
+        is_question
+            && (chat.id == message.chat.id || chat.thread.as_ref() == Some(&message.chat.id))
+    };
+    let entry = inbox_state.outbound.iter().rev().find(is_meant)?;
+    let chat = entry.message.destination.chat.clone();
+    Some(Cow::Owned(InboundMessage { chat, ..message.clone() }))
+}
+
 /// Recognizes an answer. Nothing is approved yet; what is declined is closed.
 ///
 /// # Errors
@@ -194,6 +231,7 @@ pub(crate) fn recognize(
     let id = question.id.clone();
     if answer_words.verdict == Verdict::No {
         ApprovalFile::change(&path, now, |file| file.close(|question| question.id == id))?;
+        show_outcome(channel, question, message, "no");
         return reply(&format!("Question {number} is answered with no. Nothing was done."));
     }
     Ok(QuestionAnswer::Approval { id, lasting: answer_words.verdict == Verdict::Always })
@@ -245,19 +283,28 @@ fn find_replied<'f>(
     inbox_state: &InboxState,
     entry: &InboundEntry,
 ) -> AnswerTarget<'f> {
-    let [quote] = entry.message.quotes.as_slice() else {
+    let Some(replied_id) = replied_id(&entry.message) else {
         return AnswerTarget::None;
     };
-    let Some(replied_id) = quote.replied.as_ref().and_then(|replied| replied.id.as_ref()) else {
-        return AnswerTarget::None;
-    };
-    let question = file.questions_of(&entry.session).find(|question| {
-        inbox_state.outbound(&question.key()).is_some_and(|outbound| {
-            outbound.message.destination.chat.id == entry.message.chat.id
-                && outbound.sent.values().any(|id| id == replied_id)
-        })
+    let named = entry.message.press.as_ref().and_then(|press| press.question.as_ref());
+    let mut questions = file.questions_of(&entry.session);
+    let question = questions.find(|question| {
+        let is_named = named.is_none_or(|named| *named == question.id);
+        is_named
+            && inbox_state.outbound(&question.key()).is_some_and(|outbound| {
+                outbound.message.destination.chat.id == entry.message.chat.id
+                    && outbound.sent.values().any(|id| id == replied_id)
+            })
     });
     question.map_or(AnswerTarget::None, AnswerTarget::Question)
+}
+
+/// The service's id of the only message that `message` replies to.
+fn replied_id(message: &InboundMessage) -> Option<&String> {
+    match message.quotes.as_slice() {
+        [quote] => quote.replied.as_ref()?.id.as_ref(),
+        _ => None,
+    }
 }
 
 /// The question that is our last message in a direct chat, if it is the only one that is open there, and the message is the first that
@@ -320,9 +367,50 @@ pub(crate) fn approve(
     lasting: bool,
 ) -> Result<Option<String>> {
     let now = run.ctx.clock.timestamp().as_millisecond();
-    ApprovalFile::change(&path_of(&channel.open.files), now, |file| {
-        file.approve(id, &entry.message.id, lasting).err()
-    })
+    let approve = |file: &mut ApprovalFile| {
+        file.approve(id, &entry.message.id, lasting)?;
+        Ok(file.questions_of(&entry.session).find(|question| question.id == id).cloned())
+    };
+    match ApprovalFile::change(&path_of(&channel.open.files), now, approve)? {
+        Err(reason) => Ok(Some(reason)),
+        Ok(question) => {
+            let word = if lasting { "always" } else { "yes" };
+            if let Some(question) = question {
+                show_outcome(channel, &question, &entry.message, word);
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Shows in the message of a question how and by whom it was answered, instead of its buttons. Best effort, since an answer follows:
+/// some services do not change messages.
+fn show_outcome(
+    channel: &LockedChannel,
+    question: &ApprovalQuestion,
+    message: &InboundMessage,
+    word: &str,
+) {
+    let open = &channel.open;
+    let Some(entry) = channel.inbox.lock().state().outbound(&question.key()).cloned() else {
+        return;
+    };
+    let destination = &entry.message.destination;
+    let chat = &destination.chat;
+    if is_long(question) || channel.is_closed_for(chat) {
+        return;
+    }
+    let sender = message.from.name.as_deref().unwrap_or(&message.from.id);
+    let by = if chat.is_direct { String::new() } else { format!(" by {}", code_span(sender)) };
+    let (number, details) = (question.number, &question.draft.details);
+    let parts =
+        open.files.render(&format!("Question {number}: {details}\n\nAnswered with `{word}`{by}."));
+    if let (Some(part), Some(id)) = (parts.last(), entry.sent.get(&(parts.len() - 1)))
+        && entry.sent.len() == parts.len()
+        && let Err(error) = open.service.edit(destination, id, part)
+    {
+        log::debug!(target: "channel", "{}: a question was not changed: {error}", open.name());
+    }
 }
 
 /// The questions of a conversation that were not put yet, as messages to the chat of `entry`. `origin` is that of the conversation.
@@ -349,7 +437,11 @@ pub(crate) fn unsent_questions(
     let to_message = |question: &ApprovalQuestion| {
         let text = question_text(open, question, &entry.message.chat);
         let key = question.key();
-        let message = open.render_message(&entry.message, &entry.session, &key, &text, now);
+        let mut message = open.render_message(&entry.message, &entry.session, &key, &text, now);
+        // What is not shown as a whole takes its code.
+        if let Some(part) = message.parts.last_mut().filter(|_| !is_long(question)) {
+            part.question = Some(question.id.clone());
+        }
         OutboundMessage { origin, ..message }
     };
     Ok(questions.map(to_message).collect())

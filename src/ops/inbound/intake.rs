@@ -129,7 +129,14 @@ impl<'a> Intake<'a> {
         rules: &AccessRules,
         inbox: &ChannelInbox,
     ) -> Result<()> {
-        if inbox.state().has_seen(&message.id) || !self.ids.insert(message.id.clone()) {
+        if inbox.state().has_seen(&message.id) {
+            return Ok(());
+        }
+        let Some(message) = approval_answer::place_press(inbox.state(), message) else {
+            return Ok(());
+        };
+        let message = &*message;
+        if !self.ids.insert(message.id.clone()) {
             return Ok(());
         }
         match rules.decide(message) {
@@ -140,7 +147,7 @@ impl<'a> Intake<'a> {
             }
             AccessDecision::Pair => {
                 self.record_refusal(message, inbox);
-                self.offer_pairing(message, inbox)
+                if message.press.is_some() { Ok(()) } else { self.offer_pairing(message, inbox) }
             }
             // In a group, such a message is usually meant for its other members.
             AccessDecision::Answer

@@ -2,6 +2,7 @@
 
 use crate::conversation_poll::ConversationEntry;
 use crate::mention::{with_names, without_mention, written_mention};
+use crate::press::{BUTTONS, with_payload};
 use crate::{AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender};
 use nanobot_base::message::user_text::UserText;
 use serde_json::{Value, json};
@@ -19,6 +20,11 @@ const REPLY_TYPE: u64 = 19;
 const JOIN_TYPE: u64 = 7;
 /// The flag of a voice message.
 const VOICE_FLAG: u64 = 0x2000;
+/// Types of components (Discord, "Component Types").
+const ACTION_ROW: u64 = 1;
+const BUTTON: u64 = 2;
+/// The style of a button of no special meaning (Discord, "Button Styles").
+const SECONDARY_STYLE: u64 = 2;
 
 /// The number of an id; ids grow with time.
 pub(super) fn number_of(id: &Value) -> u64 {
@@ -92,7 +98,6 @@ fn to_message(message: &Value, chat: &Chat, identity: &Identity) -> Option<Inbou
         let replied_id = replied_id.or(replied["id"].as_str());
         quotes.insert(0, QuotedText::replied(text, MAX_QUOTE_CHARS, replied_id, is_reply_to_us));
     }
-    let millis = (number_of(&message["id"]) >> ID_TIME_SHIFT) + ID_EPOCH_MILLIS;
     Some(InboundMessage {
         id: id.to_owned(),
         chat: chat.clone(),
@@ -107,9 +112,50 @@ fn to_message(message: &Value, chat: &Chat, identity: &Identity) -> Option<Inbou
         mentions_us: is_mention || is_reply_to_us,
         files,
         is_unreadable,
-        sent_at: i64::try_from(millis / 1000).unwrap_or_default(),
+        sent_at: sent_at(&message["id"]),
         reply_facts: json!({ "message_id": id }),
+        ..InboundMessage::default()
     })
+}
+
+/// The buttons of a question.
+pub(super) fn to_components(question: &str) -> Value {
+    let buttons = BUTTONS.iter().map(|button| {
+        json!({
+            "type": BUTTON, "style": SECONDARY_STYLE, "label": button.label,
+            "custom_id": button.payload(question),
+        })
+    });
+    json!([{ "type": ACTION_ROW, "components": buttons.collect::<Vec<_>>() }])
+}
+
+/// Converts the interaction of a press (Discord, "Interaction Object"); `None` for another one.
+pub(super) fn to_press(interaction: &Value) -> Option<InboundMessage> {
+    let channel = interaction["channel_id"].as_str()?;
+    let question_message = interaction["message"]["id"].as_str()?;
+    // In a server, the user is a part of the member.
+    let users = [&interaction["member"]["user"], &interaction["user"]];
+    let user = users.into_iter().find(|user| user.is_object())?;
+    let message = InboundMessage {
+        id: format!("press:{}", interaction["id"].as_str()?),
+        chat: Chat { id: channel.to_owned(), ..Chat::default() },
+        from: Sender {
+            id: user["id"].as_str()?.to_owned(),
+            name: user["username"].as_str().map(str::to_owned),
+            is_bot: user["bot"] == true,
+            ..Sender::default()
+        },
+        sent_at: sent_at(&interaction["id"]),
+        reply_facts: json!({ "message_id": question_message }),
+        ..InboundMessage::default()
+    };
+    with_payload(message, interaction["data"]["custom_id"].as_str()?, question_message)
+}
+
+/// The time in an id, in seconds since 1970.
+fn sent_at(id: &Value) -> i64 {
+    let millis = (number_of(id) >> ID_TIME_SHIFT) + ID_EPOCH_MILLIS;
+    i64::try_from(millis / 1000).unwrap_or_default()
 }
 
 fn to_file(attachment: &Value, is_voice: bool) -> Option<RemoteFile> {

@@ -7,7 +7,7 @@ mod message;
 
 use super::access::AccessRules;
 use super::conversation_poll::{
-    self, Conversation, ConversationEntry, ConversationService, EventListener,
+    self, Conversation, ConversationEntry, ConversationService, EventListener, ServiceEvent,
 };
 use super::gateway::{GatewayClose, GatewayConnection, GatewayLogin};
 use super::service_client::{ServiceClient, ServiceRequest};
@@ -22,7 +22,7 @@ use message::number_of;
 use nanobot_net::web_url::percent_encode;
 use nanobot_os::clock::Clock;
 use nanobot_os::digest::digest;
-use nanobot_os::secret::Secret;
+use nanobot_os::secret::{Secret, register};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +65,8 @@ const READ_MESSAGE_HISTORY: u64 = 0x1_0000;
 const SEND_MESSAGES_IN_THREADS: u64 = 0x40_0000_0000;
 /// The flag of a message that shows no previews of links.
 const SUPPRESS_EMBEDS: u64 = 1 << 2;
+/// The response to a press whose message is changed later, or not at all (Discord, "Interaction Callback Type").
+const DEFERRED_UPDATE_MESSAGE: u64 = 6;
 /// Close codes of the gateway (Discord, "Gateway Close Event Codes"; RFC 6455 has the first two).
 const NORMAL_CLOSURE: u16 = 1000;
 const GOING_AWAY: u16 = 1001;
@@ -193,13 +195,13 @@ impl ConversationService for Discord {
         GatewayConnection::open(&self.client, login, cache)
     }
 
-    fn next_conversation(
+    fn next_event(
         &self,
         connection: &mut GatewayConnection,
         cache: &mut Value,
         identity: &Identity,
         end: Duration,
-    ) -> ChannelResult<Option<Conversation>> {
+    ) -> ChannelResult<Option<ServiceEvent>> {
         loop {
             let next = connection.next_event(end);
             cache["session"] = connection.session().clone();
@@ -207,6 +209,13 @@ impl ConversationService for Discord {
                 return Ok(None);
             };
             let data = &event["d"];
+            if event["t"] == "INTERACTION_CREATE"
+                && let Some(message) = message::to_press(data)
+            {
+                let message = Box::new(message);
+                let acknowledgement = json!({ "id": data["id"], "token": data["token"] });
+                return Ok(Some(ServiceEvent::Press { message, acknowledgement }));
+            }
             let sender = data["author"]["id"].as_str().unwrap_or_default();
             if let Some(channel) = data["channel_id"].as_str()
                 && event["t"] == "MESSAGE_CREATE"
@@ -216,13 +225,22 @@ impl ConversationService for Discord {
                 if is_direct {
                     cache["direct"][sender] = channel.into();
                 }
-                return Ok(Some(Conversation {
+                return Ok(Some(ServiceEvent::Messages(Conversation {
                     id: channel.to_owned(),
                     is_direct,
                     newest: Some(number_of(&data["id"])),
-                }));
+                })));
             }
         }
+    }
+
+    fn acknowledge(&self, _connection: &mut GatewayConnection, interaction: &Value) {
+        // A program that has the token can answer in our name.
+        register(&Secret::new(interaction["token"].as_str().unwrap_or_default()));
+        let [id, token] = ["id", "token"]
+            .map(|name| percent_encode(interaction[name].as_str().unwrap_or_default()));
+        let path = format!("/interactions/{id}/{token}/callback");
+        self.client.notify(&path, &json!({ "type": DEFERRED_UPDATE_MESSAGE }));
     }
 
     fn pause(&self, duration: Duration) -> ChannelResult<()> {
@@ -256,6 +274,19 @@ impl Channel for Discord {
         }
     }
 
+    fn edit(&self, destination: &Destination, id: &str, part: &Part) -> ChannelResult<()> {
+        let chat = &destination.chat;
+        let channel = percent_encode(chat.thread.as_ref().unwrap_or(&chat.id));
+        let path = format!("/channels/{channel}/messages/{}", percent_encode(id));
+        let body = json!({
+            "content": part.markup, "components": [], "allowed_mentions": { "parse": [] },
+        });
+        let body = body.to_string();
+        self.client
+            .exchange(&ServiceRequest::patch(&path, "application/json", body.as_bytes()))
+            .map(drop)
+    }
+
     fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         self.file_client.download_own("Discord", &file.id, writer, limit_bytes)
     }
@@ -273,7 +304,7 @@ impl Channel for Discord {
             let path = format!(
                 "/channels/{}/messages/{}/reactions/{}/@me",
                 percent_encode(thread.as_ref().unwrap_or(id)),
-                percent_encode(&message.id),
+                percent_encode(message.reply_facts["message_id"].as_str().unwrap_or_default()),
                 percent_encode(emoji)
             );
             self.client.try_once(&ServiceRequest::empty_put(&path));
@@ -437,6 +468,9 @@ impl Discord {
         if answered_id.is_string() && !destination.chat.is_direct {
             body["message_reference"] =
                 json!({ "message_id": answered_id, "fail_if_not_exists": false });
+        }
+        if let Some(question) = &part.question {
+            body["components"] = message::to_components(question);
         }
         let path = format!("/channels/{}/messages", percent_encode(channel));
         let (media_type, body) = match &part.file {

@@ -51,6 +51,7 @@ pub(super) fn to_message(
         is_unreadable: false,
         sent_at: millis.unwrap_or_default() / 1000,
         reply_facts: json!({ "id": id, "parent": message["parent_id"], "topic": message["thread_id"] }),
+        ..InboundMessage::default()
     })
 }
 

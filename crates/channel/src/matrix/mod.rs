@@ -6,6 +6,7 @@
 
 use super::access::{AccessDecision, AccessRules};
 use super::pairing::{CODE_LIFETIME_SECS, MAX_PENDING_CODES};
+use super::press::BUTTONS;
 use super::service_client::{
     Download, MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse,
 };
@@ -146,7 +147,11 @@ impl Channel for Matrix {
             }
         };
         let event = self.client.read_success(&response)?;
-        self.client.text_of(&event["event_id"])
+        let id = self.client.text_of(&event["event_id"])?;
+        if part.question.is_some() {
+            self.offer_reactions(room_id, &id, key);
+        }
+        Ok(id)
     }
 
     fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
@@ -361,16 +366,16 @@ impl Matrix {
         let user = self.user_id()?;
         let events = if is_first { RoomEntry::events_since(events, user) } else { events };
         self.notice_encryption(&update.room_id, events, cursor)?;
-        if !events.iter().any(|event| sync::is_from_others(event, user)) {
-            return Ok(Vec::new());
-        }
+        let has_messages = events.iter().any(|event| sync::is_from_others(event, user));
         let reader = RoomReader {
-            is_direct: self.is_direct(update)?,
+            is_direct: has_messages && self.is_direct(update)?,
             room_id: &update.room_id,
             user,
             allows_room_mentions: self.allows_room_mentions,
         };
-        let messages = events.iter().filter_map(|event| reader.to_message(event));
+        let messages = events.iter().filter_map(|event| {
+            reader.to_message(event).or_else(|| sync::to_press(event, reader.room_id, user))
+        });
         Ok(messages.collect())
     }
 
@@ -419,6 +424,22 @@ impl Matrix {
         notified_rooms.push(json!(room_id));
         cursor["encrypted"] = json!(notified_rooms);
         Ok(())
+    }
+
+    /// Reacts to our question with the answers to it, so that a tap on one of them answers. Best effort: any client can react itself.
+    fn offer_reactions(&self, room_id: &str, question_message: &str, key: &str) {
+        for button in BUTTONS {
+            let path = format!(
+                "/_matrix/client/v3/rooms/{}/send/m.reaction/{}",
+                percent_encode(room_id),
+                percent_encode(&format!("{key}.{}", button.answer))
+            );
+            let relation = json!({
+                "rel_type": "m.annotation", "event_id": question_message, "key": button.reaction,
+            });
+            let body = json!({ "m.relates_to": relation }).to_string();
+            self.client.try_once(&ServiceRequest::put(&path, "application/json", body.as_bytes()));
+        }
     }
 
     fn put_event(

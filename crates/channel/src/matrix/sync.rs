@@ -1,6 +1,7 @@
 //! Rooms, invitations and messages in the responses of a Matrix server. No I/O.
 
 use crate::mention::{with_names, without_mention};
+use crate::press::with_reaction;
 use crate::{AttachmentKind, Chat, InboundMessage, QuotedText, RemoteFile, Sender};
 use mail_parser::decoders::html::html_to_text;
 use nanobot_base::message::user_text::UserText;
@@ -140,6 +141,25 @@ fn poll_text(content: &Value) -> Option<String> {
     Some(format!("[poll]\n{}{}", text(&poll["question"]), answers.concat()))
 }
 
+/// Converts a reaction that answers a question; `None` for another event. A reaction that was taken back has no content.
+pub(super) fn to_press(event: &Value, room_id: &str, user: &str) -> Option<InboundMessage> {
+    let relation = &event["content"]["m.relates_to"];
+    let is_reaction = event["type"] == "m.reaction" && relation["rel_type"] == "m.annotation";
+    if !is_reaction || event["sender"] == user {
+        return None;
+    }
+    let question_message = relation["event_id"].as_str()?;
+    let message = InboundMessage {
+        id: event["event_id"].as_str()?.to_owned(),
+        chat: Chat { id: room_id.to_owned(), ..Chat::default() },
+        from: Sender { id: event["sender"].as_str()?.to_owned(), ..Sender::default() },
+        sent_at: event["origin_server_ts"].as_i64().unwrap_or_default() / 1000,
+        reply_facts: json!({ "event_id": question_message }),
+        ..InboundMessage::default()
+    };
+    with_reaction(message, relation["key"].as_str()?, question_message)
+}
+
 impl RoomReader<'_> {
     /// Converts an event. Notices, which bots send, and edits are not messages.
     pub(super) fn to_message(self, event: &Value) -> Option<InboundMessage> {
@@ -196,6 +216,7 @@ impl RoomReader<'_> {
             is_unreadable,
             sent_at: event["origin_server_ts"].as_i64().unwrap_or_default() / 1000,
             reply_facts: json!({ "event_id": id }),
+            ..InboundMessage::default()
         })
     }
 

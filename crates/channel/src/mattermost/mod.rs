@@ -8,7 +8,7 @@ mod post;
 
 use super::access::{AccessDecision, AccessRules, GroupPolicy};
 use super::conversation_poll::{
-    self, Conversation, ConversationEntry, ConversationService, EventListener,
+    self, Conversation, ConversationEntry, ConversationService, EventListener, ServiceEvent,
 };
 use super::mention::without_pings;
 use super::service_client::{ServiceClient, ServiceRequest, next_json};
@@ -154,18 +154,18 @@ impl ConversationService for Mattermost {
         Ok(Some(socket))
     }
 
-    fn next_conversation(
+    fn next_event(
         &self,
         socket: &mut WebSocket,
         _cache: &mut Value,
         identity: &Identity,
         end: Duration,
-    ) -> ChannelResult<Option<Conversation>> {
+    ) -> ChannelResult<Option<ServiceEvent>> {
         while let Some(event) = next_json(socket, end)? {
             if let Some(conversation) = post::conversation_of(&event, identity)
                 && self.reads_team(event["data"]["team_id"].as_str().unwrap_or_default())
             {
-                return Ok(Some(conversation));
+                return Ok(Some(ServiceEvent::Messages(conversation)));
             }
         }
         Ok(None)

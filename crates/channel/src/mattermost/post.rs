@@ -137,6 +137,7 @@ impl PostReader<'_> {
             files,
             sent_at: i64::try_from(created_at(post) / 1000).unwrap_or_default(),
             reply_facts: json!({ "account": self.identity.id }),
+            ..InboundMessage::default()
         })
     }
 

@@ -119,6 +119,7 @@ impl MessageReader<'_> {
             files,
             sent_at: i64::try_from(sent_at).unwrap_or_default(),
             reply_facts: json!({ "ts": stamp }),
+            ..InboundMessage::default()
         })
     }
 }

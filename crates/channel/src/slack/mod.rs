@@ -7,10 +7,11 @@
 mod api;
 mod mention;
 mod message;
+mod press;
 
 use super::access::{AccessDecision, AccessRules};
 use super::conversation_poll::{
-    self, Conversation, ConversationEntry, ConversationService, EventListener,
+    self, Conversation, ConversationEntry, ConversationService, EventListener, ServiceEvent,
 };
 use super::dialect::{self, Dialect};
 use super::service_client::{ServiceRequest, next_json, to_channel_error};
@@ -31,11 +32,13 @@ use nanobot_net::webhook_request::{WebhookRequest, WebhookResponse, is_signed};
 use nanobot_os::clock::Clock;
 use nanobot_os::secret::Secret;
 use parking_lot::Mutex;
+use press::{to_blocks, to_press};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
+use url::form_urlencoded;
 
 /// The time for which the list of conversations is kept, in seconds.
 const LIST_LIFETIME_SECS: i64 = 60;
@@ -189,30 +192,40 @@ impl ConversationService for Slack {
         }
     }
 
-    fn next_conversation(
+    fn next_event(
         &self,
         socket: &mut WebSocket,
         _cache: &mut Value,
         identity: &Identity,
         end: Duration,
-    ) -> ChannelResult<Option<Conversation>> {
+    ) -> ChannelResult<Option<ServiceEvent>> {
         while let Some(envelope) = next_json(socket, end)? {
             if envelope["type"] == "disconnect" {
                 let cause = "the service asks for a new connection";
                 return Err(ChannelError::Unavailable(cause.to_owned()));
             }
-            if let Some(id) = envelope["envelope_id"].as_str() {
-                let acknowledgement = json!({ "envelope_id": id }).to_string();
-                socket.send(&acknowledgement).map_err(to_channel_error)?;
+            let acknowledgement = json!({ "envelope_id": envelope["envelope_id"] });
+            if let Some(message) = to_press(&envelope["payload"]) {
+                let message = Box::new(message);
+                return Ok(Some(ServiceEvent::Press { message, acknowledgement }));
+            }
+            if envelope["envelope_id"].is_string() {
+                socket.send(&acknowledgement.to_string()).map_err(to_channel_error)?;
             }
             let event = &envelope["payload"]["event"];
             if let Some((conversation, thread)) = message::conversation_of(event, identity) {
                 let thread = thread.map(|thread| (conversation.id.clone(), thread));
                 self.event_threads.lock().extend(thread);
-                return Ok(Some(conversation));
+                return Ok(Some(ServiceEvent::Messages(conversation)));
             }
         }
         Ok(None)
+    }
+
+    fn acknowledge(&self, socket: &mut WebSocket, acknowledgement: &Value) {
+        if let Err(error) = socket.send(&acknowledgement.to_string()) {
+            log::debug!(target: "channel", "slack: a press was not acknowledged: {error:#}");
+        }
     }
 
     fn pause(&self, duration: Duration) -> ChannelResult<()> {
@@ -225,7 +238,7 @@ impl Channel for Slack {
         conversation_poll::poll(self, &self.events, request)
     }
 
-    /// Events only name the conversation, so a poll does the rest.
+    /// Events only name the conversation, so a poll does the rest. A press has all that is needed.
     fn receive(&self, request: &WebhookRequest) -> Result<WebhookReceipt> {
         let Some(secret) = &self.signing_secret else {
             let cause = "`channels.slack.signingSecret` is not set";
@@ -243,6 +256,15 @@ impl Channel for Slack {
         let is_recent = age.abs() <= MAX_REQUEST_AGE_SECS;
         if !is_signed(secret.expose(), &message, signature) || !is_recent {
             return refused();
+        }
+        // The payload of a press is a field of a form (Slack, "Handling user interaction").
+        let mut fields = form_urlencoded::parse(&request.body);
+        if let Some((_, payload)) = fields.find(|(name, _)| name == "payload") {
+            let payload = serde_json::from_str(&payload).unwrap_or_default();
+            return Ok(WebhookReceipt {
+                messages: to_press(&payload).into_iter().collect(),
+                ..WebhookReceipt::without_messages(WebhookResponse::empty(200))
+            });
         }
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let challenge = if body["type"] == "url_verification" {
@@ -272,11 +294,17 @@ impl Channel for Slack {
         }
         let mut mrkdwn_body = body.clone();
         let markdown = without_mentions(&part.markup);
-        body["markdown_text"] = markdown.as_str().into();
+        let question = part.question.as_deref().filter(|_| self.hears_presses());
+        if question.is_some() {
+            body["blocks"] = to_blocks(&markdown, question);
+            body["text"] = to_mrkdwn(&markdown).into();
+        } else {
+            body["markdown_text"] = markdown.as_str().into();
+        }
         let message = match self.api.write("chat.postMessage", &body) {
-            // A service without this argument takes mrkdwn.
+            // A service without these arguments takes mrkdwn.
             Err(ChannelError::Undeliverable(cause))
-                if cause == "no_text" || cause == "invalid_arguments" =>
+                if ["no_text", "invalid_arguments", "invalid_blocks"].contains(&&*cause) =>
             {
                 mrkdwn_body["text"] = to_mrkdwn(&markdown).into();
                 self.api.write("chat.postMessage", &mrkdwn_body)
@@ -284,6 +312,17 @@ impl Channel for Slack {
             other => other,
         };
         self.api.client.text_of(&message?["ts"])
+    }
+
+    fn edit(&self, destination: &Destination, id: &str, part: &Part) -> ChannelResult<()> {
+        let channel = self.channel_of(&destination.chat.id)?;
+        let markdown = without_mentions(&part.markup);
+        let no_question = None;
+        let body = json!({
+            "channel": channel, "ts": id, "text": to_mrkdwn(&markdown),
+            "blocks": to_blocks(&markdown, no_question),
+        });
+        self.api.write("chat.update", &body).map(drop)
     }
 
     fn find_sent(&self, destination: &Destination, key: &str) -> ChannelResult<Option<String>> {
@@ -365,6 +404,11 @@ impl Channel for Slack {
 }
 
 impl Slack {
+    /// True if the service can tell us of a press.
+    fn hears_presses(&self) -> bool {
+        self.app_api.is_some() || self.signing_secret.is_some()
+    }
+
     /// The messages of a conversation and its threads after a position, in order.
     fn messages_after(&self, channel: &str, position: u64) -> ChannelResult<Vec<Value>> {
         let arguments = [("channel", channel)];

@@ -48,6 +48,11 @@ impl ApiRefusal {
         }
     }
 
+    /// True if a message already is as a call would change it.
+    pub(super) fn is_about_unchanged_text(&self) -> bool {
+        self.status == 400 && self.cause.contains("message is not modified")
+    }
+
     /// True if the service cannot parse the markup of a text.
     pub(super) fn is_about_markup(&self) -> bool {
         self.status == 400 && self.cause.contains("can't parse entities")
@@ -117,7 +122,7 @@ impl Api {
             "offset": offset,
             "limit": limit,
             "timeout": wait.as_secs(),
-            "allowed_updates": ["message"],
+            "allowed_updates": ["message", "callback_query"],
         });
         let (path, body) = (self.path("getUpdates"), body.to_string());
         let request = ServiceRequest::idempotent_post(&path, "application/json", body.as_bytes());

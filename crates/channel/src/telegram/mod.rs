@@ -8,6 +8,7 @@
 mod api;
 mod update;
 
+use super::press::BUTTONS;
 use super::service_client::MAX_SERVICE_TIMEOUT;
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
@@ -81,6 +82,10 @@ impl Channel for Telegram {
                 messages: update::to_messages(&updates, identity),
                 cursor: offset.into(),
             })?;
+            // The client of the person who has pressed waits for this.
+            for id in updates.iter().filter_map(|update| update["callback_query"]["id"].as_str()) {
+                self.api.notify("answerCallbackQuery", &json!({ "callback_query_id": id }));
+            }
             if !is_full {
                 return Ok(());
             }
@@ -96,6 +101,14 @@ impl Channel for Telegram {
         let message = result?;
         let id = message["message_id"].as_i64();
         id.map(|id| id.to_string()).ok_or_else(|| self.api.unexpected_response())
+    }
+
+    fn edit(&self, destination: &Destination, id: &str, part: &Part) -> ChannelResult<()> {
+        let body = json!({ "chat_id": number(&destination.chat.id), "message_id": number(id) });
+        match self.write_text("editMessageText", body, part) {
+            Err(ApiError::Refused(refusal)) if refusal.is_about_unchanged_text() => Ok(()),
+            other => Ok(other.map(drop)?),
+        }
     }
 
     fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
@@ -149,17 +162,27 @@ impl Channel for Telegram {
 }
 
 impl Telegram {
-    /// Sends a text with markup. Markup that the service cannot parse is sent as plain text.
     fn send_text(&self, destination: &Destination, part: &Part) -> Result<Value, ApiError> {
         let mut body = self.message_body(destination);
+        if let Some(question) = &part.question {
+            let buttons = BUTTONS.iter().map(
+                |button| json!({ "text": button.label, "callback_data": button.payload(question) }),
+            );
+            body["reply_markup"] = json!({ "inline_keyboard": [buttons.collect::<Vec<_>>()] });
+        }
+        self.write_text("sendMessage", body, part)
+    }
+
+    /// Calls a method with a text and its markup. Markup that the service cannot parse is sent as plain text.
+    fn write_text(&self, method: &str, mut body: Value, part: &Part) -> Result<Value, ApiError> {
         body["link_preview_options"] = json!({ "is_disabled": true });
         let mut plain = body.clone();
         body["text"] = part.markup.clone().into();
         body["parse_mode"] = "HTML".into();
-        match self.send_message("sendMessage", body) {
+        match self.send_message(method, body) {
             Err(ApiError::Refused(refusal)) if refusal.is_about_markup() => {
                 plain["text"] = part.plain.clone().into();
-                self.send_message("sendMessage", plain)
+                self.send_message(method, plain)
             }
             other => other,
         }
@@ -206,12 +229,16 @@ impl Telegram {
 /// The chat and the topic of a destination, as methods take them.
 fn address(destination: &Destination) -> Value {
     let Chat { id, thread, .. } = &destination.chat;
-    let number = |text: &str| text.parse::<i64>().map_or_else(|_| text.into(), Value::from);
     let mut body = json!({ "chat_id": number(id) });
     if let Some(thread) = thread {
         body["message_thread_id"] = number(thread);
     }
     body
+}
+
+/// The number that a text is, or else the text: a chat may have a name.
+fn number(text: &str) -> Value {
+    text.parse::<i64>().map_or_else(|_| text.into(), Value::from)
 }
 
 /// Parses a message of the service, for the test of all services.

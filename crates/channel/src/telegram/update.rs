@@ -1,5 +1,6 @@
 //! Conversion of a Bot API `Message` to an [`InboundMessage`]. Pure.
 
+use crate::press::with_payload;
 use crate::{AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender};
 use nanobot_base::message::user_text::UserText;
 use serde_json::{Value, json};
@@ -15,7 +16,8 @@ pub(super) fn to_messages(updates: &[Value], identity: &Identity) -> Vec<Inbound
     // The ids of albums, with the indexes of their messages in `messages`.
     let mut albums: Vec<(&str, usize)> = Vec::new();
     for update in updates {
-        let Some(message) = to_inbound(&update["message"], identity) else {
+        let message = to_inbound(&update["message"], identity);
+        let Some(message) = message.or_else(|| to_press(&update["callback_query"])) else {
             continue;
         };
         let album = album_of(update);
@@ -60,8 +62,7 @@ const UNREADABLE_KINDS: [&str; 5] = ["sticker", "game", "story", "paid_media", "
 /// Converts a message. `None` if the update has no message, if the message has no sender, as a post of a channel, or if it
 /// has no content, as the notice of a new member.
 fn to_inbound(message: &Value, identity: &Identity) -> Option<InboundMessage> {
-    let from = &message["from"];
-    let id = from["id"].as_i64()?;
+    let from = to_sender(&message["from"])?;
     let chat = to_chat(message)?;
     let message_id = message["message_id"].as_i64()?;
     let mut text = written_text(message, identity);
@@ -83,18 +84,36 @@ fn to_inbound(message: &Value, identity: &Identity) -> Option<InboundMessage> {
         id: format!("{}:{message_id}", chat.id),
         mentions_us: mentions(message, identity),
         chat,
-        from: Sender {
-            id: id.to_string(),
-            name: from["username"].as_str().map(str::to_owned),
-            is_bot: from["is_bot"] == true,
-            ..Sender::default()
-        },
+        from,
         text,
         quotes,
         files,
         is_unreadable,
         sent_at: message["date"].as_i64().unwrap_or(0),
         reply_facts: json!({ "message_id": message_id }),
+        ..InboundMessage::default()
+    })
+}
+
+/// Converts the `CallbackQuery` of a press. Its sender is the user who has pressed; that of its message is of no importance.
+fn to_press(query: &Value) -> Option<InboundMessage> {
+    let question_message = query["message"]["message_id"].as_i64()?;
+    let message = InboundMessage {
+        id: format!("press:{}", query["id"].as_str()?),
+        chat: to_chat(&query["message"])?,
+        from: to_sender(&query["from"])?,
+        reply_facts: json!({ "message_id": question_message }),
+        ..InboundMessage::default()
+    };
+    with_payload(message, query["data"].as_str()?, &question_message.to_string())
+}
+
+fn to_sender(user: &Value) -> Option<Sender> {
+    Some(Sender {
+        id: user["id"].as_i64()?.to_string(),
+        name: user["username"].as_str().map(str::to_owned),
+        is_bot: user["is_bot"] == true,
+        ..Sender::default()
     })
 }
 

@@ -258,6 +258,10 @@ impl Http {
                 let request = agent.put(uri).header("content-type", media_type);
                 with_headers(request, headers, is_local).send(body)
             }
+            HttpMethod::Patch(media_type, body) => {
+                let request = agent.patch(uri).header("content-type", media_type);
+                with_headers(request, headers, is_local).send(body)
+            }
             HttpMethod::Get => with_headers(agent.get(uri), headers, is_local).call(),
             HttpMethod::Delete => with_headers(agent.delete(uri), headers, is_local).call(),
         };
@@ -448,6 +452,8 @@ pub enum HttpMethod<'b> {
     Put(&'b str, &'b [u8]),
     /// A PUT without a body.
     EmptyPut,
+    /// The media type and the body.
+    Patch(&'b str, &'b [u8]),
     Delete,
 }
 
