@@ -55,8 +55,11 @@ pub(crate) fn headline(request: &ApprovalRequest<'_>, is_new_file: bool) -> Stri
             ("--write", None) => format!(
                 "{tool} failed, perhaps because it may not write. Run it again with write access to {directory_name}?"
             ),
-            ("--net", _) => format!(
+            ("--net", None) => format!(
                 "{tool} failed, perhaps because it has no network. Run it again with network access?"
+            ),
+            ("--net", Some(host)) => format!(
+                "{tool} failed, because it may not reach {host}. Run it again with access to it?"
             ),
             _ => format!("{tool} failed. Run it again, when {}?", permission(request)),
         };

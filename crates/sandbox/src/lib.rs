@@ -62,7 +62,10 @@ pub use git_history::GitHistory;
 pub use git_repository::is_in_git_dir;
 pub use hidden_paths::HiddenPaths;
 pub use mounts::EmptyRoot;
-pub use network::{NetworkAccess, NetworkListeners, NetworkNamespace, SharedNetwork};
+pub use network::{
+    FailedAttempts, NetworkAccess, NetworkListeners, NetworkNamespace, SharedNetwork,
+    is_listening_at,
+};
 pub use project_file_rules::{ProjectFileAccess, ProjectFiles};
 pub use repository_search::{RepositoryLimits, find_repository};
 pub use restore::PathSnapshot;

@@ -1,5 +1,6 @@
 //! The file system that a command sees: an empty root with a mount for each granted path, read-only unless it is writable;
-//! an empty file or directory over each denied path; its own `/proc`, `/dev` and `/tmp`. Everything else is absent.
+//! an empty file or directory over each denied path, or one that it cannot open; its own `/proc`, `/dev` and `/tmp`. Everything else is
+//! absent.
 //!
 //! This needs a mount namespace, which not every system allows. Without it, protected paths are restored afterwards
 //! instead, and a directory that contains a denied path is granted entry by entry.
@@ -16,7 +17,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -133,7 +134,7 @@ impl EmptyRoot {
         std::fs::remove_dir(OLD_ROOT)?;
         let flags = MountFlags::BIND | MountFlags::RDONLY | ROOT_FLAGS;
         rustix::mount::mount_remount("/", flags, c"")?;
-        hide_denied(sandbox)?;
+        hide_denied(sandbox, directory)?;
         cover_masked_configs(sandbox)?;
         protect(sandbox, &mount_points)?;
         sandbox.writable.push(SHARED_MEMORY.into());
@@ -340,29 +341,86 @@ fn mount_devices() -> io::Result<()> {
     Ok(rustix::mount::mount("devpts", TERMINALS, "devpts", flags, options)?)
 }
 
-/// Covers the denied paths.
-fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
+/// Covers the denied paths. Programs find an empty place where their own credentials are, and cannot open what is closed to them by name:
+/// an empty file would look like the true one. A directory that contains the working `directory` is empty too, so that a command can start.
+fn hide_denied(sandbox: &SandboxSpec, directory: Option<&StartDirectory>) -> io::Result<()> {
     let granted = [&sandbox.readable, &sandbox.writable];
     let denied = sandbox.denied.iter().chain(&sandbox.covered);
     let denied = denied.filter(|path| is_within_any(path, &granted)).cloned().collect();
-    // An empty file system covers the first directory, and copies of its mount the others.
-    let mut cover: Option<OwnedFd> = None;
+    let (mut empty_directory, mut closed_directory) =
+        (DirectoryCover::new(c"mode=500,size=4k"), DirectoryCover::new(c"mode=000,size=4k"));
+    let mut closed_file = ClosedFile::default();
     for path in outermost(&denied) {
-        with_existing(path, |fd, kind| match (kind, &cover) {
-            (FileType::Directory, Some(cover)) => {
-                Ok(rustix::mount::mount_bind(fd_path(cover), fd_path(fd))?)
-            }
-            (FileType::Directory, None) => {
-                mount_empty(fd)?;
-                cover = Some(open_path(path)?.0);
-                Ok(())
-            }
+        let is_entered = directory.is_some_and(|directory| directory.path().starts_with(path));
+        let is_closed = !sandbox.denied.contains(path);
+        with_existing(path, |fd, kind| match kind {
+            FileType::Directory if is_closed && !is_entered => closed_directory.mount(path, fd),
+            FileType::Directory => empty_directory.mount(path, fd),
             // A symbolic link reveals nothing unless its target is accessible.
-            (FileType::Symlink, _) => Ok(()),
+            FileType::Symlink => Ok(()),
+            FileType::RegularFile if is_closed => closed_file.mount(path, fd),
             _ => Ok(rustix::mount::mount_bind("/dev/null", fd_path(fd))?),
         })?;
     }
-    Ok(())
+    closed_file.remove_source()
+}
+
+/// An empty file system that covers a first directory, and copies of its mount that cover others.
+struct DirectoryCover {
+    /// The options of the file system.
+    options: &'static CStr,
+    mounted: Option<OwnedFd>,
+}
+
+impl DirectoryCover {
+    fn new(options: &'static CStr) -> Self {
+        Self { options, mounted: None }
+    }
+
+    /// Covers the open directory `path`.
+    fn mount(&mut self, path: &Path, fd: &OwnedFd) -> io::Result<()> {
+        if let Some(mounted) = &self.mounted {
+            return Ok(rustix::mount::mount_bind(fd_path(mounted), fd_path(fd))?);
+        }
+        let flags = no_programs() | MountFlags::RDONLY;
+        rustix::mount::mount("none", fd_path(fd), "tmpfs", flags, self.options)?;
+        self.mounted = Some(open_path(path)?.0);
+        Ok(())
+    }
+}
+
+/// An empty file that no command can open, over a first file and by copies of its mount over others. Commands have no capabilities, not
+/// even those of root, and cannot change its mode, since the mounts are read-only.
+#[derive(Default)]
+struct ClosedFile {
+    has_source: bool,
+    mounted: Option<OwnedFd>,
+}
+
+impl ClosedFile {
+    /// The file that is mounted, in the command's own shared memory.
+    const SOURCE: &str = "/dev/shm/.closed";
+
+    /// Covers the open file `path`.
+    fn mount(&mut self, path: &Path, fd: &OwnedFd) -> io::Result<()> {
+        if let Some(mounted) = &self.mounted {
+            return Ok(rustix::mount::mount_bind(fd_path(mounted), fd_path(fd))?);
+        }
+        if !self.has_source {
+            rustix::fs::mknodat(CWD, Self::SOURCE, FileType::RegularFile, Mode::empty(), 0)?;
+            self.has_source = true;
+        }
+        rustix::mount::mount_bind(Self::SOURCE, fd_path(fd))?;
+        let mounted = open_path(path)?.0;
+        remount_read_only(&mounted)?;
+        self.mounted = Some(mounted);
+        Ok(())
+    }
+
+    /// Removes the name of the file, which the mounts keep.
+    fn remove_source(self) -> io::Result<()> {
+        if self.has_source { std::fs::remove_file(Self::SOURCE) } else { Ok(()) }
+    }
 }
 
 /// Covers the git configs that have credentials with copies that have none.
@@ -580,13 +638,6 @@ pub(super) fn open_path(path: &Path) -> io::Result<(OwnedFd, FileType)> {
 /// A path to an open descriptor, unaffected by renames.
 pub(super) fn fd_path(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
-}
-
-/// Mounts an empty file system over an open directory.
-fn mount_empty(fd: &OwnedFd) -> io::Result<()> {
-    let flags = no_programs() | MountFlags::RDONLY;
-    let options = c"mode=500,size=4k";
-    Ok(rustix::mount::mount("none", fd_path(fd), "tmpfs", flags, options)?)
 }
 
 /// Mounts an empty file system over an open directory. Mounts can be attached in it until it becomes read-only.

@@ -9,7 +9,7 @@ use rustix::thread::LinkNameSpaceType;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -122,19 +122,79 @@ impl NetworkNamespace {
     }
 }
 
-/// The number of times that a process of this network namespace has tried to reach another machine, or a name server: what the kernel
-/// counts where only loopback is up. Each lookup and each connection has no route, or meets a port of loopback at which no name server
-/// listens.
-pub(super) fn count_refused_attempts() -> u64 {
+/// The attempts to connect that have failed in a network namespace in which only loopback is up, as the kernel counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedAttempts {
+    /// Those to reach another machine, or a name server. Each lookup and each connection has no route, or meets a port of loopback at
+    /// which no name server listens.
+    pub elsewhere: u64,
+    /// TCP connections to ports of loopback at which nothing listens.
+    pub loopback: u64,
+}
+
+impl FailedAttempts {
+    /// Counts those of all processes of this network namespace so far.
+    pub(super) fn count() -> Self {
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/self/net/{name}"));
+        let (snmp, snmp6) = (read("snmp").unwrap_or_default(), read("snmp6").unwrap_or_default());
+        let elsewhere = [
+            find_counter(&snmp, "Ip:", "OutNoRoutes"),
+            find_counter(&snmp, "Udp:", "NoPorts"),
+            find_counter6(&snmp6, "Ip6OutNoRoutes"),
+            find_counter6(&snmp6, "Udp6NoPorts"),
+        ];
+        Self {
+            elsewhere: elsewhere.into_iter().flatten().sum(),
+            // It is for both families.
+            loopback: find_counter(&snmp, "Tcp:", "AttemptFails").unwrap_or_default(),
+        }
+    }
+
+    /// Those after the count `earlier`.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            elsewhere: self.elsewhere.saturating_sub(earlier.elsewhere),
+            loopback: self.loopback.saturating_sub(earlier.loopback),
+        }
+    }
+}
+
+/// True if a program of this process's network listens for TCP connections at `address`, as the kernel lists them (`/proc/net/tcp`,
+/// proc_pid_net(5)).
+pub fn is_listening_at(address: SocketAddr) -> bool {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/self/net/{name}"));
-    let (snmp, snmp6) = (read("snmp").unwrap_or_default(), read("snmp6").unwrap_or_default());
-    let counters = [
-        find_counter(&snmp, "Ip:", "OutNoRoutes"),
-        find_counter(&snmp, "Udp:", "NoPorts"),
-        find_counter6(&snmp6, "Ip6OutNoRoutes"),
-        find_counter6(&snmp6, "Udp6NoPorts"),
-    ];
-    counters.into_iter().flatten().sum()
+    let tables = [read("tcp"), read("tcp6")];
+    tables.into_iter().flatten().any(|table| has_listener(&table, address))
+}
+
+/// True if a line of the `table` is about a socket that listens at `address`, or at all addresses. `0A` is the state of such a socket.
+fn has_listener(table: &str, address: SocketAddr) -> bool {
+    let mut listeners = table.lines().filter_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let local = fields.next()?;
+        (fields.nth(1)? == "0A").then(|| parse_table_address(local)).flatten()
+    });
+    listeners.any(|listener| {
+        let takes_all = listener.ip().is_unspecified()
+            && (listener.is_ipv6() || listener.is_ipv4() == address.is_ipv4());
+        listener.port() == address.port() && (takes_all || listener.ip() == address.ip())
+    })
+}
+
+/// An address of `/proc/net/tcp`: words of 32 bits in the machine's byte order, and the port, both in hexadecimal digits.
+fn parse_table_address(text: &str) -> Option<SocketAddr> {
+    let (digits, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let groups = digits.as_bytes().chunks(8).map(|group| {
+        let group = u32::from_str_radix(std::str::from_utf8(group).ok()?, 16).ok()?;
+        Some(group.to_ne_bytes())
+    });
+    let bytes = groups.collect::<Option<Vec<[u8; 4]>>>()?.concat();
+    let ip = match <[u8; 4]>::try_from(bytes.as_slice()) {
+        Ok(bytes) => IpAddr::from(bytes),
+        Err(_) => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical(),
+    };
+    Some(SocketAddr::new(ip, port))
 }
 
 /// A counter in `/proc/net/snmp`: the names and the values of `protocol` are two lines.
@@ -201,7 +261,7 @@ pub(super) fn bring_up_loopback() -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{find_counter, find_counter6};
+    use super::{find_counter, find_counter6, has_listener};
 
     #[test]
     fn counters_have_their_names_in_another_line_or_before_them() {
@@ -212,5 +272,36 @@ mod tests {
         let snmp6 = "Ip6InReceives                   \t0\nIp6OutNoRoutes                  \t4\n";
         assert_eq!(find_counter6(snmp6, "Ip6OutNoRoutes"), Some(4));
         assert_eq!(find_counter6(snmp6, "Udp6NoPorts"), None);
+    }
+
+    #[test]
+    fn a_listener_takes_connections_to_its_address_or_to_all() {
+        let table = |local: &str, state: &str| {
+            format!(
+                "  sl  local_address rem_address   st\n   0: {local} 00000000:0000 {state} 0 1\n"
+            )
+        };
+        let word = |bytes: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(bytes));
+        let zeros = word([0; 4]);
+        let check = |local: &str, address: &str, expect: bool| {
+            assert_eq!(
+                has_listener(&table(local, "0A"), address.parse().unwrap()),
+                expect,
+                "{local}"
+            );
+        };
+        let loopback = format!("{}:1F90", word([127, 0, 0, 1]));
+        check(&loopback, "127.0.0.1:8080", true);
+        check(&loopback, "127.0.0.1:8081", false);
+        check(&loopback, "[::1]:8080", false);
+        check(&format!("{zeros}:1F90"), "127.0.0.1:8080", true);
+        check(&format!("{zeros}:1F90"), "[::1]:8080", false);
+        let loopback6 = format!("{zeros}{zeros}{zeros}{}:1F90", word([0, 0, 0, 1]));
+        check(&loopback6, "[::1]:8080", true);
+        check(&loopback6, "127.0.0.1:8080", false);
+        check(&format!("{}:1F90", zeros.repeat(4)), "127.0.0.1:8080", true);
+        check("no address", "127.0.0.1:8080", false);
+        // A connection is not a listener.
+        assert!(!has_listener(&table(&loopback, "01"), "127.0.0.1:8080".parse().unwrap()));
     }
 }

@@ -29,7 +29,7 @@ pub struct SandboxSpec {
     /// own, it cannot list that directory, and new entries directly in it stay inaccessible.
     #[serde(with = "nanobot_os::wire_paths::list")]
     pub denied: Vec<PathBuf>,
-    /// Further paths that it cannot see if they exist.
+    /// Further paths that it cannot open if they exist.
     #[serde(with = "nanobot_os::wire_paths::list")]
     pub covered: Vec<PathBuf>,
     /// Home directories within the granted paths. Their hidden entries are closed too, unless they are granted by name.

@@ -74,7 +74,7 @@ pub struct ToolOutput {
     pub command_failed: bool,
     /// The program that the command begins with, if the shell did not find it.
     pub(crate) missing_program: Option<String>,
-    /// The permission that was missing, if the user can grant it.
+    /// The permission that was missing.
     pub(crate) missing_grant: Option<MissingGrant>,
     /// The change to a file as a unified diff: for people who follow the run, not for the model.
     pub diff: Option<String>,

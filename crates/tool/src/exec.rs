@@ -4,13 +4,14 @@
 //! Here are the specification of a command and its run. The modules beside it: other callers of the same run (`hook_call` for
 //! hooks, `program_call` for programs with arguments), commands in the background and the tool `process` that reads them
 //! (`background_commands`, `process_tool`), git (`git_environment`, `git_guard`, `stash`; `signing`, `signer` and
-//! `signed_object` for signatures), and the result for the model (`output`, `failures`, `withheld`).
+//! `signed_object` for signatures), and the result for the model (`output`, `failures` with `loopback_addresses`, `withheld`).
 
 pub mod background_commands;
 mod failures;
 mod git_environment;
 mod git_guard;
 pub mod hook_call;
+mod loopback_addresses;
 mod output;
 pub mod process_tool;
 pub mod program_call;
@@ -39,8 +40,8 @@ use nanobot_sandbox::process::{
 };
 use nanobot_sandbox::project_file_rules::{Callback, ProjectFileAccess};
 use nanobot_sandbox::{
-    self as sandbox, NetworkAccess, SandboxError, SandboxSpec, UndoneChange, namespaces,
-    private_tmp, system_paths,
+    self as sandbox, FailedAttempts, NetworkAccess, SandboxError, SandboxSpec, UndoneChange,
+    namespaces, private_tmp, system_paths,
 };
 use output::format_output;
 use serde_json::Value;
@@ -554,15 +555,16 @@ impl ExecTool {
         let missing_program = is_not_found.then(|| self.missing_program(command, &text)).flatten();
         let mut missing_grant = None;
         let ended = EndedCommand {
-            sought_network: result.sought_network,
+            failed_attempts: result.failed_attempts,
             is_silent: captured_text.is_blank(),
             ..EndedCommand::new(command, &text, end)
         };
         let explanation = self.explain_refused_hosts().or_else(|| self.explain_failure(&ended));
-        if let Some(Explanation { message, suggested_flag, is_certain }) = explanation {
-            if command_failed && suggested_flag.is_some() {
+        if let Some(Explanation { message, suggested_flag, certainty }) = explanation {
+            if command_failed && certainty != RefusalCertainty::Note {
                 let message = message.trim_matches(['(', ')']).to_owned();
                 let refusal = Refusal { message, suggested_flag, names_flag: true };
+                let is_certain = certainty == RefusalCertainty::Certain;
                 missing_grant = Some(MissingGrant { refusal, is_certain });
             }
             text.push_str(&format!("\n{message}"));
@@ -614,18 +616,34 @@ struct Explanation {
     message: String,
     /// The flag that permits what was refused.
     suggested_flag: Option<String>,
-    /// True if the sandbox refused something.
-    is_certain: bool,
+    certainty: RefusalCertainty,
+}
+
+/// The certainty that the sandbox refused what a failed command needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RefusalCertainty {
+    /// A note for the model. No permission is known to be missing.
+    Note,
+    /// A person who can be asked decides. The cause may be another: the mode of a file, for example.
+    Possible,
+    /// It is reported as a denial.
+    Certain,
 }
 
 impl Explanation {
-    /// An explanation of what no single flag permits.
+    /// An explanation for the model.
     fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), suggested_flag: None, is_certain: true }
+        Self { message: message.into(), suggested_flag: None, certainty: RefusalCertainty::Note }
     }
 
+    /// A refusal that no flag changes.
+    fn denied(message: impl Into<String>) -> Self {
+        Self { certainty: RefusalCertainty::Certain, ..Self::new(message) }
+    }
+
+    /// A refusal that a flag changes.
     fn with_flag(message: impl Into<String>, flag: impl Into<String>) -> Self {
-        Self { message: message.into(), suggested_flag: Some(flag.into()), is_certain: true }
+        Self { suggested_flag: Some(flag.into()), ..Self::denied(message) }
     }
 }
 
@@ -654,8 +672,8 @@ struct EndedCommand<'a> {
     /// Its output.
     text: &'a str,
     end: CommandEnd,
-    /// True if it tried to reach another machine, which its network does not have.
-    sought_network: bool,
+    /// The attempts to reach something that its network does not have.
+    failed_attempts: FailedAttempts,
     /// True if it printed nothing.
     is_silent: bool,
 }
@@ -663,7 +681,8 @@ struct EndedCommand<'a> {
 impl<'a> EndedCommand<'a> {
     /// A command of which only the output is known.
     fn new(command: &'a str, text: &'a str, end: CommandEnd) -> Self {
-        Self { command, text, end, sought_network: false, is_silent: false }
+        let failed_attempts = FailedAttempts::default();
+        Self { command, text, end, failed_attempts, is_silent: false }
     }
 }
 

@@ -422,7 +422,7 @@ impl Toolbox {
             });
             (ToolOutcome::Denied, vec![MessagePart::Text(text)])
         };
-        // A missing permission is reported as a denial, unless a person was asked for it during the call.
+        // A missing permission is reported as a denial, unless a person was asked for it during the call, as for what a flag grants.
         let is_reported = self
             .approval_handler
             .as_ref()
@@ -438,7 +438,7 @@ impl Toolbox {
                         source = output.source;
                         if let Some(MissingGrant { refusal, is_certain: true }) =
                             output.missing_grant
-                            && is_reported
+                            && (is_reported || refusal.suggested_flag.is_none())
                         {
                             // The command ran, so its result stands.
                             deny(refusal, "");

@@ -1,8 +1,10 @@
 //! Closed places that appear while a command runs, and granted directories that are hard to mount.
 
 use super::fixture::SandboxFixture;
+use crate::server::{calls, says};
 use crate::situation::{User, available_users};
-use crate::story::write;
+use crate::story::{Story, write};
+use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -149,7 +151,7 @@ fn a_home_that_cannot_be_entered_does_not_keep_commands_from_the_directories_aro
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// Files that a rule about reading denies, by name, by place or by a link to them, do not exist for commands.
+/// Files that a rule about reading denies, by name, by place or by a link to them, cannot be opened by commands.
 #[test]
 fn files_that_a_rule_denies_to_read_are_closed_to_commands() {
     for user in available_users() {
@@ -174,6 +176,10 @@ fn files_that_a_rule_denies_to_read_are_closed_to_commands() {
             let closed = "cat .env a/b/.env keys/one.pem private/deep/file; cp .env copy; cat copy; git hash-object .env; true";
             let outputs = fixture.run_commands(&flags, &[closed, "cat open.txt"]);
             assert!(!outputs[0].contains("content"), "{user:?} {has_namespaces}: {}", outputs[0]);
+            for name in [".env", "a/b/.env", "keys/one.pem", "private/deep/file"] {
+                let refusal = format!("cat: {name}: Permission denied\n");
+                assert!(outputs[0].contains(&refusal), "{user:?} {has_namespaces}: {}", outputs[0]);
+            }
             assert!(
                 !outputs[0].contains("d95f3ad14dee633a758d2e331151e950dd13e4ed"),
                 "{}",
@@ -193,5 +199,50 @@ fn files_that_a_rule_denies_to_read_are_closed_to_commands() {
     assert!(!outputs[0].contains("content") && outputs[0].contains("work"), "{}", outputs[0]);
     assert_eq!(std::fs::read(dir.join(".env")).unwrap(), b"content\n");
     let explained = fixture.story.run(["policy", "explain", "--deny", "read_file(.env)"]);
-    explained.stdout_has("commands and MCP servers do not see the files that it matches");
+    explained.stdout_has("commands and MCP servers cannot open the files that it matches");
+}
+
+/// A closed file is not an empty one: no command copies, packs or opens it, and the run says so.
+#[test]
+fn a_command_that_fails_at_a_closed_file_is_denied() {
+    let closed_by = |deny: &str, command: &str| {
+        let story = Story::new();
+        write(&story.dir().join("notes.txt"), b"milk\n");
+        write(&story.dir().join("private/deep/file"), b"milk\n");
+        write(&story.dir().join("work/here"), b"here\n");
+        story.server().script([calls("exec", json!({ "command": command })), says("Done.")]);
+        let flags = ["agent", "-m", "go", "--write", "--deny", deny, "--strict", "--json"];
+        let result = story.run(flags).status(5);
+        let denials = result.json()["denials"].clone();
+        drop(result.error_text());
+        drop(result);
+        let message = denials[0]["text"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains(&format!("by the rule `{deny}`")), "{command}: {denials}");
+        assert_eq!(denials[0]["grant"], Value::Null, "{denials}");
+        let content = story.requests()[1].last_content();
+        assert!(content.contains(&message), "{content}");
+        (story, content)
+    };
+    let notes = "read_file(notes.txt)";
+    let (story, content) = closed_by(notes, "cp notes.txt copy.txt; wc -c copy.txt");
+    assert!(content.contains("`notes.txt` is closed to commands"), "{content}");
+    assert!(!story.dir().join("copy.txt").exists());
+    for command in [
+        "tar -cf all.tar notes.txt",
+        "cp -r . /tmp/copy",
+        "cd work && cat ../notes.txt",
+        "chmod 644 notes.txt || cat notes.txt",
+        "test ! -r notes.txt && python3 -c 'open(\"notes.txt\")'",
+    ] {
+        closed_by(notes, command);
+    }
+    for command in ["ls private", "cat private/deep/file", "cd work && find ../private"] {
+        closed_by("read_file(private)", command);
+    }
+    // Without a denied path in its output, a failure is its own.
+    let story = Story::new();
+    write(&story.dir().join("notes.txt"), b"milk\n");
+    let command = "cat missing; ls notes.txt; false";
+    story.server().script([calls("exec", json!({ "command": command })), says("Done.")]);
+    story.run(["agent", "-m", "go", "--deny", notes, "--strict"]).stdout("Done.\n");
 }

@@ -196,3 +196,82 @@ fn without_namespaces_there_is_no_loopback_and_it_is_said() {
     assert!(outputs[0].contains("only servers that they start listen there"), "{}", outputs[0]);
     assert!(outputs[1].contains("no network but loopback of their own"), "{}", outputs[1]);
 }
+
+/// Runs `command` in a run with `flags`, and returns the result with its denials.
+fn run_strictly(flags: &[&str], command: &str, status: i32) -> (Value, String) {
+    let story = Story::new();
+    story.server().script([calls("exec", json!({ "command": command })), says("Done.")]);
+    let arguments = [&["agent", "-m", "go", "--strict", "--json"], flags].concat();
+    let result = story.run(arguments).status(status);
+    let denials = result.json()["denials"].clone();
+    drop(result.error_text());
+    (denials, story.requests()[1].last_content())
+}
+
+/// A command that fails because it did not reach a server of the machine is denied, with the narrowest flag. The kernel counts the
+/// connection that was refused, and the machine has a listener at that address.
+#[test]
+fn a_server_of_the_machine_that_is_not_reached_is_a_denial() {
+    if !require("curl") || !require("python3") {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let port = address.port();
+    let denied = [
+        format!("curl -sS http://{address}/"),
+        format!("curl -s http://localhost:{port}/"),
+        format!("python3 -c 'import urllib.request as u; u.urlopen(\"http://{address}/\")'"),
+        format!("echo 'http://{address}/' > $TMPDIR/x; curl -fsS $(cat $TMPDIR/x)"),
+    ];
+    for command in &denied {
+        let (denials, content) = run_strictly(&[], command, 5);
+        assert_eq!(denials[0]["grant"], format!("--net={address}"), "{command}: {denials}");
+        assert!(content.contains("loopback of their own in this run"), "{content}");
+    }
+    let flag = format!("--net={address}");
+    let answer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 64];
+        let _: usize = std::io::Read::read(&mut stream, &mut request).unwrap();
+        let page = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\npage\n";
+        std::io::Write::write_all(&mut stream, page).unwrap();
+    });
+    let (denials, content) = run_strictly(&[&flag], &denied[0], 0);
+    answer.join().unwrap();
+    assert_eq!((denials, content.as_str()), (json!([]), "page"));
+    // The listener is closed: now the command would fail without a sandbox, too. The model cannot tell.
+    let (denials, content) = run_strictly(&[], &denied[0], 0);
+    assert_eq!(denials, json!([]));
+    assert!(content.contains(&format!("`--net={address}`")), "{content}");
+}
+
+/// Only what the kernel has seen in the run counts, not words.
+#[test]
+fn a_failure_that_only_talks_about_a_server_is_no_denial() {
+    if !require("curl") {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    for command in [
+        format!("echo 'connect ECONNREFUSED {address}'; false"),
+        format!("curl -sS http://{address}/ || true"),
+        format!("curl -sS http://127.0.0.1:1/; echo {}; false", address.ip()),
+    ] {
+        let (denials, _) = run_strictly(&[], &command, 0);
+        assert_eq!(denials, json!([]), "{command}");
+    }
+}
+
+/// With hosts, a program that does not use the proxy reaches nothing, and the flag is the one that gives it the network.
+#[test]
+fn a_connection_without_the_proxy_is_a_denial() {
+    if !require("curl") {
+        return;
+    }
+    let command = "curl -sS --noproxy '*' http://192.0.2.1/";
+    let (denials, content) = run_strictly(&["--net=example.org"], command, 5);
+    assert_eq!(denials[0]["grant"], "--net", "{denials}");
+    assert!(content.contains("commands reach only example.org in this run"), "{content}");
+}

@@ -145,7 +145,10 @@ fn explanations_follow_the_output() {
         ("ls /usr/missing; cat missing".into(), ""),
         ("cat /home/x".into(), "--read=/home/x"),
         ("git config --file .git/config a.b c || true".into(), "--write=.git/config`"),
-        ("echo 'curl: (7) Failed to connect to localhost port 8000'".into(), "`--net`"),
+        (
+            "echo 'curl: (7) Failed to connect to localhost port 8000'".into(),
+            "`--net=127.0.0.1:8000`",
+        ),
         ("echo 'the log says Permission denied'".into(), ""),
         ("./plain".into(), ""),
         ("chown 12345 plain".into(), "; the user can run such a command"),

@@ -290,7 +290,7 @@ impl Policy {
             let note = if is_text_match {
                 ": not a security boundary"
             } else if is_about_reading && self.sandbox != Sandbox::Off {
-                ": commands and MCP servers do not see the files that it matches when they start"
+                ": commands and MCP servers cannot open the files that it matches when they start"
             } else {
                 ""
             };

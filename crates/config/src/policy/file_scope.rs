@@ -138,11 +138,7 @@ impl FileScope {
                 "`{path_text}` is internal to nanobot and not accessible to tools"
             )));
         }
-        if let Some(denied) = self
-            .denied
-            .iter()
-            .find(|denied| denied.access == access && self.matches(&denied.pattern, &path))
-        {
+        if let Some(denied) = self.find_denial(&path, access) {
             return Err(Refusal::new(format!(
                 "`{path_text}` is denied by the rule `{}`",
                 denied.rule
@@ -196,6 +192,14 @@ impl FileScope {
             operand.decide_absolute(path.clone(), access)?;
         }
         Ok(ResolvedPath { root: index, relative, path })
+    }
+
+    /// The rule that denies the access to the absolute `path`, if one does.
+    pub fn find_denial(&self, path: &Path, access: FileAccess) -> Option<&PathRule> {
+        self.self_and_operands().into_iter().find_map(|scope| {
+            let mut rules = scope.denied.iter().filter(|rule| rule.access == access);
+            rules.find(|rule| scope.matches(&rule.pattern, path))
+        })
     }
 
     /// Refuses secrets, and hidden entries of homes, unless the `root` that contains `path` names them.

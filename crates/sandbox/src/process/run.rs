@@ -9,7 +9,10 @@ use super::standby;
 use super::supervisor::{LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
 use super::supervisor_connection::{SupervisorConnection, SupervisorProcess};
 use super::write_lock::{LockError, WriteLock};
-use crate::{HiddenPaths, PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory, UndoneChange};
+use crate::{
+    FailedAttempts, HiddenPaths, PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory,
+    UndoneChange,
+};
 use nanobot_base::error::Stop;
 use nanobot_os::children::{
     KILL_TIMEOUT, TERM_GRACE, groups, is_group_alive, kill_leftovers, leave_to_end, prepare,
@@ -91,8 +94,8 @@ pub struct CommandResult {
     pub stop: Option<Stop>,
     /// True if it left processes behind, which were then ended.
     pub had_leftovers: bool,
-    /// True if it failed, and a process in its network, which has only loopback, tried to reach another machine.
-    pub sought_network: bool,
+    /// The attempts of processes in its network, which has only loopback, to reach something meanwhile, if it failed.
+    pub failed_attempts: FailedAttempts,
     /// Its changes of protected paths, which were undone.
     pub undone: Vec<UndoneChange>,
     /// Those of background commands, which were undone too.
@@ -217,7 +220,7 @@ fn run_with(
     let undone = snapshot.as_ref().map(PathSnapshot::restore);
     let undone_in_background = lock.as_mut().map(WriteLock::restore_background);
     drop((snapshot, lock));
-    let FinishedCommand { status, stop, had_leftovers, sought_network, output } = finished?;
+    let FinishedCommand { status, stop, had_leftovers, failed_attempts, output } = finished?;
     let HeadAndTail { head, tail, omitted_bytes, .. } = output;
     Ok(CommandResult {
         head,
@@ -226,7 +229,7 @@ fn run_with(
         status,
         stop,
         had_leftovers,
-        sought_network,
+        failed_attempts,
         undone: undone.unwrap_or_default(),
         undone_in_background: undone_in_background.unwrap_or_default(),
     })
@@ -237,7 +240,7 @@ struct FinishedCommand {
     status: Option<ExitStatus>,
     stop: Option<Stop>,
     had_leftovers: bool,
-    sought_network: bool,
+    failed_attempts: FailedAttempts,
     output: HeadAndTail,
 }
 
@@ -269,9 +272,10 @@ fn run_to_end(
     while output.is_readable(Deadline::after(Duration::ZERO)) && signal::now() < end {
         output.read(on_output)?;
     }
-    let sought_network = child.supervised.as_ref().is_some_and(|command| command.sought_network);
+    let failed_attempts =
+        child.supervised.as_ref().map(|command| command.failed_attempts).unwrap_or_default();
     let output = output.captured.finish();
-    Ok(FinishedCommand { status, stop, had_leftovers, sought_network, output })
+    Ok(FinishedCommand { status, stop, had_leftovers, failed_attempts, output })
 }
 
 /// Reads the output of `child` until it ends, `timeout` is over, or the run is cancelled.
@@ -328,7 +332,7 @@ struct SupervisedCommand {
     has_more_reports: bool,
     phase: CommandPhase,
     had_leftovers: bool,
-    sought_network: bool,
+    failed_attempts: FailedAttempts,
 }
 
 #[derive(Clone, Copy)]
@@ -396,7 +400,7 @@ fn spawn_supervised(
         has_more_reports: true,
         phase: CommandPhase::Starting,
         had_leftovers: false,
-        sought_network: false,
+        failed_attempts: FailedAttempts::default(),
     });
     launched?;
     if has_tried_namespaces {
@@ -483,8 +487,8 @@ impl SupervisedCommand {
             match report {
                 SupervisorReport::Entered => {}
                 SupervisorReport::Started(_) => self.phase = CommandPhase::Running,
-                SupervisorReport::Ended { status, signal, sought_network } => {
-                    self.sought_network = sought_network;
+                SupervisorReport::Ended { status, signal, failed_attempts } => {
+                    self.failed_attempts = failed_attempts;
                     // The format of wait(2): a signal, or the exit code in the second byte.
                     let raw = status.map_or(signal.unwrap_or_default(), |code| code << 8);
                     self.phase = CommandPhase::Ended(ExitStatus::from_raw(raw));

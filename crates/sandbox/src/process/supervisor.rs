@@ -10,7 +10,7 @@
 
 use super::helper::{ReceivedMessage, receive_message};
 use super::resource_limits::{describe_start_error, set_own_limits, test_limits};
-use crate::network::count_refused_attempts;
+use crate::network::FailedAttempts;
 use crate::self_test::{SelfTest, SelfTestResult};
 use crate::{EmptyRoot, ProtectedPids, SandboxSpec, StartDirectory};
 use nanobot_os::children::{KILL_TIMEOUT, SETTLE_TIMEOUT, TERM_GRACE, children, is_ending};
@@ -84,12 +84,12 @@ pub(super) enum SupervisorReport {
     Started(i32),
     /// It could not be started: the `errno` if there is one, and a message.
     Failed(Option<i32>, String),
-    /// It has ended: its exit status, or the signal that ended it. If it failed in a network namespace that only has loopback,
-    /// `sought_network` is true if processes there tried to reach another machine meanwhile.
+    /// It has ended: its exit status, or the signal that ended it. If it failed in a network namespace that only has loopback, with
+    /// what processes there could not reach meanwhile.
     Ended {
         status: Option<i32>,
         signal: Option<i32>,
-        sought_network: bool,
+        failed_attempts: FailedAttempts,
     },
     /// The system does not allow the namespaces, or a part of what is done in them: the reason.
     NoNamespaces(String),
@@ -145,7 +145,7 @@ pub(super) fn supervise(in_namespaces: bool) -> io::Result<bool> {
     let kind = launch.kind;
     let network = launch.sandbox.as_ref().map(|sandbox| &sandbox.network);
     let has_loopback = in_namespaces && network.is_some_and(|network| network.shared().is_some());
-    let earlier_attempts = has_loopback.then(count_refused_attempts);
+    let earlier_attempts = has_loopback.then(FailedAttempts::count);
     let started = match kind {
         LaunchKind::Trial => try_sandbox(launch, root),
         LaunchKind::Server | LaunchKind::Command | LaunchKind::BackgroundCommand => {
@@ -317,8 +317,8 @@ struct Supervisor {
     kind: LaunchKind,
     /// True if it was reaped; its id may then belong to another process.
     has_ended: bool,
-    /// The [`count_refused_attempts`] before it was started, if its network namespace only has loopback.
-    earlier_attempts: Option<u64>,
+    /// Those before it was started, if its network namespace only has loopback.
+    earlier_attempts: Option<FailedAttempts>,
     control: UnixStream,
     wake: SignalPipe,
 }
@@ -409,8 +409,9 @@ impl Supervisor {
                     let ended = SupervisorReport::Ended {
                         status: status.exit_status(),
                         signal: status.terminating_signal(),
-                        sought_network: earlier_attempts
-                            .is_some_and(|earlier| count_refused_attempts() > earlier),
+                        failed_attempts: earlier_attempts
+                            .map(|earlier| FailedAttempts::count().since(earlier))
+                            .unwrap_or_default(),
                     };
                     send_report(&mut self.control, &ended);
                 }

@@ -1,10 +1,13 @@
 //! The explanations that follow a failed command: the access that the sandbox refused, and the flag that grants it.
 
-use super::{CommandEnd, EndedCommand, ExecTool, Explanation, git_guard};
+use super::loopback_addresses::find_loopback_addresses;
+use super::{CommandEnd, EndedCommand, ExecTool, Explanation, RefusalCertainty, git_guard};
+use crate::sandbox_spec;
 use nanobot_base::shell_quote::quote;
-use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::policy::file_scope::{FileAccess, FileScope};
 use nanobot_sandbox::SandboxSpec;
 use nanobot_sandbox::process;
+use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 
 /// The path in the git directory that git cannot change, as it says in `line`.
@@ -29,17 +32,21 @@ impl ExecTool {
         Some(Explanation::with_flag(message, flag))
     }
 
-    /// Explains the failure of a command, if the sandbox was the cause: from its output or, if that says nothing, from its attempts to
-    /// reach other machines.
+    /// Explains the failure of a command, if the sandbox was the cause: from its output or, if that says nothing, from what it could not
+    /// reach.
     pub(super) fn explain_failure(&self, ended: &EndedCommand<'_>) -> Option<Explanation> {
         if !self.containment.is_sandboxed {
             return None;
         }
         self.explain_output(ended).or_else(|| {
+            if let Some(address) = missing_loopback_address(ended) {
+                return Some(self.explain_own_loopback(Some(address), ended));
+            }
+            let has_sought = ended.failed_attempts.elsewhere > 0;
             // The output may name another cause.
-            ended.sought_network.then(|| Explanation {
-                is_certain: ended.is_silent,
-                ..self.explain_missing_network(None)
+            has_sought.then(|| Explanation {
+                certainty: certain_if(ended.is_silent),
+                ..self.explain_missing_network(None, ended)
             })
         })
     }
@@ -63,6 +70,9 @@ impl ExecTool {
                 format!("({cause}; the user can grant the whole working tree with `{flag}`)");
             return Some(Explanation::with_flag(message, flag));
         }
+        if let Some(explanation) = self.explain_closed_file(text) {
+            return Some(explanation);
+        }
         // A command that succeeded may have printed text that is not about its own failure. Error messages of programs have a colon.
         let find_line = |signs: &[&str]| {
             let mut lines = text.lines();
@@ -78,7 +88,7 @@ impl ExecTool {
         let has_waited = end == CommandEnd::Timeout && wants_network();
         let network_line = find_line(NETWORK_SIGNS);
         if !self.containment.has_network && (has_waited || network_line.is_some()) {
-            return Some(self.explain_missing_network(network_line));
+            return Some(self.explain_missing_network(network_line, ended));
         }
         if find_line(SIGNING_SIGNS).is_some() {
             // The signer has said why.
@@ -100,8 +110,11 @@ impl ExecTool {
                  one of them, as with `--write --write={file}`)"
             );
             let exists = self.files.file_scope.directory.join(file).exists();
-            let suggested_flag = exists.then(|| format!("--write={file}"));
-            return Some(Explanation { message, suggested_flag, is_certain: true });
+            return Some(if exists {
+                Explanation::with_flag(message, format!("--write={file}"))
+            } else {
+                Explanation::new(message)
+            });
         }
         if let Some(message) = find_line(REPOSITORY_SIGNS).and_then(|_| self.explain_repository()) {
             return Some(Explanation::new(message));
@@ -134,24 +147,77 @@ impl ExecTool {
         Some(self.explain_file_access(line))
     }
 
+    /// Explains that a rule of the user closes a file or directory that a line of the output `text` names.
+    fn explain_closed_file(&self, text: &str) -> Option<Explanation> {
+        let scope = &self.files.file_scope;
+        let is_refused = |line: &&str| FILE_SIGNS.iter().any(|sign| line.contains(sign));
+        let lines: Vec<&str> = text.lines().filter(is_refused).collect();
+        if lines.is_empty() {
+            return None;
+        }
+        let closed_paths = sandbox_spec::denied_files(scope, &self.prepare_sandbox().ok()?).ok()?;
+        let is_named = |closed_path: &&PathBuf| {
+            lines.iter().flat_map(|line| possible_paths(line)).any(|word| {
+                // A command may have been in another directory.
+                let mut parents = Path::new(word.trim_start_matches("../")).ancestors();
+                scope.absolute(word).starts_with(closed_path)
+                    || parents.any(|path| path.file_name().is_some() && closed_path.ends_with(path))
+            })
+        };
+        let path = closed_paths.iter().find(is_named)?;
+        let shown_path = path.strip_prefix(&scope.directory).unwrap_or(path).display();
+        let rule = scope.find_denial(path, FileAccess::Read)?;
+        Some(Explanation::denied(format!(
+            "(`{shown_path}` is closed to commands by the rule `{}`, which no flag lifts)",
+            rule.rule
+        )))
+    }
+
+    /// Explains that commands have a loopback of their own. `address` is the one of a server that the command did not reach.
+    fn explain_own_loopback(
+        &self,
+        address: Option<SocketAddr>,
+        ended: &EndedCommand<'_>,
+    ) -> Explanation {
+        let grant = match address {
+            Some(address) => format!("a server of the machine with `--net={address}`"),
+            None => "a server of the machine with `--net=127.0.0.1:PORT`".into(),
+        };
+        let message = format!(
+            "(commands have a loopback of their own in this run: only servers that they start listen there, as with `background`; the \
+             user can grant {grant})"
+        );
+        // The message does not tell the model whether a program of the machine listens there.
+        let mut addresses = named_addresses(ended);
+        match addresses.find(|address| nanobot_sandbox::is_listening_at(*address)) {
+            Some(address) if ended.failed_attempts.loopback > 0 => {
+                Explanation::with_flag(message, format!("--net={address}"))
+            }
+            _ => Explanation::new(message),
+        }
+    }
+
     /// Explains that commands do not reach other machines. A `line` of output may name this machine instead.
-    fn explain_missing_network(&self, line: Option<&str>) -> Explanation {
+    fn explain_missing_network(&self, line: Option<&str>, ended: &EndedCommand<'_>) -> Explanation {
         let has_loopback = self
             .prepare_sandbox()
             .is_ok_and(|sandbox| process::require_namespaces(&sandbox).is_ok());
         let is_loopback = |line: &str| LOOPBACK_NAMES.iter().any(|name| line.contains(name));
         if has_loopback && line.is_some_and(is_loopback) {
-            let message = "(commands have a loopback of their own in this run: only servers that they start listen there, as with \
-                           `background`; the user can grant the machine's network with `--net`)";
-            return Explanation::new(message);
+            return self.explain_own_loopback(named_addresses(ended).next(), ended);
         }
         let hosts = self.hosts.hosts.join(", ");
         if has_loopback && !self.hosts.is_empty() {
             let message = format!(
                 "(commands reach only {hosts} in this run, through the proxy that `http_proxy` and `https_proxy` name; the user \
-                 can grant another host with `--net=HOST`)"
+                 can grant another host with `--net=HOST`, or all hosts, also without the proxy, with `--net`)"
             );
-            return Explanation::new(message);
+            // A request by the proxy is not such an attempt.
+            return if ended.failed_attempts.elsewhere > 0 {
+                Explanation::with_flag(message, "--net")
+            } else {
+                Explanation::new(message)
+            };
         }
         // A proxy, which lets single hosts through, needs a network of the run's own.
         let (access, grant) = if has_loopback {
@@ -202,7 +268,7 @@ impl ExecTool {
             return Explanation {
                 message,
                 suggested_flag: Some(format!("--write={shown_path}")),
-                is_certain: is_read_only,
+                certainty: certain_if(is_read_only),
             };
         }
         let mut writable_paths: Vec<String> = roots
@@ -225,10 +291,14 @@ impl ExecTool {
         // `--write` grants no other place. The first word is the name of the program.
         let is_elsewhere =
             |word: &str| word.starts_with('/') && !Path::new(word).starts_with(directory);
+        if may_write {
+            return Explanation::new(message);
+        }
+        let is_certain = is_read_only && !possible_paths(line).skip(1).any(is_elsewhere);
         Explanation {
             message,
-            suggested_flag: (!may_write).then(|| "--write".into()),
-            is_certain: is_read_only && !possible_paths(line).skip(1).any(is_elsewhere),
+            suggested_flag: Some("--write".into()),
+            certainty: certain_if(is_certain),
         }
     }
 
@@ -313,6 +383,22 @@ impl ExecTool {
                 .to_owned()
         })
     }
+}
+
+/// The certainty of a refusal that a permission would change.
+fn certain_if(is_certain: bool) -> RefusalCertainty {
+    if is_certain { RefusalCertainty::Certain } else { RefusalCertainty::Possible }
+}
+
+/// The addresses of loopback that the output of a command names, and then those of the command itself.
+fn named_addresses<'a>(ended: &EndedCommand<'a>) -> impl Iterator<Item = SocketAddr> + use<'a> {
+    find_loopback_addresses(ended.text).chain(find_loopback_addresses(ended.command))
+}
+
+/// The address of loopback that a command names, if a connection to loopback has failed.
+fn missing_loopback_address(ended: &EndedCommand<'_>) -> Option<SocketAddr> {
+    let mut addresses = named_addresses(ended);
+    if ended.failed_attempts.loopback > 0 { addresses.next() } else { None }
 }
 
 /// The words of a line of output that may be paths.
