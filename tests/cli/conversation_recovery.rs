@@ -361,6 +361,47 @@ fn an_abandoned_question_is_not_merged_into_the_next_one() {
     assert_eq!(sent(&story, 2)[..3], expect);
 }
 
+/// A script that tries again during an outage gives one order, and what it asked before stands beside it as superseded.
+#[test]
+fn a_retried_message_is_sent_once() {
+    let story = Story::new().script([
+        fails(401, "no"),
+        fails(401, "no"),
+        fails(401, "no"),
+        says("Posted."),
+        says("Fine."),
+    ]);
+    for _ in 0..3 {
+        drop(story.run(["agent", "-m", "post the report"]).status(77).error_text());
+    }
+    story.run(["agent", "-m", "post the report"]).stdout("Posted.\n");
+    assert_eq!(sent(&story, 3), ["post the report"]);
+    story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
+    assert_eq!(sent(&story, 4), ["post the report", "Posted.", "And?"]);
+    // The file keeps each of them.
+    let stored = story.session("cli_direct.jsonl");
+    let count = stored.iter().filter(|line| line["content"] == "post the report").count();
+    assert_eq!(count, 4, "{stored:?}");
+
+    let story = Story::new().script([fails(401, "no"), fails(401, "no"), says("Fine.")]);
+    for text in ["post it, try 1", "post it, try 2"] {
+        drop(story.run(["agent", "-m", text]).status(77).error_text());
+    }
+    story.run(["agent", "-m", "Hello."]).stdout("Fine.\n").stderr(
+        "nanobot: the previous message `post it, try 2` got no answer; it is sent too, marked as interrupted, and 1 before it, marked as \
+         superseded; `--new` leaves them out\n",
+    );
+    let superseded = "[interrupted before an answer; a later message takes its place, so it is not to be acted on]";
+    let expect = [
+        "post it, try 1",
+        superseded,
+        "post it, try 2",
+        "[interrupted before an answer]",
+        "Hello.",
+    ];
+    assert_eq!(sent(&story, 2), expect);
+}
+
 #[test]
 fn a_question_abandoned_after_a_tool_call_is_not_merged_into_the_next_one() {
     let story = Story::new().file("notes", "alpha").script([

@@ -114,20 +114,34 @@ pub(crate) fn announce(
     if is_shown && !session.messages().is_empty() {
         reporter.show_continued(session.key(), session.history_window().count);
     }
-    if !request.parts.is_empty() && session.is_unanswered() {
-        let text = session.last_user_text().unwrap_or_default();
-        let text = truncate_line(&text, MAX_QUOTED_CHARS);
-        reporter.notice(&match source {
-            TurnSource::Interactive(_) => format!("`{text}` got no answer and is sent too"),
-            _ => format!(
-                "the previous message `{text}` got no answer; it is sent too, marked as interrupted{}",
-                match source {
-                    TurnSource::CommandLine => "; `--new` leaves it out",
-                    _ => "",
-                }
-            ),
-        });
+    if !request.parts.is_empty() {
+        report_unanswered(source, &session.unanswered_texts(&request.parts), reporter);
     }
+}
+
+/// Reports the messages without an answer that are sent too: `texts`, oldest first.
+fn report_unanswered(source: &TurnSource<'_>, texts: &[String], reporter: &mut Reporter) {
+    let Some((newest, earlier)) = texts.split_last() else {
+        return;
+    };
+    let text = truncate_line(newest, MAX_QUOTED_CHARS);
+    let superseded = match earlier.len() {
+        0 => String::new(),
+        count => format!(", and {count} before it, marked as superseded"),
+    };
+    reporter.notice(&match source {
+        TurnSource::Interactive(_) => {
+            format!("`{text}` got no answer and is sent too{superseded}")
+        }
+        _ => format!(
+            "the previous message `{text}` got no answer; it is sent too, marked as interrupted{superseded}{}",
+            match source {
+                TurnSource::CommandLine if earlier.is_empty() => "; `--new` leaves it out",
+                TurnSource::CommandLine => "; `--new` leaves them out",
+                _ => "",
+            }
+        ),
+    });
 }
 
 /// Attaches the images of earlier turns again whose files are unchanged, the newest first.

@@ -15,6 +15,7 @@
 //! | cut by the output limit | each part, and a message that asks for the rest | all of it | the parts as one answer; status 3 if the third continuation is cut too | `an_answer_that_the_output_limit_cuts_is_continued` |
 //! | interrupted in a text | the part of the reply, which ends in `[interrupted]` | all of it | by the shell or the REPL, which saw the signal | `a_partial_answer_is_kept_when_it_is_interrupted` |
 //! | interrupted before any text | the message | the message, and [`NO_ANSWER`] as its reply | a notice with the next message | `an_abandoned_question_is_not_merged_into_the_next_one` |
+//! | that several times | the messages | each but repetitions; all but the newest with [`SUPERSEDED`] | a notice with the next message | `a_retried_message_is_sent_once` |
 //! | interrupted in a call | a failed result for each call without one | all of it, and [`NO_ANSWER`] | a notice with the next message | `signals.rs`: `a_signal_ends_the_children_before_the_program` |
 //! | broken stream | after all retries, as interrupted in a text | the same | status 69 | `provider_http.rs`: `an_unfinished_stream_is_retried_if_nothing_was_shown` |
 //! | refused by the server | the message, and its turn in the metadata | a note for all since the last answer | once, as the hint of the error | `a_refused_message_is_left_out_until_it_is_resumed` |
@@ -49,6 +50,11 @@ pub const NO_MORE_TEXT: &str = "[no more text]";
 /// The reply that is sent for a turn without an answer, before the next turn begins: the model must not mistake both messages for one.
 const NO_ANSWER: &str = "[interrupted before an answer]";
 
+/// The reply that is sent for an earlier one of several turns without an answer, each of which a later one has followed. The model must
+/// not do what a script has asked for several times.
+const SUPERSEDED: &str =
+    "[interrupted before an answer; a later message takes its place, so it is not to be acted on]";
+
 /// Spare capacity for the messages of a turn: most turns add no more, so the earlier messages are not copied when new
 /// ones are pushed.
 const TURN_CAPACITY: usize = 16;
@@ -67,7 +73,7 @@ pub(crate) fn to_sendable(messages: Vec<Message>) -> Vec<Message> {
         match message {
             Message::User(_) => {
                 if message.begins_turn() {
-                    sent.extend(no_answer(&sent));
+                    close_unanswered(&mut sent, &message);
                 }
                 sent.push(message);
             }
@@ -94,6 +100,51 @@ pub(crate) fn to_sendable(messages: Vec<Message>) -> Vec<Message> {
     sent
 }
 
+/// Prepares `messages`, which are sent, for the message `next`, which begins a turn: one without an answer gets a reply, and an earlier
+/// one is marked as superseded. A message that `next` repeats is left out: it was sent again after a failure.
+pub(crate) fn close_unanswered(messages: &mut Vec<Message>, next: &Message) {
+    if messages.last().is_some_and(|last| last.begins_turn() && is_same_request(last, next)) {
+        messages.pop();
+    }
+    let Some(reply) = no_answer(messages) else {
+        return;
+    };
+    if let Some(question) = messages.iter().rposition(Message::begins_turn)
+        && let Some((Message::Assistant(reply), [.., earlier])) =
+            messages[..question].split_last_mut()
+        && reply.text == NO_ANSWER
+        && earlier.begins_turn()
+    {
+        reply.text = SUPERSEDED.into();
+    }
+    messages.push(reply);
+}
+
+/// True if both messages have the same content, whenever they were sent.
+fn is_same_request(message: &Message, other: &Message) -> bool {
+    matches!((message, other), (Message::User(user), Message::User(other)) if user.parts == other.parts && user.images == other.images)
+}
+
+/// The texts of the messages without an answer that are sent before one of `parts`, oldest first.
+pub(crate) fn unanswered_texts(messages: &[Message], parts: &[MessagePart]) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut rest = messages;
+    if no_answer(messages).is_none() {
+        return texts;
+    }
+    while let Some(question) = rest.iter().rposition(Message::begins_turn) {
+        let Message::User(user) = &rest[question] else { break };
+        let is_repeated = question + 1 == messages.len() && user.parts == parts;
+        texts.extend(rest[question].user_text().filter(|_| !is_repeated));
+        rest = match rest[..question].split_last() {
+            Some((reply, earlier)) if is_no_answer(reply) => earlier,
+            _ => break,
+        };
+    }
+    texts.reverse();
+    texts
+}
+
 /// The reply to send before a new turn if the last of `messages`, which are sent, has no answer. The summary of a
 /// compaction needs none.
 pub(crate) fn no_answer(messages: &[Message]) -> Option<Message> {
@@ -111,9 +162,9 @@ pub(crate) fn no_answer(messages: &[Message]) -> Option<Message> {
     })
 }
 
-/// True if `message` is the one that [`no_answer`] returns.
+/// True if `message` is a reply that stands for a missing answer.
 pub(crate) fn is_no_answer(message: &Message) -> bool {
-    matches!(message, Message::Assistant(reply) if reply.finish_reason == FinishReason::Interrupted && reply.text == NO_ANSWER)
+    matches!(message, Message::Assistant(reply) if reply.finish_reason == FinishReason::Interrupted && [NO_ANSWER, SUPERSEDED].contains(&reply.text.as_str()))
 }
 
 /// True if a message is empty: providers reject it, and every request that contains it.
@@ -230,19 +281,22 @@ pub fn is_interrupted(messages: &[Message]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{interrupted_results, is_interrupted, to_sendable};
+    use super::{
+        NO_ANSWER, SUPERSEDED, close_unanswered, interrupted_results, is_interrupted, to_sendable,
+        unanswered_texts,
+    };
     use nanobot_base::message::{
-        Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult, UserMessage,
+        Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult, UserMessage, to_plain_text,
     };
     use serde_json::json;
 
-    /// `u`: a user; `n`: an empty user message; `a`: a text; `e`: an empty reply; `1+2`: a reply with these calls;
+    /// `u`, `v`, `w`: a user; `n`: an empty user message; `a`: a text; `e`: an empty reply; `1+2`: a reply with these calls;
     /// `=1`: the result of call 1.
     fn conversation(letters: &str) -> Vec<Message> {
         let call = |id: &str| ToolCall { id: id.into(), name: "t".into(), arguments: json!({}) };
         let message = |word: &str| match word {
-            "u" => Message::User(UserMessage {
-                parts: vec![MessagePart::Text("u".into())],
+            "u" | "v" | "w" => Message::User(UserMessage {
+                parts: vec![MessagePart::Text(word.into())],
                 ..UserMessage::default()
             }),
             "n" => Message::User(UserMessage::default()),
@@ -268,10 +322,14 @@ mod tests {
 
     fn describe(messages: &[Message]) -> String {
         let word = |message: &Message| match message {
-            Message::User(_) => "u".to_owned(),
-            Message::Assistant(reply) if reply.tool_calls.is_empty() => {
-                if reply.text.is_empty() { "e" } else { "a" }.into()
+            Message::User(user) => to_plain_text(&user.parts),
+            Message::Assistant(reply) if reply.tool_calls.is_empty() => match reply.text.as_str() {
+                "" => "e",
+                NO_ANSWER => "?",
+                SUPERSEDED => "!",
+                _ => "a",
             }
+            .into(),
             Message::Assistant(reply) => {
                 reply.tool_calls.iter().map(|call| call.id.clone()).collect::<Vec<_>>().join("+")
             }
@@ -295,17 +353,41 @@ mod tests {
         check("=1 =2", "");
         check("u 1+2 =1 =2 a", "u 1+2 =1 =2 a");
         check("u 1+2 =2 =1 a", "u 1+2 =1 =2 a");
-        check("u 1+2 =1 u a", "u 1+2 =1 ?2 a u a");
+        check("u 1+2 =1 u a", "u 1+2 =1 ?2 ? u a");
         check("u 1", "u 1 ?1");
         check("u =9 a", "u a");
         check("u 1 =1 =1 =7 a", "u 1 =1 a");
         check("u e a", "u a");
         check("n a u n a a n a", "u a");
         check("u a e a 1 =1 a a", "u a 1 =1 a");
-        check("u u a", "u a u a");
-        check("u 1 =1 u a", "u 1 =1 a u a");
+        check("u 1 =1 u a", "u 1 =1 ? u a");
+        check("u v a", "u ? v a");
+        check("u v w a", "u ! v ? w a");
+        check("u v w a u", "u ! v ? w a u");
+        check("u u u a", "u a");
+        check("u v v a", "u ? v a");
+        check("u v u u a", "u ! v ? u a");
+        check("u 1 =1 v w", "u 1 =1 ? v ? w");
         check("u 1 =1 1 =1 a", "u 1 =1 1x1 =1x1 a");
         check("u 1+1 =1 =1 a", "u 1+1x1 =1 =1x1 a");
+    }
+
+    #[test]
+    fn unanswered_messages_are_named_unless_the_next_one_repeats_them() {
+        let check = |stored: &str, next: &str, expect: &[&str], sent: &str| {
+            let mut messages = to_sendable(conversation(stored));
+            let next = conversation(next).remove(0);
+            let Message::User(user) = &next else { unreachable!("it is a message of the user") };
+            assert_eq!(unanswered_texts(&messages, &user.parts), expect, "{stored}");
+            close_unanswered(&mut messages, &next);
+            assert_eq!(describe(&messages), sent, "{stored}");
+        };
+        check("u a", "v", &[], "u a");
+        check("u", "v", &["u"], "u ?");
+        check("u", "u", &[], "");
+        check("u a v w", "u", &["v", "w"], "u a v ! w ?");
+        check("u v", "v", &["u"], "u ?");
+        check("u 1 =1", "u", &["u"], "u 1 =1 ?");
     }
 
     #[test]

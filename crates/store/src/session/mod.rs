@@ -563,10 +563,9 @@ impl Session {
         if message.begins_turn() {
             self.sent_undo_notes = self.undo_notes.len();
         }
-        if message.begins_turn()
-            && let Some(no_answer) = history::no_answer(&self.messages)
-        {
-            self.add_logged(no_answer);
+        if message.begins_turn() && self.is_unanswered() {
+            history::close_unanswered(&mut self.messages, message);
+            self.estimated_tokens = token_estimate::for_messages(&self.messages);
         }
     }
 
@@ -769,8 +768,13 @@ impl Session {
     }
 
     /// True if the last turn was interrupted before any part of its answer.
-    pub fn is_unanswered(&self) -> bool {
+    fn is_unanswered(&self) -> bool {
         history::no_answer(&self.messages).is_some()
+    }
+
+    /// The texts of the messages without an answer that are sent before one of `parts`, oldest first. One that it repeats is not.
+    pub fn unanswered_texts(&self, parts: &[MessagePart]) -> Vec<String> {
+        history::unanswered_texts(&self.messages, parts)
     }
 
     /// True if its last turn was interrupted.
