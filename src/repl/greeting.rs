@@ -2,7 +2,7 @@
 
 use super::hints;
 use super::repl_session::ReplSession;
-use crate::ops::agent_turn;
+use crate::ops::agent_turn::{self, prepare::ignored_notice};
 use crate::ops::doctor::overview::RunScope;
 use crate::ops::model;
 use crate::ops::slash_commands;
@@ -13,6 +13,7 @@ use anyhow::Result;
 use nanobot_agent::report::short_text::{count_noun, format_age};
 use nanobot_config::policy::profile::DEFAULT_NAME;
 use nanobot_store::session;
+use nanobot_store::trust::DirectoryInstructions;
 
 impl ReplSession<'_> {
     /// Prints dim lines about the model, the directory and the conversation, and about problems with them.
@@ -68,10 +69,9 @@ impl ReplSession<'_> {
     fn describe_scope(&self) -> Result<String> {
         let settings = self.settings()?;
         let scope = RunScope::new(self.ctx, &self.options.grants, &settings)?;
-        let trust = match scope.is_directory_trusted(self.ctx)? {
-            Some(true) => " (trusted)",
-            Some(false) if scope.has_instructions() => " (its instructions are not read; /trust)",
-            _ => "",
+        let trust = match scope.read_instructions(self.ctx)? {
+            Some(instructions) => self.describe_trust(&scope, &instructions),
+            None => String::new(),
         };
         let RunScope { profile, policy } = scope;
         let grants = &self.options.grants;
@@ -89,6 +89,24 @@ impl ReplSession<'_> {
             self.ctx.paths.display(&policy.file_scope.directory),
             profile.name,
         ))
+    }
+
+    /// Says whether the instructions of the directory are read. Turns do not repeat what it says about those that are not.
+    fn describe_trust(&self, scope: &RunScope, instructions: &DirectoryInstructions) -> String {
+        let text = match instructions.stale.first() {
+            Some(path) => {
+                let name = path.strip_prefix(&scope.policy.file_scope.directory).unwrap_or(path);
+                let more = if instructions.stale.len() > 1 { " and others" } else { "" };
+                format!(" ({}{more} changed and not read; /trust)", name.display())
+            }
+            None if !instructions.trusted.is_empty() => " (trusted)".into(),
+            None if scope.has_instructions() => " (its instructions are not read; /trust)".into(),
+            None => String::new(),
+        };
+        if !instructions.is_list_damaged() {
+            self.reported_notice.replace(ignored_notice(self.ctx, instructions));
+        }
+        text
     }
 
     /// The session, and the length of its conversation.

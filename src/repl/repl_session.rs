@@ -20,6 +20,7 @@ use nanobot_store::session::{self, Session};
 use parking_lot::{Mutex, MutexGuard};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The session of a REPL if the config cannot be read.
@@ -55,6 +56,8 @@ pub(super) struct ReplSession<'w> {
     pub(super) is_unfinished: bool,
     /// True under a profile without any limits.
     pub(super) is_unrestricted: bool,
+    /// The notice about instruction files that the conversation has shown last.
+    pub(super) reported_notice: Rc<RefCell<Option<String>>>,
     /// The paths of `--write`, which a profile that only reads sets aside.
     write_flags: Vec<PathBuf>,
 }
@@ -102,6 +105,7 @@ impl<'w> ReplSession<'w> {
             options,
             draft: String::new(),
             extra_input: String::new(),
+            reported_notice: Rc::default(),
             last_message: None,
             is_last_message_typed: false,
             last_answer: None,
@@ -245,6 +249,7 @@ impl<'w> ReplSession<'w> {
             next_steering_message,
             user_prompt: Arc::clone(&self.prompter) as _,
             elicitation: Arc::clone(&self.prompter) as _,
+            reported_notice: Rc::clone(&self.reported_notice),
             attached: Vec::new(),
             extra_input: RefCell::new(extra_input),
             has_new_conversation: Cell::new(false),

@@ -322,6 +322,29 @@ fn a_reason_against_running_a_command_again_goes_to_the_model() {
 }
 
 #[test]
+fn a_command_that_did_not_reach_a_server_of_the_machine_can_be_run_again() {
+    if !require("curl") {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let command = format!("curl -sS --max-time 20 http://{address}/");
+    let story = Story::new().script([calls("exec", json!({ "command": command })), says("Done.")]);
+    let mut screen = start_repl(&story);
+    let question = format!("exec failed, because it may not reach {address}. Run it again with");
+    send_line(&mut screen, "go").until(&question).until_prompt("  allow?");
+    screen.type_("y");
+    let (mut stream, _) = listener.accept().unwrap();
+    let _: usize = std::io::Read::read(&mut stream, &mut [0; 64]).unwrap();
+    let page = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\npage\n";
+    std::io::Write::write_all(&mut stream, page).unwrap();
+    drop(stream);
+    screen.until("Done.").until_prompt("> ");
+    assert_eq!(story.requests()[1].last_content(), "page");
+    screen.exit_with_ctrl_d();
+}
+
+#[test]
 fn an_edit_that_cannot_be_made_is_not_asked_about() {
     let edit = |old: &str| {
         calls("edit_file", json!({ "path": "notes.md", "old_text": old, "new_text": "bread" }))
@@ -1139,6 +1162,36 @@ fn a_directory_is_trusted_from_the_conversation() {
     screen.exit_with_ctrl_d();
     let mut screen = wait_until_started(story.screen(24, 100).args(arguments));
     assert!(screen.text().contains("(trusted)"));
+    screen.exit_with_ctrl_d();
+}
+
+#[test]
+fn instructions_that_are_not_read_are_said_once() {
+    let story = Story::new();
+    let project = story.home().join("project");
+    let agents = project.join("AGENTS.md");
+    write(&agents, b"Be brief.");
+    story.run(["trust", project.to_str().unwrap()]).text();
+    write(&agents, b"Be long.");
+    story.server().script([says("One."), says("Two."), says("Three."), says("Four.")]);
+    let arguments = ["repl", "-C", project.to_str().unwrap()];
+    let mut screen = wait_until_started(story.screen(24, 100).args(arguments));
+    assert!(
+        screen.text().contains("(AGENTS.md changed and not read; /trust)"),
+        "{}",
+        screen.text()
+    );
+    send_line(&mut screen, "one").until("One.").until_prompt("> ");
+    assert!(!screen.text().contains("read it, then run"), "{}", screen.text());
+    send_line(&mut screen, "/trust").until("is now trusted").until_prompt("> ");
+    send_line(&mut screen, "two").until("Two.").until_prompt("> ");
+    assert!(story.requests()[1].body.to_string().contains("Be long."));
+    // A later change is said before the next turn, and not again.
+    write(&agents, b"Be loud.");
+    send_line(&mut screen, "three").until("read it, then run").until("Three.").until_prompt("> ");
+    send_line(&mut screen, "/clear").until_prompt("> ");
+    send_line(&mut screen, "four").until("Four.").until_prompt("> ");
+    assert_eq!(screen.text_with_scrollback().matches("read it, then run").count(), 1);
     screen.exit_with_ctrl_d();
 }
 

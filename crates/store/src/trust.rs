@@ -144,6 +144,11 @@ impl DirectoryInstructions {
         texts.map(|(path, text)| (path.display().to_string(), text.clone()))
     }
 
+    /// True if the list of trusted directories was damaged.
+    pub fn is_list_damaged(&self) -> bool {
+        self.damage_notice.is_some()
+    }
+
     /// The notice about files in trusted directories that were not read, or about a damaged list.
     pub fn stale_notice(&self) -> Option<String> {
         if self.damage_notice.is_some() {
@@ -366,12 +371,6 @@ impl TrustList {
     /// True if this very directory is in the list and has not been replaced since.
     pub fn is_trusted(&self, directory: &Path) -> bool {
         self.find(directory).is_some()
-    }
-
-    /// True if the directory, or one above it in its repository, is trusted.
-    pub fn covers(&self, directory: &Path) -> bool {
-        let mut chain = directory_chain(directory).into_iter();
-        chain.any(|directory| self.is_trusted(&directory))
     }
 
     fn find(&self, directory: &Path) -> Option<&TrustedDirectory> {

@@ -40,6 +40,7 @@ use session::EditorSession;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::{self, Scope};
 use updates::TurnUpdates;
@@ -327,6 +328,7 @@ impl<'a> AcpServer<'a> {
             resume_command: None,
             user_prompt: prompter,
             elicitation: Arc::new(NoForms),
+            reported_notice: Rc::default(),
             attached: prompt.content,
             extra_input: RefCell::new((!extra_input.is_empty()).then(|| extra_input.into_bytes())),
             has_new_conversation: Cell::new(false),

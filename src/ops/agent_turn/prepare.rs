@@ -19,6 +19,7 @@ use nanobot_base::message::UserMessage;
 use nanobot_config::policy::Policy;
 use nanobot_config::settings::Settings;
 use nanobot_store::session::{RecordedOrigin, Session};
+use nanobot_store::trust::DirectoryInstructions;
 use nanobot_store::workspace::Workspace;
 use nanobot_tool::cron::JobScheduler;
 use std::collections::{HashSet, VecDeque};
@@ -112,7 +113,7 @@ pub(crate) fn prepare(
     setup.shared.files.keep_git_history(ctx.paths.git_objects());
     restore_origin(&session, &setup);
     log_policy(&profile.name, &setup);
-    report_ignored_files(ctx, &setup, reporter, run_metadata);
+    report_ignored_files(ctx, source, &setup, reporter, run_metadata);
     setup.sections.extend(source.prompt_section());
     setup.sections.extend(options.until.command.as_deref().map(prompt::until_section));
     if let Some(copy) = options.grants.private_copy.as_ref().filter(|_| !prompt_request.is_bare) {
@@ -241,9 +242,10 @@ pub(crate) fn report_nested_files(
     }
 }
 
-/// Reports the instruction files that were not read because their directory is not trusted.
+/// Reports the instruction files that were not read because their directory is not trusted. A conversation repeats no notice.
 fn report_ignored_files(
     ctx: &Context,
+    source: &TurnSource<'_>,
     setup: &TurnSetup,
     reporter: &mut Reporter,
     run_metadata: &mut json::RunMetadata,
@@ -254,21 +256,31 @@ fn report_ignored_files(
     {
         reporter.notice(&notice);
     }
-    let ignored = &setup.instructions.ignored;
-    run_metadata.ignored_files.clone_from(ignored);
-    if let Some(notice) = setup.instructions.stale_notice() {
-        // The user relies on these files.
+    run_metadata.ignored_files.clone_from(&setup.instructions.ignored);
+    let notice = ignored_notice(ctx, &setup.instructions);
+    let last = source.interactive().map(|interactive| &interactive.reported_notice);
+    let last = last.and_then(|reported| reported.replace(notice.clone()));
+    if let Some(notice) = notice.filter(|notice| last.as_ref() != Some(notice)) {
         reporter.notice(&notice);
-    } else if ctx.terminal.stderr_is_tty
-        && let Some(path) = ignored.first()
-    {
-        let more = match ignored.len() {
+    }
+}
+
+/// The notice about the instruction files that are not read. Those of a trusted directory are reported in a pipe too: the user relies on
+/// them.
+pub(crate) fn ignored_notice(
+    ctx: &Context,
+    instructions: &DirectoryInstructions,
+) -> Option<String> {
+    let untrusted_notice = || {
+        let path = instructions.ignored.first().filter(|_| ctx.terminal.stderr_is_tty)?;
+        let more = match instructions.ignored.len() {
             1 => String::new(),
             count => format!(" and {} more", count - 1),
         };
         let path = path.display();
-        reporter.notice(&format!(
+        Some(format!(
             "`{path}`{more} ignored: not trusted; read it, then run `nanobot trust` to use it"
-        ));
-    }
+        ))
+    };
+    instructions.stale_notice().or_else(untrusted_notice)
 }

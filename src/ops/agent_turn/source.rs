@@ -10,6 +10,7 @@ use nanobot_tool::ask_user::UserPrompt;
 use nanobot_tool::message::ChatTarget;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The source of a turn: what starts it. What its text comes from is the provenance.
@@ -144,6 +145,8 @@ pub(crate) struct InteractiveContext {
     pub(crate) extra_input: RefCell<Option<Vec<u8>>>,
     /// True once the turn has started a new conversation, which it does not if it fails before it opens the session.
     pub(crate) has_new_conversation: Cell<bool>,
+    /// The notice about instruction files that the conversation has shown last.
+    pub(crate) reported_notice: Rc<RefCell<Option<String>>>,
     /// Content that comes with the message, like `--attach`.
     pub(crate) attached: Vec<AttachedContent>,
     /// The slash command that continues an interrupted turn, if there is one.

@@ -25,7 +25,7 @@ use nanobot_store::memory::Memory;
 use nanobot_store::memory::last_run::LastRun;
 use nanobot_store::memory::request::{self, CHARS_PER_TOKEN};
 use nanobot_store::session::{self, Session, SessionStore, SessionSummary};
-use nanobot_store::trust::{self, TrustList};
+use nanobot_store::trust::{self, DirectoryInstructions, TrustList};
 
 /// The permissions of a run started from the current directory.
 pub(crate) struct RunScope {
@@ -47,14 +47,13 @@ impl RunScope {
         trust::has_instruction_files(&self.policy.file_scope.directory)
     }
 
-    /// True if instructions of the directory are read, like those of the workspace; `None` in the workspace itself.
-    pub(crate) fn is_directory_trusted(&self, ctx: &Context) -> Result<Option<bool>> {
+    /// The instructions of the directory, as far as it is trusted; `None` in the workspace itself, whose instructions are always read.
+    pub(crate) fn read_instructions(&self, ctx: &Context) -> Result<Option<DirectoryInstructions>> {
         let FileScope { directory, workspace, .. } = &self.policy.file_scope;
         if directory == workspace {
-            Ok(None)
-        } else {
-            Ok(Some(TrustList::load(&ctx.paths.trust())?.covers(directory)))
+            return Ok(None);
         }
+        TrustList::load(&ctx.paths.trust())?.read_instructions(directory).map(Some)
     }
 }
 
