@@ -8,6 +8,7 @@ use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::shell_quote::quote;
 use nanobot_os::terminal::Terminal;
 use std::ffi::OsString;
+use std::path::Path;
 
 /// Prints help and version to standard output with status 0, or an error to standard error with status 2.
 pub(crate) fn report(error: clap::Error, arguments: &[OsString], terminal: Terminal) -> Exit {
@@ -348,11 +349,14 @@ fn suggest_extract(arguments: &[OsString]) -> Option<String> {
 /// Flags whose value must be joined with `=`.
 const JOINED_FLAGS: &[&str] = &["--write", "--net", "--dry-run", "--extract", "-x"];
 
-/// The flag whose value `text` may be meant to be: a message of one word, right after a flag whose value must be joined. Taken as the
-/// message, it would leave the flag without its value, and `--write` and `--net` permit more then.
+/// The flag whose value `text` may be meant to be: a message of one word, or a path or a list of hosts with blanks, right after a flag
+/// whose value must be joined. Taken as the message, it would leave the flag without its value, and `--write` and `--net` permit more then.
 pub(super) fn flag_before_value<'a>(arguments: &'a [OsString], text: &str) -> Option<&'a str> {
-    let is_word = !text.contains(char::is_whitespace);
-    let mut pairs = arguments.windows(2).filter(|_| is_word);
+    let is_word = |text: &str| !text.contains(char::is_whitespace);
+    let is_path = || text.starts_with(['~', '.']) || Path::new(text).exists();
+    let is_host = |item: &str| is_word(item) && item.contains(['.', ':']);
+    let is_value = is_word(text) || is_path() || text.split(',').map(str::trim).all(is_host);
+    let mut pairs = arguments.windows(2).filter(|_| is_value);
     pairs.find_map(|pair| {
         let flag = pair[0].to_str().filter(|flag| JOINED_FLAGS.contains(flag))?;
         (pair[1] == text).then_some(flag)

@@ -56,6 +56,9 @@ impl TurnOptions {
 #[derive(Args, Clone, Debug, Default)]
 pub struct TurnInput {
     /// The message; `-` reads it from standard input
+    ///
+    /// A message that is only `/new`, `/compact`, `/help` or `/stop` is a command, and one that begins with `/NAME` of a skill uses it.
+    /// The model gets any other text that begins with `/`; the other commands of `/help` are those of the REPL.
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true, value_parser = typed_text)]
     pub message: Option<UserText>,
     /// Read the message from FILE
@@ -271,6 +274,7 @@ pub enum OutputFormat {
     #[default]
     Text,
     Json,
+    #[value(aliases = ["jsonl", "ndjson"])]
     StreamJson,
 }
 

@@ -346,6 +346,14 @@ fn errors_of_the_command_line_have_the_usual_form() {
         &["agent", "-q", "--net", "example.org"],
         "nanobot: `example.org` would be the message, not the value of `--net`\n  try: --net=example.org\n",
     );
+    check(
+        &["agent", "--write", "~/out dir"],
+        "nanobot: `~/out dir` would be the message, not the value of `--write`\n  try: --write='~/out dir'\n",
+    );
+    check(
+        &["agent", "--net", "example.org, a.example:8000"],
+        "nanobot: `example.org, a.example:8000` would be the message, not the value of `--net`\n  try: --net='example.org, a.example:8000'\n",
+    );
     // Words are a message, unless a quoted one follows the value.
     check(
         &["agent", "--write", "fix", "the", "bug"],

@@ -42,7 +42,10 @@ fn a_job_tells_its_answers_each_failure_once_and_its_end() {
     assert_eq!(printed, "");
     let text = notifications(&story);
     let messages: Vec<&str> = text.split("--\n").collect();
-    let ["one\n", failure, "four\n", end, ""] = messages[..] else { panic!("{text}") };
+    let [one, failure, four, end, ""] = messages[..] else { panic!("{text}") };
+    // A person sees which job has answered.
+    assert!(one.starts_with("job `") && one.ends_with("`:\n\none\n"), "{one}");
+    assert!(four.ends_with("`:\n\nfour\n"), "{four}");
     assert!(failure.starts_with("job `") && failure.contains("(status 401)"), "{failure}");
     assert!(end.contains("works again; it failed since 2026-01-03T09:"), "{end}");
     // The failure of a run by hand is printed.

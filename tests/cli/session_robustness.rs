@@ -125,7 +125,11 @@ fn sent_messages(text: impl AsRef<[u8]>) -> (Vec<String>, String) {
 fn assert_sent(text: impl AsRef<[u8]>, expect: &[&str]) {
     let (messages, sent) = sent_messages(text);
     assert_eq!(messages, expect);
-    let notice = "got no answer; it is sent too, marked as interrupted; `--new` leaves it out\n";
+    let notice = if expect.contains(&SUPERSEDED) {
+        "and 1 before it, marked as superseded; `--new` leaves them out\n"
+    } else {
+        "got no answer; it is sent too, marked as interrupted; `--new` leaves it out\n"
+    };
     let is_marked = expect.iter().rev().nth(1) == Some(&NO_ANSWER);
     assert_eq!(sent.ends_with(notice), is_marked, "{sent}");
     assert_eq!(sent.lines().count(), usize::from(is_marked), "{sent}");
@@ -133,6 +137,8 @@ fn assert_sent(text: impl AsRef<[u8]>, expect: &[&str]) {
 
 /// The reply that is sent for a turn without one.
 const NO_ANSWER: &str = "assistant: [interrupted before an answer]";
+/// The one for a turn after which another one had none either.
+const SUPERSEDED: &str = "assistant: [interrupted before an answer; a later message takes its place, so it is not to be acted on]";
 
 const WHOLE_SESSION: [&str; 3] = ["user: one", "assistant: 1", "user: next"];
 
@@ -422,7 +428,7 @@ fn roles_alternate_in_requests() {
     // leave adjacent replies
     assert_sent(
         to_json_lines(&[user_message("a"), user_message("b")]),
-        &["user: a", NO_ANSWER, "user: b", NO_ANSWER, "user: next"],
+        &["user: a", SUPERSEDED, "user: b", NO_ANSWER, "user: next"],
     );
     assert_sent(
         to_json_lines(&[
@@ -964,7 +970,7 @@ fn a_failed_turn_stores_the_user_message_and_no_error_as_answer() {
     // A note stands for the refused message, and for those before it that have no answer.
     let refused = "[message not accepted: the provider refused it, so it is left out]";
     let first = format!("user: {refused} / q6");
-    assert_eq!(summarize(&messages), [&first, NO_ANSWER, "user: q7", NO_ANSWER, "user: next"]);
+    assert_eq!(summarize(&messages), [&first, SUPERSEDED, "user: q7", NO_ANSWER, "user: next"]);
 }
 
 #[test]

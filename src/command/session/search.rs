@@ -12,7 +12,7 @@ use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
 use nanobot_os::terminal::{StdoutWriter, sanitize, theme};
 use nanobot_store::session::{
-    self, MatchLine, MessageMatch, SearchPattern, SessionListing, SessionStore,
+    self, MatchLine, MessageMatch, REWOUND_PREFIX, SearchPattern, SessionListing, SessionStore,
 };
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -32,7 +32,12 @@ pub(super) fn run(
         arguments;
     let pattern = SearchPattern::new(pattern, *fixed_strings, *ignore_case)?;
     let SessionListing { sessions, mut failures } = match session {
-        None => session::list(store)?,
+        None => {
+            let mut listing = session::list(store)?;
+            // What a conversation was before `/rewind` would be found twice.
+            listing.sessions.retain(|session| !session.key.starts_with(REWOUND_PREFIX));
+            listing
+        }
         Some(key) => {
             SessionListing { sessions: vec![session::summarize(store, key)?], failures: Vec::new() }
         }

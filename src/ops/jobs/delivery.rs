@@ -2,6 +2,7 @@
 //! our own data directory, never from the job file, which other programs write. They run in the home directory, as under
 //! cron: a run can write to the job's working directory, so a program found there could come from a run.
 
+use super::time_format::to_one_line;
 use super::workspace_jobs::job_directory;
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
@@ -64,7 +65,10 @@ pub(crate) fn deliver(
     let print = || ctx.terminal.print(&format!("{text}\n")).err();
     let is_for_target = !options.quiet && trigger == Trigger::Schedule;
     let target = || if is_for_target { notify_target::find(settings) } else { None };
-    let Some(destination) = find_destination(ctx, job).or_else(target) else {
+    // At the place of all jobs, a person needs to know which one it is.
+    let named_text = || format!("job `{}`:\n\n{text}", to_one_line(&job.name));
+    let own = find_destination(ctx, job).map(|destination| (destination, text.to_owned()));
+    let Some((destination, text)) = own.or_else(|| Some((target()?, named_text()))) else {
         return if options.quiet {
             DeliveryResult::default()
         } else {
@@ -72,8 +76,8 @@ pub(crate) fn deliver(
         };
     };
     let formatted = format_destination(&destination);
-    let spec = |command: &str| shell_spec(ctx, settings, job, None, command, Some(text));
-    let outgoing = OutgoingText { text, source, key: None, spec: &spec };
+    let spec = |command: &str| shell_spec(ctx, settings, job, None, command, Some(&text));
+    let outgoing = OutgoingText { text: &text, source, key: None, spec: &spec };
     match send(ctx, &destination, outgoing) {
         Ok(waiting) => {
             let state = if waiting.is_some() { " (waits)" } else { "" };

@@ -274,7 +274,9 @@ impl ProviderError {
             FailureKind::ContextExceeded => {
                 fail_with_step(Exit::BadInput, cause, NextStep::ShortenInput)
             }
-            FailureKind::KeyRejected | FailureKind::Forbidden => fail(Exit::Refused, cause),
+            FailureKind::KeyRejected | FailureKind::Forbidden => {
+                fail_with_hint(Exit::Refused, cause, "another key; `nanobot status check` tries it")
+            }
             FailureKind::OutOfCredit => fail_with_hint(
                 Exit::Refused,
                 cause,
