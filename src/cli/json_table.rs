@@ -246,7 +246,7 @@ pub const COMMANDS: &[JsonShape] = &[
         ("address", Text, ""), ("format", Text, "the wire format"), ("model", Text, "the name that the provider gets"),
         ("key", OrNull(&Text), "where the key is from"), ("context", OrNull(&Shape("fact")), "the tokens of a request and its reply"),
         ("output", OrNull(&Shape("fact")), "the most tokens of a reply"), ("images", OrNull(&Shape("fact")), "takes images"),
-        ("pdf", OrNull(&Shape("fact")), "takes PDF files"), ("reasoning", OrNull(&Shape("fact")), ""),
+        ("pdf", OrNull(&Shape("fact")), "takes PDF files"), ("audio", OrNull(&Shape("fact")), "takes recordings"), ("reasoning", OrNull(&Shape("fact")), ""),
         ("prices", OrNull(&Shape("fact")), "a list of prices"), ("quirks", List(&Text), "for people"),
         ("fallbacks", List(&Fields(&[("model", OrNull(&Text), "`null` for the provider's default"), ("provider", Text, "")])), ""),
     ] },
@@ -427,7 +427,7 @@ pub const OBJECTS: &[JsonShape] = &[
     JsonShape { name: "model", form: OneObject, meaning: "A model and what is known of it.", base: None, fields: &[
         ("provider", Text, ""), ("name", Text, ""), ("context", OrNull(&Count), "the tokens of a request and its reply"),
         ("output", OrNull(&Count), "the most tokens of a reply"), ("images", OrNull(&Bool), "takes images"),
-        ("pdf", OrNull(&Bool), "takes PDF files"), ("reasoning", OrNull(&Bool), ""),
+        ("pdf", OrNull(&Bool), "takes PDF files"), ("audio", OrNull(&Bool), "takes recordings"), ("reasoning", OrNull(&Bool), ""),
         ("prices", OrNull(&List(&Shape("price"))), "`null` if they are unknown"),
     ] },
     JsonShape { name: "offered", form: OneObject, meaning: "What models are offered.", base: None, fields: &[

@@ -96,6 +96,9 @@ fn capabilities(model: &ModelInfo) -> Vec<&'static str> {
     if model.accepts_pdf() {
         names.push("pdf");
     }
+    if model.accepts_audio() {
+        names.push("audio");
+    }
     if model.is_reasoning() {
         names.push("reasoning");
     }
@@ -108,7 +111,8 @@ fn model_json(provider: &str, name: &str, model: Option<&ModelInfo>) -> Value {
     json!({
         "provider": provider, "name": name,
         "context": model.map(|model| model.context_tokens), "output": model.map(|model| model.max_output_tokens),
-        "images": model.map(ModelInfo::accepts_images), "pdf": model.map(ModelInfo::accepts_pdf), "reasoning": model.map(ModelInfo::is_reasoning),
+        "images": model.map(ModelInfo::accepts_images), "pdf": model.map(ModelInfo::accepts_pdf), "audio": model.map(ModelInfo::accepts_audio),
+        "reasoning": model.map(ModelInfo::is_reasoning),
         "prices": prices.map(|prices| price_tiers(&prices)),
     })
 }
@@ -187,6 +191,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         ("output", tokens(&details.output)),
         ("images", yes_or_no(&details.images)),
         ("pdf", yes_or_no(&details.pdf)),
+        ("audio", yes_or_no(&details.audio)),
         ("reasoning", yes_or_no(&details.reasoning)),
     ];
     match &details.prices {

@@ -145,7 +145,8 @@ impl TurnSampler {
 
     fn to_image(&self, server: &str, bytes: &[u8]) -> Result<MessagePart, ErrorObject> {
         let (accepts, image_limits) = model::accepted_attachments(&self.ctx, &self.settings);
-        let options = AttachOptions { accepts, image_limits, network: None, env: &self.ctx.env };
+        let env = &self.ctx.env;
+        let options = AttachOptions { accepts, image_limits, network: None, transcribe: None, env };
         let origin = AttachmentOrigin::Page(server);
         match attach::media_part(bytes, origin, &options, &mut |_| {}) {
             Ok(Some(image @ MessagePart::Image(_))) => Ok(image),

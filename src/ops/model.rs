@@ -549,6 +549,10 @@ pub(crate) fn accepted_attachments(
             .overrides
             .pdf
             .unwrap_or(takes_files && choice.model_info.is_some_and(|info| info.accepts_pdf())),
+        // The other formats have no place for sound.
+        audio: matches!(choice.format, ApiFormat::Chat | ApiFormat::OpenAi)
+            && (model_settings.overrides.audio)
+                .unwrap_or(choice.model_info.is_some_and(|info| info.accepts_audio())),
     };
     let images = match choice.format {
         // The limit is 5 MB after the base64 encoding. In a request with more than 20 images, no side may be longer than

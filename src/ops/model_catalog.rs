@@ -187,6 +187,7 @@ pub(crate) struct ModelDetails {
     pub(crate) output: Option<Fact<u32>>,
     pub(crate) images: Option<Fact<bool>>,
     pub(crate) pdf: Option<Fact<bool>>,
+    pub(crate) audio: Option<Fact<bool>>,
     pub(crate) reasoning: Option<Fact<bool>>,
     pub(crate) prices: Option<Fact<Vec<PriceTier>>>,
     /// The peculiarities of the server, for people.
@@ -218,7 +219,7 @@ impl ModelDetails {
         let SelectedProvider { model_info, mut quirks, .. } = choice;
         // Only the chat completions format has two names for this parameter.
         quirks.max_completion_tokens &= choice.format == ApiFormat::Chat;
-        let ModelOverrides { context_window, max_output_tokens, images, pdf, price, .. } =
+        let ModelOverrides { context_window, max_output_tokens, images, pdf, audio, price, .. } =
             model_settings.overrides;
         // The prices of the choice already come from the config if it has any.
         let prices_from = if price.is_some() { FactSource::Config } else { FactSource::Table };
@@ -240,6 +241,7 @@ impl ModelDetails {
             output: fact(max_output_tokens, model_info.map(|info| info.max_output_tokens)),
             images: fact(images, model_info.map(ModelInfo::accepts_images)),
             pdf: fact(pdf, model_info.map(ModelInfo::accepts_pdf)),
+            audio: fact(audio, model_info.map(ModelInfo::accepts_audio)),
             reasoning: fact(None, model_info.map(ModelInfo::is_reasoning)),
             prices: choice
                 .prices

@@ -177,6 +177,7 @@ pub(crate) fn build(
         host_traffic,
         programs,
         hooks,
+        media_account: Arc::default(),
     };
     let toolbox = build_toolbox(ctx, input, &policy, &shared, own_tools)?;
     let skill_list = if toolbox.specs().is_empty() {

@@ -68,7 +68,7 @@ pub struct TurnInput {
     pub prompt_file: Option<PathBuf>,
     /// Attach a text, image, PDF, directory or web page
     ///
-    /// A text file, an image (PNG, JPEG, GIF, WebP), a PDF, an office document, a directory, a web page (`https://…`), or standard input
+    /// A text file, an image (PNG, JPEG, GIF, WebP), a recording (MP3, WAV, OGG, M4A, FLAC), a PDF, an office document, a directory, a web page (`https://…`), or standard input
     /// (`-`); may be repeated.
     #[arg(short, long, aliases = ["attachment", "file", "image"], value_name = "FILE|URL", action = ArgAction::Append, value_parser = path_or_other())]
     pub attach: Vec<OsString>,

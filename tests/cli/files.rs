@@ -594,7 +594,7 @@ impl RaceFixture {
             Deferred::default(),
         ));
         let tools: Vec<Arc<dyn Tool>> = vec![
-            Arc::new(read_file::tool(Arc::clone(&files), None)),
+            Arc::new(read_file::tool(Arc::clone(&files), None, Box::new(|_| unreachable!()))),
             Arc::new(write_file::tool(Arc::clone(&files))),
             Arc::new(edit_file::tool(Arc::clone(&files))),
             Arc::new(delete_file::tool(Arc::clone(&files))),

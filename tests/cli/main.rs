@@ -171,6 +171,7 @@ mod skill_folders;
 mod slack_server;
 mod soak;
 mod socket_server;
+mod sound;
 mod startup_files;
 mod state_files;
 mod story;

@@ -25,7 +25,7 @@ fn models_lists_known_models() {
     let lines = story.run(["model", "list", "--json"]).json_lines();
     let price = |above, input, cached, written, output| json!({ "above": above, "input": input, "cached_input": cached, "cache_write": written, "output": output });
     let expect = json!({
-        "v": 1, "provider": "gemini", "name": "gemini-2.5-pro", "context": 1_048_576, "output": 65_536, "images": true, "pdf": true,
+        "v": 1, "provider": "gemini", "name": "gemini-2.5-pro", "context": 1_048_576, "output": 65_536, "images": true, "pdf": true, "audio": true,
         "reasoning": true,
         "prices": [price(0, 1.25, 0.125, 1.25, 10.0), price(200_000, 2.5, 0.25, 2.5, 15.0)],
     });
@@ -55,6 +55,7 @@ context    272000 tokens (table)
 output     128000 tokens (table)
 images     yes (table)
 pdf        yes (table)
+audio      no (table)
 reasoning  yes (table)
 price      $0.75 in, $0.075 cached, $0.75 cache write, $4.5 out per million tokens (table)
 quirk      no temperature is sent
@@ -84,7 +85,7 @@ fn a_preset_is_shown_with_its_config_overrides() {
         "v": 1, "name": "quick", "provider": "custom", "label": "Custom (any OpenAI-compatible address)", "address": base,
         "format": "OpenAI chat completions", "model": "m", "key": "providers.custom.apiKey",
         "context": { "value": 9000, "from": "config" }, "output": null, "images": { "value": false, "from": "config" },
-        "pdf": null, "reasoning": null, "prices": { "value": price, "from": "config" }, "quirks": ["JSON schemas are sent as text only"],
+        "pdf": null, "audio": null, "reasoning": null, "prices": { "value": price, "from": "config" }, "quirks": ["JSON schemas are sent as text only"],
         "fallbacks": [{ "model": "n", "provider": "custom" }],
     });
     assert_eq!(job, expect);

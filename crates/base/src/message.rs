@@ -169,14 +169,26 @@ pub struct ImageSource {
     pub digest: String,
 }
 
-/// A complete document, passed to the model unparsed. As with images, the session file keeps a placeholder.
+/// A complete document or recording, passed to the model unparsed. As with images, the session file keeps a placeholder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// `application/pdf`.
+    /// `application/pdf`, `audio/mpeg` or `audio/wav`.
     pub media_type: &'static str,
     pub bytes: Vec<u8>,
     /// Name of its source, for the placeholder.
     pub name: String,
+}
+
+impl Document {
+    /// True for a recording of sound.
+    pub fn is_audio(&self) -> bool {
+        self.media_type.starts_with("audio/")
+    }
+
+    /// The word for it in placeholders.
+    pub fn label(&self) -> &'static str {
+        if self.is_audio() { "audio" } else { "document" }
+    }
 }
 
 /// Iterates over `parts` with images and documents before text, so that a question follows its pictures.
@@ -204,7 +216,9 @@ pub fn to_plain_text(parts: &[MessagePart]) -> Cow<'_, str> {
         match part {
             MessagePart::Text(text) => out.push_str(text),
             MessagePart::Image(image) => out.extend(["[image: ", &image.name, "]"]),
-            MessagePart::Document(document) => out.extend(["[document: ", &document.name, "]"]),
+            MessagePart::Document(document) => {
+                out.extend(["[", document.label(), ": ", &document.name, "]"]);
+            }
         }
     }
     Cow::Owned(out)

@@ -5,7 +5,8 @@ use super::files::Files;
 use super::files::text_file::TextFile;
 use super::function_tool::FunctionTool;
 use super::{CallEffect, ToolError, ToolOutput};
-use crate::attach::{self, AttachmentOrigin};
+use crate::attach::{self, AttachmentOrigin, SoundRecording, TranscribeRecording};
+use nanobot_base::error::hint_for;
 use nanobot_base::message::{Image, MessagePart};
 use nanobot_base::message::{ToolSpec, without_blanks};
 use nanobot_os::input::image_type;
@@ -24,8 +25,12 @@ const MAX_LINE_CHARS: usize = 2_000;
 /// Maximum size of an image in bytes; providers accept about this much.
 const MAX_IMAGE_BYTES: usize = 5 << 20;
 
-/// Builds the `read_file` tool. `path` is the `PATH` of the program that reads PDFs.
-pub fn tool(files: Arc<Files>, path: Option<&str>) -> FunctionTool {
+/// Builds the `read_file` tool. `path` is the `PATH` of the program that reads PDFs, and `transcribe` the reader of recordings.
+pub fn tool(
+    files: Arc<Files>,
+    path: Option<&str>,
+    transcribe: Box<TranscribeRecording<'static>>,
+) -> FunctionTool {
     let parameters = const {
         &without_blanks(
             br#"{ "type": "object", "required": ["path"], "properties": {
@@ -40,13 +45,14 @@ pub fn tool(files: Arc<Files>, path: Option<&str>) -> FunctionTool {
     let spec = ToolSpec::new("read_file", description, parameters);
     let program_path = path.map(str::to_owned);
     FunctionTool::new(spec, CallEffect::Reads, move |arguments| {
-        read(&files, program_path.as_deref(), arguments)
+        read(&files, program_path.as_deref(), &*transcribe, arguments)
     })
 }
 
 fn read(
     files: &Files,
     program_path: Option<&str>,
+    transcribe: &TranscribeRecording<'_>,
     arguments: &Value,
 ) -> Result<ToolOutput, ToolError> {
     let path = arguments["path"].as_str().unwrap_or_default();
@@ -69,6 +75,14 @@ fn read(
     }
     if bytes.is_empty() {
         return Ok(format!("({path} is empty)").into());
+    }
+    if let Some(recording) = SoundRecording::find(&bytes) {
+        let text = transcribe(&recording).map_err(|error| {
+            let hint = hint_for(&error).map(|hint| format!("; {hint}")).unwrap_or_default();
+            format!("`{path}` is a recording, and was not transcribed: {error:#}{hint}")
+        })?;
+        let page = format_page(&text, offset, limit, None)?;
+        return Ok(format!("{page}\n(transcription of a recording)").into());
     }
     let origin = AttachmentOrigin::File(path);
     let document = attach::document_text(&bytes, origin, program_path);

@@ -158,6 +158,7 @@ impl WebFetch {
             accepts: AcceptedInputs::default(),
             image_limits: ImageLimits { max_bytes: MAX_IMAGE_BYTES, ..ImageLimits::default() },
             network: None,
+            transcribe: None,
             env: &self.web.env,
         };
         let origin = AttachmentOrigin::Page(fetched.url.as_str());

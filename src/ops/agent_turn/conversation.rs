@@ -159,6 +159,7 @@ pub(crate) fn restore_images(
         accepts,
         image_limits,
         network: (!options.limits.offline).then_some(&settings.network),
+        transcribe: None,
         env: &ctx.env,
     };
     let mut remaining_bytes = MAX_RESTORED_BYTES;

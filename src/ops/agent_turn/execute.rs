@@ -4,6 +4,7 @@ use super::prepare::PreparedTurn;
 use crate::ops::agent_turn::post_turn::{self, PlannedConsolidation};
 use crate::ops::agent_turn::tool_usage::UsageRecorder;
 use crate::ops::context::Context;
+use crate::ops::media_service::MediaAccount;
 use crate::ops::model::{self, ModelHandle};
 use crate::ops::retention::prune_temporary_sessions;
 use crate::ops::subagents::task::TurnContext;
@@ -79,6 +80,10 @@ pub(crate) fn execute(
     if let Some(search) = &setup.shared.native_search {
         search.set_turn(model, purpose, options.model.max_cost.is_some());
     }
+    setup.shared.media_account.get_or_init(|| MediaAccount {
+        purpose: purpose.clone(),
+        run: Some(Arc::clone(&model.budget)),
+    });
     session.begin_turn(&reporter.envelope.turn);
     let directory = &setup.policy.file_scope.directory;
     let private_copy = options.grants.private_copy.as_ref();

@@ -3,10 +3,12 @@
 use super::source::{AttachedContent, TurnSource};
 use crate::ops::context::Context;
 use crate::ops::default_session::{default_session_key, fresh_session_key, last_session_key};
+use crate::ops::media_service::MediaAccount;
 use crate::ops::model;
 use crate::ops::permissions;
 use crate::ops::server_files;
 use crate::ops::skills;
+use crate::ops::transcription;
 use crate::ops::turn_setup::setup_input::PromptRequest;
 use crate::options::model::CacheTime;
 use crate::options::turn::{PromptOptions, TurnOptions};
@@ -19,11 +21,14 @@ use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_base::message::{MessagePart, Origin};
 use nanobot_config::policy::profile::Profile;
 use nanobot_config::settings::Settings;
+use nanobot_model::ledger::CallPurpose;
 use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
 use nanobot_os::input::{self, StdinMode};
 use nanobot_os::secret::random_hex;
-use nanobot_tool::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits};
+use nanobot_tool::attach::{
+    self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits, SoundRecording,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -117,7 +122,9 @@ pub(crate) fn read(
         TurnSource::Job(_) | TurnSource::Interactive(_) | TurnSource::Chat(_) => None,
     };
     let options = expanded_options.as_ref().unwrap_or(options);
-    let (parts, text) = build_message(ctx, options, &settings, piped, source.attached(), reporter)?;
+    let purpose = source.call_purpose(&key, &reporter.envelope.turn);
+    let (parts, text) =
+        build_message(ctx, options, &settings, &purpose, piped, source.attached(), reporter)?;
     let command = match parts.as_slice() {
         [MessagePart::Text(message)]
             if options.input.message.is_some()
@@ -354,28 +361,50 @@ fn attaches_stdin(options: &TurnOptions) -> Result<bool> {
     Err(fail(Exit::Usage, cause))
 }
 
+/// The text of a recording in a run that sends nothing.
+const NOT_TRANSCRIBED: &str = "(not transcribed in this run, which sends nothing)";
+
 /// The turn's message: images and documents first, then one text that includes all text attachments. Returns the text
 /// without attachments too, with the authors of all.
 fn build_message(
     ctx: &Context,
     options: &TurnOptions,
     settings: &Settings,
+    purpose: &CallPurpose,
     piped: Option<Vec<u8>>,
     attached: &[AttachedContent],
     reporter: &mut Reporter,
 ) -> Result<(Vec<MessagePart>, UserText)> {
     // Binary content is detected by its first bytes. The model's accepted types matter only for such content.
-    let is_text = |bytes: &[u8]| input::image_type(bytes).is_none() && !bytes.starts_with(b"%PDF-");
+    let is_text = |bytes: &[u8]| {
+        input::image_type(bytes).is_none()
+            && !bytes.starts_with(b"%PDF-")
+            && SoundRecording::find(bytes).is_none()
+    };
     let has_media = !options.input.attach.is_empty() || !attached.is_empty();
     let (accepts, image_limits) = if !has_media && piped.as_deref().is_none_or(is_text) {
         (AcceptedInputs::default(), ImageLimits::default())
     } else {
         model::accepted_attachments(ctx, settings)
     };
+    let transcribe = |recording: &SoundRecording<'_>| {
+        if options.recording.is_dry_run_or_replay() {
+            return Ok(NOT_TRANSCRIBED.to_owned());
+        }
+        let media_account = MediaAccount { purpose: purpose.clone(), run: None };
+        transcription::transcribe_file(
+            ctx,
+            settings,
+            options.limits.offline,
+            media_account,
+            recording,
+        )
+    };
     let attach_options = AttachOptions {
         accepts,
         image_limits,
         network: (!options.limits.offline).then_some(&settings.network),
+        transcribe: Some(&transcribe),
         env: &ctx.env,
     };
     let mut notice = |text: &str| reporter.notice(text);

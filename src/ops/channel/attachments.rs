@@ -2,7 +2,7 @@
 
 use crate::ops::channel::message_quotes;
 use crate::ops::channel::open_channel::OpenChannel;
-use crate::ops::channel::transcription::Transcriber;
+use crate::ops::transcription::Transcriber;
 use anyhow::Result;
 use nanobot_base::error::Stop;
 use nanobot_base::message::user_text::UserText;

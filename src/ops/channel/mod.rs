@@ -12,4 +12,3 @@ pub(crate) mod overview;
 pub(crate) mod pairing;
 pub(crate) mod recipients;
 pub(crate) mod session_copy;
-pub(crate) mod transcription;

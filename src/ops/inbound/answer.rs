@@ -7,7 +7,6 @@ use crate::ops::channel::delivery;
 use crate::ops::channel::health::ChannelActivity;
 use crate::ops::channel::message_quotes;
 use crate::ops::channel::outbox;
-use crate::ops::channel::transcription::Transcriber;
 use crate::ops::context::Context;
 use crate::ops::inbound::approval_answer::{self, QuestionAnswer};
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
@@ -17,6 +16,8 @@ use crate::ops::inbound::chat_progress;
 use crate::ops::inbound::intake::answer_key;
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
 use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
+use crate::ops::media_service::MediaAccount;
+use crate::ops::transcription::{self, Transcriber};
 use crate::options::grants::Grants;
 use crate::options::turn::{SessionChoice, TurnInput, TurnOptions};
 use anyhow::{Context as _, Result};
@@ -537,13 +538,17 @@ impl ChatTurnRun<'_> {
             ctx,
             settings: &self.run.settings,
             transcription: &self.channel.open.files.settings.transcription,
-            purpose: CallPurpose {
-                session: self.work.session.clone(),
-                turn: self.turn.to_owned(),
-                job: None,
-                sender,
-                cause: "transcription",
+            media_account: MediaAccount {
+                purpose: CallPurpose {
+                    session: self.work.session.clone(),
+                    turn: self.turn.to_owned(),
+                    job: None,
+                    sender,
+                    cause: transcription::CAUSE,
+                },
+                run: None,
             },
+            offline: false,
         };
         let mut attachments = Attachments::default();
         for entry in self.entries {

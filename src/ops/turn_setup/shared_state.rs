@@ -2,6 +2,7 @@
 
 use crate::ops::hooks::Hooks;
 use crate::ops::native_search::TurnSearch;
+use crate::ops::media_service::MediaAccount;
 use crate::ops::turn_setup::mcp_tools::McpTools;
 use nanobot_agent::report::json::HostConnections;
 use nanobot_config::policy::Policy;
@@ -12,7 +13,7 @@ use nanobot_tool::files::Files;
 use nanobot_tool::host_proxy::{HostTraffic, HostUsage};
 use nanobot_tool::program::ToolProgram;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// State shared by a turn and its sub-agents: open directories, provenance, and MCP servers.
 #[derive(Clone)]
@@ -38,6 +39,8 @@ pub(crate) struct SharedState {
     pub(crate) programs: Arc<[ToolProgram]>,
     /// The user's hooks, if there are any.
     pub(crate) hooks: Option<Arc<Hooks>>,
+    /// The payer of the requests of tools to services, once the turn has begun.
+    pub(crate) media_account: Arc<OnceLock<MediaAccount>>,
 }
 
 impl SharedState {

@@ -2,6 +2,7 @@
 
 use crate::ops::changeable_paths::changeable_paths;
 use crate::ops::context::Context;
+use crate::ops::transcription;
 use crate::ops::turn_setup::shared_state::SharedState;
 use crate::ops::turn_setup::web_tools;
 use nanobot_config::policy::file_scope::FileScope;
@@ -16,6 +17,7 @@ use nanobot_sandbox::process;
 use nanobot_store::workspace::Workspace;
 use nanobot_tool::Tool;
 use nanobot_tool::apply_patch;
+use nanobot_tool::attach::TranscribeRecording;
 use nanobot_tool::cron::{CronTool, JobScheduler};
 use nanobot_tool::delete_file;
 use nanobot_tool::edit_file;
@@ -43,7 +45,8 @@ pub(crate) fn all_tools(
     let files = &shared.files;
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     if settings.tools.files {
-        tools.push(Arc::new(read_file::tool(Arc::clone(files), ctx.env.get("PATH"))));
+        let transcribe = transcribe_recordings(ctx, shared);
+        tools.push(Arc::new(read_file::tool(Arc::clone(files), ctx.env.get("PATH"), transcribe)));
         tools.push(Arc::new(write_file::tool(Arc::clone(files))));
         tools.push(Arc::new(edit_file::tool(Arc::clone(files))));
         tools.push(Arc::new(delete_file::tool(Arc::clone(files))));
@@ -78,6 +81,16 @@ pub(crate) fn all_tools(
     let allowed_hosts = shared.allowed_hosts(policy);
     tools.extend(shared.mcp_tools.tools(ctx, &shared.provenance, &allowed_hosts, &shared.files));
     tools
+}
+
+/// The reader of recordings. It reads the config when it is first needed.
+fn transcribe_recordings(ctx: &Context, shared: &SharedState) -> Box<TranscribeRecording<'static>> {
+    let (ctx, media_account) = (ctx.clone(), Arc::clone(&shared.media_account));
+    let offline = shared.offline;
+    Box::new(move |recording| {
+        let media_account = media_account.get().cloned().unwrap_or_default();
+        transcription::transcribe_file(&ctx, &ctx.settings()?, offline, media_account, recording)
+    })
 }
 
 /// The programs of the user. They run like commands.

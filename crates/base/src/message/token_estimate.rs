@@ -9,6 +9,8 @@ const TOKENS_PER_MESSAGE: u64 = 4;
 const TOKENS_PER_IMAGE: u64 = 1600;
 /// Bytes of a document per token; pages are sent both as text and as images.
 const BYTES_PER_DOCUMENT_TOKEN: u64 = 40;
+/// Bytes of a recording per token: speech as MP3 has 8 kB in a second, for which Gemini counts 32 tokens.
+const BYTES_PER_AUDIO_TOKEN: u64 = 250;
 
 /// Estimates the tokens of `text`: four ASCII characters make one token; other alphabets weigh more.
 pub fn for_text(text: &str) -> u64 {
@@ -61,7 +63,12 @@ fn for_part(part: &MessagePart) -> u64 {
     match part {
         MessagePart::Text(text) => for_text(text),
         MessagePart::Image(_) => TOKENS_PER_IMAGE,
-        MessagePart::Document(document) => document.bytes.len() as u64 / BYTES_PER_DOCUMENT_TOKEN,
+        MessagePart::Document(document) => {
+            let is_audio = document.is_audio();
+            let bytes_per_token =
+                if is_audio { BYTES_PER_AUDIO_TOKEN } else { BYTES_PER_DOCUMENT_TOKEN };
+            document.bytes.len() as u64 / bytes_per_token
+        }
     }
 }
 

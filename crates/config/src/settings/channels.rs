@@ -54,6 +54,41 @@ pub struct TranscriptionSettings {
     pub max_bytes: u64,
 }
 
+impl TranscriptionSettings {
+    /// Reads the keys.
+    ///
+    /// # Errors
+    /// Status 78 for a value that cannot be used.
+    pub fn read(layers: &LayeredConfig<'_>) -> Result<Self> {
+        let values = TypedReader(layers);
+        let count = |key: &'static ConfigKey| -> Result<u64> {
+            Ok(values.get(key, None)?.as_u64().unwrap_or_default())
+        };
+        let text = |key: &'static ConfigKey| values.optional_text(key, None);
+        // The newer key takes precedence.
+        let first_text = |newer: &'static ConfigKey, older: &'static ConfigKey| {
+            text(newer)?.map_or_else(|| text(older), |value| Ok(Some(value)))
+        };
+        Ok(Self {
+            is_enabled: values.boolean(const { config_key("transcription.enabled") })?,
+            command: text(const { config_key("transcription.command") })?,
+            provider: first_text(
+                const { config_key("transcription.provider") },
+                const { config_key("channels.transcriptionProvider") },
+            )?
+            .unwrap_or_else(|| "groq".to_owned()),
+            model: text(const { config_key("transcription.model") })?,
+            language: first_text(
+                const { config_key("transcription.language") },
+                const { config_key("channels.transcriptionLanguage") },
+            )?,
+            max_seconds: count(const { config_key("transcription.maxDurationSec") })?,
+            max_bytes: count(const { config_key("transcription.maxUploadMb") })?
+                .saturating_mul(BYTES_PER_MEGABYTE),
+        })
+    }
+}
+
 /// The keys of `channels` that apply to every channel.
 #[derive(Clone, Debug)]
 pub struct ChannelSettings {
@@ -102,30 +137,8 @@ impl ChannelSettings {
         let size = |key: &'static ConfigKey| -> Result<usize> {
             Ok(usize::try_from(count(key)?).unwrap_or(usize::MAX))
         };
-        let text = |key: &'static ConfigKey| values.optional_text(key, None);
-        // The newer key takes precedence.
-        let first_text = |newer: &'static ConfigKey, older: &'static ConfigKey| {
-            text(newer)?.map_or_else(|| text(older), |value| Ok(Some(value)))
-        };
-        let transcription = TranscriptionSettings {
-            is_enabled: values.boolean(const { config_key("transcription.enabled") })?,
-            command: text(const { config_key("transcription.command") })?,
-            provider: first_text(
-                const { config_key("transcription.provider") },
-                const { config_key("channels.transcriptionProvider") },
-            )?
-            .unwrap_or_else(|| "groq".to_owned()),
-            model: text(const { config_key("transcription.model") })?,
-            language: first_text(
-                const { config_key("transcription.language") },
-                const { config_key("channels.transcriptionLanguage") },
-            )?,
-            max_seconds: count(const { config_key("transcription.maxDurationSec") })?,
-            max_bytes: count(const { config_key("transcription.maxUploadMb") })?
-                .saturating_mul(BYTES_PER_MEGABYTE),
-        };
         Ok(Self {
-            transcription,
+            transcription: TranscriptionSettings::read(layers)?,
             pairing: values.boolean(const { config_key("channels.pairing") })?,
             send_progress: values.boolean(const { config_key("channels.sendProgress") })?,
             send_tool_hints: values.boolean(const { config_key("channels.sendToolHints") })?,

@@ -505,7 +505,7 @@ pub const KEYS: &[ConfigKey] = &[
 
     key("modelPresets", Object, "{}", Used, "models with their settings, by name; a string value is an alias of a model; without `provider`, the configured provider is used"),
 
-    key("models", Object, "{}", Used, "metadata that overrides the built-in data, by model: contextWindowTokens, maxOutputTokens, images, pdf, price"),
+    key("models", Object, "{}", Used, "metadata that overrides the built-in data, by model: contextWindowTokens, maxOutputTokens, images, pdf, audio, price"),
 
     key("locked", TextList, "[]", Used, "keys, and objects of keys, that only this file sets; in `/etc/nanobot/config.json` alone"),
 

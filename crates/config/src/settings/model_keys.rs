@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The keys of a model's metadata.
 const METADATA_KEYS: &[&str] =
-    &["contextWindowTokens", "maxOutputTokens", "images", "pdf", "price"];
+    &["contextWindowTokens", "maxOutputTokens", "images", "pdf", "audio", "price"];
 /// The keys of a preset: parameters of requests, and metadata of its model.
 const PRESET_KEYS: &[&str] = &[
     "model",
@@ -22,6 +22,7 @@ const PRESET_KEYS: &[&str] = &[
     "maxOutputTokens",
     "images",
     "pdf",
+    "audio",
     "price",
 ];
 /// The keys of a model's price.

@@ -41,6 +41,7 @@ pub struct ModelOverrides {
     pub max_output_tokens: Option<u32>,
     pub images: Option<bool>,
     pub pdf: Option<bool>,
+    pub audio: Option<bool>,
     pub price: Option<PriceSettings>,
 }
 
@@ -276,6 +277,7 @@ impl ModelOverrides {
             max_output_tokens: self.max_output_tokens.or(other.max_output_tokens),
             images: self.images.or(other.images),
             pdf: self.pdf.or(other.pdf),
+            audio: self.audio.or(other.audio),
             price: self.price.or(other.price),
         }
     }
@@ -377,6 +379,7 @@ impl ObjectFields<'_> {
             max_output_tokens: self.count("maxOutputTokens")?,
             images: self.boolean("images")?,
             pdf: self.boolean("pdf")?,
+            audio: self.boolean("audio")?,
             price,
         })
     }

@@ -22,6 +22,8 @@ const REASONING_ALLOWANCE_TOKENS: u32 = 32_768;
 const MAX_CONTEXT_TOKENS: usize = 1_000_000;
 /// Estimated tokens of an image, if the server reports none.
 const IMAGE_TOKENS: usize = 1600;
+/// Minimum bytes of a recording per token: the smallest MP3 has 1 kB in a second, for which Gemini counts 32 tokens.
+const MIN_BYTES_PER_AUDIO_TOKEN: usize = 30;
 /// Poll interval while concurrent requests of this run hold the rest of the budget.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -164,6 +166,18 @@ impl RunBudget {
             max_cost: self.max_cost.map(|limit| limit - spent.usd),
             max_tokens: self.max_tokens.map(|limit| limit - spent.tokens),
         })
+    }
+
+    /// # Errors
+    /// Status 4 once a limit is reached.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let spent = self.state.lock().spent;
+        self.check_limits(spent)
+    }
+
+    /// Adds the cost of a request that was not made to a model, in US dollars.
+    pub fn add_cost(&self, usd: f64) {
+        self.state.lock().spent.usd += usd;
     }
 
     fn record_usage(&self, usage: Usage, usd: Option<f64>) {
@@ -337,6 +351,9 @@ fn request_bytes(request: &Request<'_>) -> usize {
             .map(|part| match part {
                 MessagePart::Text(text) => text.len(),
                 MessagePart::Image(_) => IMAGE_TOKENS * BYTES_PER_TOKEN,
+                MessagePart::Document(document) if document.is_audio() => {
+                    document.bytes.len() / MIN_BYTES_PER_AUDIO_TOKEN * BYTES_PER_TOKEN
+                }
                 // Pages are a compressed mix of text and images and cannot be estimated. No context window holds more
                 // than this.
                 MessagePart::Document(document) => {

@@ -1,10 +1,11 @@
 //! Converts bytes to a part of the message. Their type is detected from content, not from the extension.
 
+use super::audio::SoundRecording;
 use super::options::AttachOptions;
 use super::origin::AttachmentOrigin;
 use super::{image_scaling, office, pdf};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint, hint_for};
+use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint, hint_for};
 use nanobot_base::message::{Document, MessagePart};
 use nanobot_os::input;
 
@@ -29,8 +30,11 @@ pub fn part_from_bytes(
     text_part(&decoded.text, origin)
 }
 
-/// Returns `bytes` as an image or a document; `None` if they may be text. A PDF is converted to text if the model
-/// does not accept documents.
+/// The line before the text of a recording.
+const TRANSCRIPTION_NOTE: &str = "[transcription of a recording]\n";
+
+/// Returns `bytes` as an image, a document or a recording; `None` if they may be text. A PDF and a recording are converted to text if
+/// the model does not accept them.
 ///
 /// # Errors
 /// Status 65 if the content is of no use to the model.
@@ -49,6 +53,18 @@ pub fn media_part(
             image_scaling::fit_image(bytes, media_type, origin, options.image_limits, on_notice)?;
         return Ok(Some(MessagePart::Image(image)));
     }
+    if let Some(recording) = SoundRecording::find(bytes) {
+        if options.accepts.audio && recording.is_for_models() {
+            return Ok(Some(document_part(recording.media_type, bytes, origin)));
+        }
+        return match options.transcribe {
+            Some(transcribe) => {
+                let text = transcribe(&recording).map_err(|error| of_recording(error, origin))?;
+                text_part(&format!("{TRANSCRIPTION_NOTE}{text}"), origin).map(Some)
+            }
+            None => Ok(None),
+        };
+    }
     if !pdf::is_pdf(bytes) {
         let text = office::read_text(bytes, origin)?;
         return text.map(|text| text_part(&text, origin)).transpose();
@@ -57,11 +73,28 @@ pub fn media_part(
         let text = pdf::extract_text(bytes, origin, options.env.get("PATH"))?;
         return text_part(&text, origin).map(Some);
     }
-    Ok(Some(MessagePart::Document(Document {
-        media_type: "application/pdf",
-        bytes: bytes.to_vec(),
-        name: origin.name().into(),
-    })))
+    Ok(Some(document_part("application/pdf", bytes, origin)))
+}
+
+fn document_part(
+    media_type: &'static str,
+    bytes: &[u8],
+    origin: AttachmentOrigin<'_>,
+) -> MessagePart {
+    let name = origin.name().into();
+    MessagePart::Document(Document { media_type, bytes: bytes.to_vec(), name })
+}
+
+/// The error of a transcription, with the name of the recording.
+fn of_recording(error: anyhow::Error, origin: AttachmentOrigin<'_>) -> anyhow::Error {
+    if error.is::<Stop>() {
+        return error;
+    }
+    let cause = format!("{origin} is a recording, and was not transcribed: {error:#}");
+    match hint_for(&error) {
+        Some(hint) => fail_with_hint(exit_for(&error), cause, hint),
+        None => fail(exit_for(&error), cause),
+    }
 }
 
 /// True if `bytes` begin as a PDF or an office document does, which cannot be read if its end is missing.
@@ -111,9 +144,10 @@ mod tests {
         let env = Env::default();
         let convert = |bytes: &[u8], images, pdf| {
             let options = AttachOptions {
-                accepts: AcceptedInputs { images, pdf },
+                accepts: AcceptedInputs { images, pdf, audio: false },
                 image_limits: ImageLimits::default(),
                 network: None,
+                transcribe: None,
                 env: &env,
             };
             part_from_bytes(bytes.to_vec(), AttachmentOrigin::File("a"), &options, &mut |_| {})

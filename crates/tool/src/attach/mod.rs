@@ -10,6 +10,7 @@ use nanobot_os::input;
 use std::ffi::OsStr;
 use std::path::Path;
 
+mod audio;
 pub mod charset;
 mod content;
 mod directory;
@@ -22,6 +23,7 @@ mod page;
 pub mod pdf;
 mod picture;
 
+pub use audio::{SoundRecording, TranscribeRecording};
 pub(crate) use content::is_document;
 pub use content::{document_text, media_part, part_from_bytes};
 pub use image_scaling::{ImageLimits, ImageParser};

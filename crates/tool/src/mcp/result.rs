@@ -170,6 +170,7 @@ fn convert_image(
         accepts: AcceptedInputs::default(),
         image_limits: ImageLimits { max_bytes: MAX_IMAGE_BYTES, ..ImageLimits::default() },
         network: None,
+        transcribe: None,
         env,
     };
     let mut notes = Vec::new();

@@ -134,7 +134,7 @@ impl ProvenanceState {
             let (kind, name) = match part {
                 MessagePart::Text(_) => continue,
                 MessagePart::Image(image) => ("image", &image.name),
-                MessagePart::Document(document) => ("document", &document.name),
+                MessagePart::Document(document) => (document.label(), &document.name),
             };
             self.raise(origin_of_name(name), || format!("the {kind} `{name}`"));
         }

@@ -389,8 +389,10 @@ impl PartWriter {
                 return Some(image_block(image));
             }
             MessagePart::Image(_) => self.surplus_images = self.surplus_images.saturating_sub(1),
-            MessagePart::Document(document) => return Some(document_block(document)),
-            MessagePart::Text(_) => {}
+            MessagePart::Document(document) if !document.is_audio() => {
+                return Some(document_block(document));
+            }
+            MessagePart::Document(_) | MessagePart::Text(_) => {}
         }
         text_block(to_plain_text(std::slice::from_ref(part)))
     }

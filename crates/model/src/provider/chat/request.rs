@@ -11,6 +11,8 @@ use crate::provider::request_body::{BodyWriter, ToolForm, data_url, result_text}
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::tool_call_repair::to_legal_name;
 use crate::provider::{Request, ToolChoice};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use nanobot_base::message::{Message, MessagePart, Reply, ToolCall, UserMessage, to_plain_text};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -327,6 +329,11 @@ fn parts_to_content<'a>(parts: &'a [Cow<'_, MessagePart>], quirks: &Quirks) -> C
             let url = data_url(image.media_type, &image.bytes);
             json!({ "type": "image_url", "image_url": { "url": url } })
         }
+        MessagePart::Document(document) if document.is_audio() => {
+            let data = STANDARD.encode(&document.bytes);
+            let format = if document.media_type == "audio/wav" { "wav" } else { "mp3" };
+            json!({ "type": "input_audio", "input_audio": { "data": data, "format": format } })
+        }
         MessagePart::Document(document) => {
             let data = data_url(document.media_type, &document.bytes);
             json!({ "type": "file", "file": { "filename": document.name, "file_data": data } })
@@ -500,6 +507,19 @@ mod tests {
         let file = json!({ "filename": "a.pdf", "file_data": "data:application/pdf;base64,AQ==" });
         let expect = json!([{ "type": "file", "file": file }, { "type": "text", "text": "read" }]);
         assert_eq!(sent["messages"][1]["content"], expect);
+    }
+
+    #[test]
+    fn a_recording_is_sent_with_its_format() {
+        for (media_type, format) in [("audio/mpeg", "mp3"), ("audio/wav", "wav")] {
+            let recording =
+                MessagePart::Document(Document { media_type, bytes: vec![1], name: "a".into() });
+            let user = UserMessage { parts: vec![recording], ..UserMessage::default() };
+            let sent = body(&[Message::User(user)], &NONE, ToolChoice::Auto);
+            let audio = json!({ "data": "AQ==", "format": format });
+            let expect = json!([{ "type": "input_audio", "input_audio": audio }]);
+            assert_eq!(sent["messages"][1]["content"], expect);
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub struct ModelInfo {
 const IMAGES: u8 = 1;
 const PDF: u8 = 2;
 const REASONS: u8 = 4;
+const AUDIO: u8 = 8;
 
 impl ModelInfo {
     /// True if the model accepts images.
@@ -34,6 +35,11 @@ impl ModelInfo {
     /// True if the model accepts PDF documents.
     pub fn accepts_pdf(&self) -> bool {
         self.capabilities & PDF != 0
+    }
+
+    /// True if the model accepts recordings of sound.
+    pub fn accepts_audio(&self) -> bool {
+        self.capabilities & AUDIO != 0
     }
 
     /// True if the model reasons.
@@ -207,18 +213,18 @@ pub const MODELS: &[ModelInfo] = &[
     ModelInfo { vendor: "openai", name: "gpt-4.1-mini", context_tokens: 1_047_576, max_output_tokens: 32_768, capabilities: IMAGES | PDF, prices: &[(0, price(0.4, 0.1, 0.4, 1.6))] },
     ModelInfo { vendor: "openai", name: "gpt-4o", context_tokens: 128_000, max_output_tokens: 16_384, capabilities: IMAGES | PDF, prices: &[(0, price(2.5, 1.25, 2.5, 10.0))] },
     ModelInfo { vendor: "openai", name: "gpt-4o-mini", context_tokens: 128_000, max_output_tokens: 16_384, capabilities: IMAGES | PDF, prices: &[(0, price(0.15, 0.075, 0.15, 0.6))] },
-    ModelInfo { vendor: "gemini", name: "gemini-3.8-flash", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | REASONS, prices: &[(0, price(0.75, 0.075, 0.75, 3.75))] },
-    ModelInfo { vendor: "gemini", name: "gemini-4-argon", context_tokens: 1_048_576, max_output_tokens: 1_048_576, capabilities: IMAGES | PDF | REASONS, prices: &[(0, price(2.0, 0.1, 2.0, 10.0))] },
-    ModelInfo { vendor: "gemini", name: "gemini-3.5-flash", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | REASONS, prices: &[(0, price(1.5, 0.15, 1.5, 9.0))] },
-    ModelInfo { vendor: "gemini", name: "gemini-3.5-flash-lite", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | REASONS, prices: &[(0, price(0.3, 0.03, 0.3, 2.5))] },
-    ModelInfo { vendor: "gemini", name: "gemini-3.1-pro-preview", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | REASONS, prices: &[(0, price(2.0, 0.2, 2.0, 12.0)), (200_000, price(4.0, 0.4, 4.0, 18.0))] },
-    ModelInfo { vendor: "gemini", name: "gemini-3.1-flash-lite", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | REASONS, prices: &[(0, price(0.25, 0.025, 0.25, 1.5))] },
-    ModelInfo { vendor: "gemini", name: "gemini-3-flash-preview", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | REASONS, prices: &[(0, price(0.5, 0.05, 0.5, 3.0))] },
-    ModelInfo { vendor: "gemini", name: "gemini-2.5-pro", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | REASONS, prices: &[(0, price(1.25, 0.125, 1.25, 10.0)), (200_000, price(2.5, 0.25, 2.5, 15.0))] },
-    ModelInfo { vendor: "gemini", name: "gemini-2.5-flash", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | REASONS, prices: &[(0, price(0.3, 0.03, 0.3, 2.5))] },
-    ModelInfo { vendor: "gemini", name: "gemini-pro-latest", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | REASONS, prices: &[(0, price(2.0, 0.2, 2.0, 12.0)), (200_000, price(4.0, 0.4, 4.0, 18.0))] },
-    ModelInfo { vendor: "gemini", name: "gemini-flash-latest", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | REASONS, prices: &[(0, price(0.75, 0.075, 0.75, 3.75))] },
-    ModelInfo { vendor: "gemini", name: "gemini-flash-lite-latest", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | REASONS, prices: &[(0, price(0.3, 0.03, 0.3, 2.5))] },
+    ModelInfo { vendor: "gemini", name: "gemini-3.8-flash", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | AUDIO | REASONS, prices: &[(0, price(0.75, 0.075, 0.75, 3.75))] },
+    ModelInfo { vendor: "gemini", name: "gemini-4-argon", context_tokens: 1_048_576, max_output_tokens: 1_048_576, capabilities: IMAGES | PDF | AUDIO | REASONS, prices: &[(0, price(2.0, 0.1, 2.0, 10.0))] },
+    ModelInfo { vendor: "gemini", name: "gemini-3.5-flash", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | AUDIO | REASONS, prices: &[(0, price(1.5, 0.15, 1.5, 9.0))] },
+    ModelInfo { vendor: "gemini", name: "gemini-3.5-flash-lite", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | AUDIO | REASONS, prices: &[(0, price(0.3, 0.03, 0.3, 2.5))] },
+    ModelInfo { vendor: "gemini", name: "gemini-3.1-pro-preview", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | AUDIO | REASONS, prices: &[(0, price(2.0, 0.2, 2.0, 12.0)), (200_000, price(4.0, 0.4, 4.0, 18.0))] },
+    ModelInfo { vendor: "gemini", name: "gemini-3.1-flash-lite", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | AUDIO | REASONS, prices: &[(0, price(0.25, 0.025, 0.25, 1.5))] },
+    ModelInfo { vendor: "gemini", name: "gemini-3-flash-preview", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | AUDIO | REASONS, prices: &[(0, price(0.5, 0.05, 0.5, 3.0))] },
+    ModelInfo { vendor: "gemini", name: "gemini-2.5-pro", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | AUDIO | REASONS, prices: &[(0, price(1.25, 0.125, 1.25, 10.0)), (200_000, price(2.5, 0.25, 2.5, 15.0))] },
+    ModelInfo { vendor: "gemini", name: "gemini-2.5-flash", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | AUDIO | REASONS, prices: &[(0, price(0.3, 0.03, 0.3, 2.5))] },
+    ModelInfo { vendor: "gemini", name: "gemini-pro-latest", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | AUDIO | REASONS, prices: &[(0, price(2.0, 0.2, 2.0, 12.0)), (200_000, price(4.0, 0.4, 4.0, 18.0))] },
+    ModelInfo { vendor: "gemini", name: "gemini-flash-latest", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | AUDIO | REASONS, prices: &[(0, price(0.75, 0.075, 0.75, 3.75))] },
+    ModelInfo { vendor: "gemini", name: "gemini-flash-lite-latest", context_tokens: 1_048_576, max_output_tokens: 65_536, capabilities: IMAGES | PDF | AUDIO | REASONS, prices: &[(0, price(0.3, 0.03, 0.3, 2.5))] },
     ModelInfo { vendor: "deepseek", name: "deepseek-flash", context_tokens: 1_000_000, max_output_tokens: 393_216, capabilities: IMAGES | REASONS, prices: &[(0, price(0.3, 0.006, 0.3, 1.2))] },
     ModelInfo { vendor: "deepseek", name: "deepseek-v4-flash", context_tokens: 1_000_000, max_output_tokens: 393_216, capabilities: IMAGES | REASONS, prices: &[(0, price(0.3, 0.006, 0.3, 1.2))] },
     ModelInfo { vendor: "deepseek", name: "deepseek-v4-pro", context_tokens: 1_000_000, max_output_tokens: 393_216, capabilities: REASONS, prices: &[(0, price(1.32, 0.044, 1.32, 3.96))] },

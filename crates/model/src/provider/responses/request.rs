@@ -182,7 +182,7 @@ fn part_to_content<'a>(part: &'a MessagePart, format: &ResponsesFormat) -> Input
             let image_url = data_url(image.media_type, &image.bytes);
             InputContent::Image { detail: "auto", image_url }
         }
-        MessagePart::Document(document) => InputContent::File {
+        MessagePart::Document(document) if !document.is_audio() => InputContent::File {
             filename: &document.name,
             file_data: data_url(document.media_type, &document.bytes),
         },
