@@ -68,6 +68,7 @@ pub(crate) mod skill_package;
 pub(crate) mod skill_source;
 pub(crate) mod skills;
 pub mod slash_commands;
+pub(crate) mod speech;
 pub(crate) mod subagents;
 pub(crate) mod system_prompt;
 pub(crate) mod transcription;

@@ -267,6 +267,7 @@ fn the_service_of_the_channels_may_do_what_their_turns_and_programs_do() {
     let programs = [
         ("channels.program", json!({ "enabled": true, "command": "prog" })),
         ("transcription", json!({ "command": "hear" })),
+        ("speech", json!({ "command": "say" })),
         ("notify", json!({ "target": "command:cat" })),
         ("hooks", json!({ "post_turn": [{ "command": "cat >> ~/log" }] })),
     ];

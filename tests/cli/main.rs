@@ -35,6 +35,7 @@ mod channel_push;
 mod channel_push_counterparts;
 mod channel_recovery;
 mod channel_slack;
+mod channel_speech;
 mod channel_telegram;
 mod channel_voice;
 mod channel_weixin;

@@ -14,6 +14,7 @@ use crate::ops::inbound::chat_command::{ChatCommand, CommandEffect};
 use crate::ops::inbound::chat_model;
 use crate::ops::inbound::chat_progress;
 use crate::ops::inbound::intake::answer_key;
+use crate::ops::inbound::spoken_answer;
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
 use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
 use crate::ops::media_service::MediaAccount;
@@ -621,7 +622,24 @@ impl ChatTurnRun<'_> {
         } else {
             apology(reason_for_sender(exit))
         };
-        send_answer(self.run, self.channel, self.turn, self.entries, &answer, origin)
+        send_answer(self.run, self.channel, self.turn, self.entries, &answer, origin)?;
+        if is_answer { self.send_spoken(&answer, origin) } else { Ok(()) }
+    }
+
+    /// Sends the answer by voice too, if the config asks for it. The sender has the text, so a failure is for the owner alone.
+    fn send_spoken(&self, answer: &str, origin: Option<Origin>) -> Result<()> {
+        let stored = cancel::scope(Some(self.work.token.clone()), || {
+            spoken_answer::store(self.run, self.channel, self.turn, self.entries, answer, origin)
+        });
+        match stored {
+            Ok(Some(key)) => deliver(self.run, self.channel, &key),
+            Ok(None) => Ok(()),
+            Err(error) if error.is::<Stop>() => Err(error),
+            Err(error) => {
+                self.run.report(self.channel.open.name(), error);
+                Ok(())
+            }
+        }
     }
 
     /// Answers the messages with the reason why there is no further attempt, and reports it to the owner.

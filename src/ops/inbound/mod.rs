@@ -18,6 +18,7 @@ mod chat_progress;
 pub(crate) mod intake;
 pub(crate) mod listen;
 pub(crate) mod poll;
+pub(crate) mod spoken_answer;
 pub(crate) mod turn_recovery;
 pub(crate) mod work_queue;
 

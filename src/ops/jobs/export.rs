@@ -159,7 +159,7 @@ fn has_user_commands(ctx: &Context, settings: &Settings, served: &[&str]) -> Res
     let layers = LayeredConfig::new(&config, &ctx.env);
     let is_run = |key: &ConfigKey| match key.path.split('.').collect::<Vec<_>>()[..] {
         ["channels", channel, "command" | "tokenCommand"] => served.contains(&channel),
-        ["transcription", "command"] => true,
+        ["transcription" | "speech", "command"] => true,
         _ => false,
     };
     for key in KEYS.iter().filter(|key| is_run(key)) {

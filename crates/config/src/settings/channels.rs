@@ -89,6 +89,56 @@ impl TranscriptionSettings {
     }
 }
 
+/// The answers that are spoken besides their text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpokenAnswers {
+    ToVoice,
+    Always,
+    Never,
+}
+
+/// The keys of `speech`.
+#[derive(Clone, Debug)]
+pub struct SpeechSettings {
+    pub answers: SpokenAnswers,
+    /// A command of the shell that reads a text, and prints a recording.
+    pub command: Option<String>,
+    /// The provider's name in snake_case.
+    pub provider: Option<String>,
+    pub model: Option<String>,
+    pub voice: String,
+    /// The format of the service's recordings, such as `opus`.
+    pub format: String,
+}
+
+impl SpeechSettings {
+    /// Reads the keys.
+    ///
+    /// # Errors
+    /// Status 78 for a value that cannot be used.
+    pub fn read(layers: &LayeredConfig<'_>) -> Result<Self> {
+        let values = TypedReader(layers);
+        let text = |key: &'static ConfigKey| values.optional_text(key, None);
+        Ok(Self {
+            answers: match values.text(const { config_key("speech.when") })?.as_str() {
+                "always" => SpokenAnswers::Always,
+                "never" => SpokenAnswers::Never,
+                _ => SpokenAnswers::ToVoice,
+            },
+            command: text(const { config_key("speech.command") })?,
+            provider: text(const { config_key("speech.provider") })?,
+            model: text(const { config_key("speech.model") })?,
+            voice: values.text(const { config_key("speech.voice") })?,
+            format: values.text(const { config_key("speech.format") })?,
+        })
+    }
+
+    /// True if something can speak.
+    pub fn is_configured(&self) -> bool {
+        self.command.is_some() || self.provider.is_some()
+    }
+}
+
 /// The keys of `channels` that apply to every channel.
 #[derive(Clone, Debug)]
 pub struct ChannelSettings {

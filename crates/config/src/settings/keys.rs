@@ -503,6 +503,13 @@ pub const KEYS: &[ConfigKey] = &[
     key("transcription.maxDurationSec", UNBOUNDED_COUNT, "120", Used, "maximum duration of a recording in seconds"),
     key("transcription.maxUploadMb", UNBOUNDED_COUNT, "25", Used, "maximum size of a recording in megabytes"),
 
+    key("speech.when", OneOf(&["voice", "always", "never"]), r#""voice""#, Used, "answers in chats that are spoken besides their text: those to voice messages, all, or none; only with `speech.command` or `speech.provider`"),
+    key("speech.command", Text, "null", Used, "shell command that reads a text from standard input and prints a recording (OGG, MP3, M4A, WAV, FLAC), in place of a provider"),
+    key("speech.provider", Text, "null", Used, "provider with OpenAI's interface for speech, such as `openai`; its key and address are those of `providers`"),
+    key("speech.model", Text, "null", Used, "model that speaks; by default `gpt-4o-mini-tts`"),
+    key("speech.voice", Text, r#""alloy""#, Used, "the model's voice"),
+    key("speech.format", OneOf(&["opus", "mp3", "wav"]), r#""opus""#, Used, "format of a provider's recordings; chats show `opus` as voice messages"),
+
     key("modelPresets", Object, "{}", Used, "models with their settings, by name; a string value is an alias of a model; without `provider`, the configured provider is used"),
 
     key("models", Object, "{}", Used, "metadata that overrides the built-in data, by model: contextWindowTokens, maxOutputTokens, images, pdf, audio, price"),

@@ -32,6 +32,7 @@ const OWN_KEYS: &[&str] = &[
     "retention",
     "session",
     "skills",
+    "speech",
     "telemetry",
     "terminal",
     "tools.allow",

@@ -1,4 +1,4 @@
-//! The models that transcribe speech, and their prices. The prices are as the vendors have published them, and not updated for this
+//! The models that transcribe and produce speech, and their prices. The prices are as the vendors have published them, and not updated for this
 //! release.
 
 /// The default models, by provider.
@@ -22,4 +22,16 @@ pub fn model_for<'a>(provider: &str, configured: Option<&'a str>) -> &'a str {
 /// The price of an hour of speech in US dollars; `None` if it is unknown.
 pub fn price_per_hour(model: &str) -> Option<f64> {
     PRICES.iter().find(|(name, _)| *name == model).map(|(_, price)| *price)
+}
+
+/// The default model that speaks.
+pub const DEFAULT_VOICE_MODEL: &str = "gpt-4o-mini-tts";
+
+/// Prices in US dollars per million characters of text. Other models are paid by the token, which responses do not state.
+const CHARACTER_PRICES: [(&str, f64); 2] = [("tts-1", 15.0), ("tts-1-hd", 30.0)];
+
+/// The price of a spoken text of `count` characters in US dollars; `None` if it is unknown.
+pub fn price_of_characters(model: &str, count: usize) -> Option<f64> {
+    let (_, price) = CHARACTER_PRICES.iter().find(|(name, _)| *name == model)?;
+    Some(price * count as f64 / 1e6)
 }
