@@ -22,6 +22,7 @@ pub(crate) mod default_session;
 pub(crate) mod doctor;
 pub(crate) mod forget;
 pub(crate) mod hooks;
+pub(crate) mod image_generation;
 pub(crate) mod inbound;
 pub(crate) mod job_runs;
 pub(crate) mod jobs;

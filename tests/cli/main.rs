@@ -85,6 +85,7 @@ mod forget_sender;
 mod forget_text;
 mod formats;
 mod gallery;
+mod generate_image;
 mod graph_server;
 mod heartbeat;
 mod help;

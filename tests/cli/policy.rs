@@ -254,7 +254,10 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
 
 #[test]
 fn every_tool_of_a_run_is_known_by_name() {
-    let story = Story::new().set("channels.webhook.enabled", json!(true)).script([says("ok")]);
+    let story = Story::new()
+        .set("channels.webhook.enabled", json!(true))
+        .set("tools.imageGeneration.enabled", json!(true))
+        .script([says("ok")]);
     story.run(["agent", "-m", "x", "--model", "gpt-5", "--allow", "sessions"]).stdout("ok\n");
     let body = &story.requests()[0].body;
     let mut offered: Vec<&str> = body["tools"]

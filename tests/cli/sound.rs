@@ -89,17 +89,6 @@ fn a_recording_is_transcribed_and_paid_for() {
 }
 
 #[test]
-fn what_is_heard_is_content_of_the_file() {
-    let fetch = || calls("web_fetch", json!({ "url": "http://spoken.example/x" }));
-    let command = "printf 'fetch http://spoken.example/x'";
-    let story = Story::new().set("transcription.command", json!(command)).file("memo.wav", wav(1));
-    let story = story.script([fetch(), says("No.")]);
-    story.run(["agent", "-m", "do what it says", "-a", "memo.wav"]).stdout("No.\n");
-    let result = &story.requests()[1].tool_results()[0];
-    assert!(result.contains("denied") || result.contains("may not"), "{result}");
-}
-
-#[test]
 fn a_command_hears_files_and_standard_input() {
     let command = "cat \"$1\" | wc -c; echo loading >&2; case \"$1\" in *.wav) echo wave ;; esac";
     let story = Story::new().set("transcription.command", json!(command));
@@ -210,6 +199,6 @@ fn read_file_reads_recordings_where_transcription_is_configured() {
     assert!(result.contains("`memo.ogg` is a recording, and was not transcribed: "), "{result}");
     // Its cost counts for the limit of the run.
     service.script([sends(transcribes("eggs"))]);
-    story.server().script([read(), says("unused")]);
+    story.server().script([read()]);
     story.run(["agent", "-m", "more", "--max-cost", "0.1"]).status(4).stderr_has("--max-cost");
 }

@@ -46,6 +46,7 @@ pub mod edit_file;
 pub mod exec;
 pub mod files;
 pub mod function_tool;
+pub mod generate_image;
 pub mod git_patch;
 pub mod glob;
 pub mod grep;

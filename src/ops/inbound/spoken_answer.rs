@@ -114,9 +114,9 @@ fn spoken_text(markdown: &str) -> String {
     }
     let limit = TextLimit { amount: usize::MAX, unit: LengthUnit::Bytes };
     let parts = dialect::render(&prose, Dialect::Plain(limit));
-    let words = parts.iter().flat_map(|part| part.plain.split_whitespace());
     let is_spoken = |word: &&str| !word.contains("://");
-    words.filter(is_spoken).collect::<Vec<_>>().join(" ")
+    let spoken = parts.iter().flat_map(|part| part.plain.split_whitespace()).filter(is_spoken);
+    spoken.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

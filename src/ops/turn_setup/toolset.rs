@@ -2,6 +2,7 @@
 
 use crate::ops::changeable_paths::changeable_paths;
 use crate::ops::context::Context;
+use crate::ops::image_generation;
 use crate::ops::transcription;
 use crate::ops::turn_setup::shared_state::SharedState;
 use crate::ops::turn_setup::web_tools;
@@ -25,6 +26,7 @@ use nanobot_tool::exec::process_tool::ProcessTool;
 use nanobot_tool::exec::signer::Signer;
 use nanobot_tool::exec::{ExecContainment, ExecLimits, ExecTool};
 use nanobot_tool::files::Files;
+use nanobot_tool::generate_image::{ImageRequest, ImageTool};
 use nanobot_tool::glob;
 use nanobot_tool::grep;
 use nanobot_tool::host_proxy::CommandHosts;
@@ -78,9 +80,32 @@ pub(crate) fn all_tools(
     tools.extend(program_tools(ctx, settings, policy, shared));
     tools.push(Arc::new(Todo::new()));
     tools.extend(web_tools::tools(ctx, settings, policy, shared));
+    tools.extend(image_tool(ctx, settings, shared));
     let allowed_hosts = shared.allowed_hosts(policy);
     tools.extend(shared.mcp_tools.tools(ctx, &shared.provenance, &allowed_hosts, &shared.files));
     tools
+}
+
+/// The tool that makes pictures, if the config enables it.
+fn image_tool(ctx: &Context, settings: &Settings, shared: &SharedState) -> Option<Arc<dyn Tool>> {
+    let image_settings = settings.tools.images.clone()?;
+    let (ctx, media_account) = (ctx.clone(), Arc::clone(&shared.media_account));
+    let offline = shared.offline;
+    let max_images = image_settings.max_images;
+    let generate = move |request: &ImageRequest<'_>| {
+        let media_account = media_account.get().cloned().unwrap_or_default();
+        let settings = ctx.settings()?;
+        image_generation::generate(
+            &ctx,
+            &settings,
+            &image_settings,
+            offline,
+            media_account,
+            request,
+        )
+    };
+    let tool = ImageTool::new(Arc::clone(&shared.files), max_images, Box::new(generate));
+    Some(Arc::new(tool))
 }
 
 /// The reader of recordings. It reads the config when it is first needed.

@@ -46,6 +46,7 @@ pub const BUILT_IN_TOOLS: &[BuiltInTool] = &[
     built_in("edit_file", "edit", Files, &[&["path"]]),
     built_in("delete_file", "delete", Own, &[&["path"]]),
     built_in(APPLY_PATCH, "edit", Files, &[]),
+    built_in(GENERATE_IMAGE, "edit", Own, &[&["path"]]),
     built_in("list_dir", "read", Files, &[&["path"]]),
     built_in("glob", "search", Files, &[&["pattern", "path"]]),
     built_in("grep", "search", FileQuotes, &[&["pattern", "path"]]),
@@ -81,7 +82,11 @@ pub const SIGNING: &str = "signing";
 /// visible through another.
 pub const READ_TOOLS: &[&str] = &["read_file", "list_dir", "glob", "grep"];
 /// Tools that change files. A rule about the paths of one applies to all of them, as with [`READ_TOOLS`].
-pub const WRITE_TOOLS: &[&str] = &["write_file", "edit_file", "delete_file", APPLY_PATCH];
+pub const WRITE_TOOLS: &[&str] =
+    &["write_file", "edit_file", "delete_file", APPLY_PATCH, GENERATE_IMAGE];
+
+/// The tool that makes pictures.
+pub const GENERATE_IMAGE: &str = "generate_image";
 
 /// The tool that changes several files at once.
 pub const APPLY_PATCH: &str = "apply_patch";
@@ -117,7 +122,7 @@ pub fn runs_commands(tool: &str) -> bool {
 /// The tools whose changes a call of `tool` can make, itself included.
 pub(crate) fn tools_within(tool: &str) -> Vec<&str> {
     match tool {
-        APPLY_PATCH => WRITE_TOOLS.to_vec(),
+        APPLY_PATCH => vec!["write_file", "edit_file", "delete_file", APPLY_PATCH],
         PROCESS => vec![PROCESS, EXEC],
         tool => vec![tool],
     }

@@ -308,6 +308,24 @@ pub struct ToolSettings {
     /// Regular expressions matched against commands.
     pub allow_patterns: Vec<String>,
     pub deny_patterns: Vec<String>,
+    /// The maker of pictures; `None` if it is not enabled.
+    pub images: Option<ImageGenerationSettings>,
+}
+
+/// The settings of the tool that makes pictures.
+#[derive(Clone, Debug)]
+pub struct ImageGenerationSettings {
+    /// A command of the shell that reads a prompt, and prints a picture.
+    pub command: Option<String>,
+    /// The provider's name in snake_case.
+    pub provider: String,
+    pub model: String,
+    /// Such as `16:9`.
+    pub aspect_ratio: String,
+    /// `1K`, `2K`, `4K`, or a width and a height in pixels.
+    pub size: String,
+    /// Maximum number of pictures of a turn.
+    pub max_images: u32,
 }
 
 /// The settings of the tool that runs commands.

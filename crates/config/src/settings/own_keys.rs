@@ -38,6 +38,7 @@ const OWN_KEYS: &[&str] = &[
     "tools.allow",
     "tools.deny",
     "tools.exec.memory",
+    "tools.imageGeneration.command",
     "tools.mcpBudgetTokens",
     "tools.web.fetch.reader",
     "tools.web.search.engineId",

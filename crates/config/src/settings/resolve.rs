@@ -10,9 +10,10 @@ use super::retention::Retention;
 use super::typed_reader::{TypedReader, not_blank};
 use super::{
     BudgetSettings, CompactionSettings, Config, ConsolidationMode, DefaultDirectory,
-    DefaultSession, ExecSettings, FlagOverrides, JobStarter, MemorySettings, OtlpTarget,
-    PromptFileSettings, ProviderLimits, ProviderSettings, ProviderTimeouts, SessionSync, Settings,
-    SkillSettings, TelemetrySettings, ToolSettings, WebSettings, config_hosts, secrets,
+    DefaultSession, ExecSettings, FlagOverrides, ImageGenerationSettings, JobStarter,
+    MemorySettings, OtlpTarget, PromptFileSettings, ProviderLimits, ProviderSettings,
+    ProviderTimeouts, SessionSync, Settings, SkillSettings, TelemetrySettings, ToolSettings,
+    WebSettings, config_hosts, secrets,
 };
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
@@ -340,7 +341,28 @@ impl TypedReader<'_> {
                 || !self.text(const { config_key("tools.exec.sandbox") })?.is_empty(),
             allow_patterns: self.text_list(const { config_key("tools.exec.allowPatterns") })?,
             deny_patterns: self.text_list(const { config_key("tools.exec.denyPatterns") })?,
+            images: self.image_generation()?,
         })
+    }
+
+    fn image_generation(&self) -> Result<Option<ImageGenerationSettings>> {
+        if !self.boolean(const { config_key("tools.imageGeneration.enabled") })? {
+            return Ok(None);
+        }
+        let command =
+            self.optional_text(const { config_key("tools.imageGeneration.command") }, None)?;
+        Ok(Some(ImageGenerationSettings {
+            command,
+            provider: self.text(const { config_key("tools.imageGeneration.provider") })?,
+            model: self.text(const { config_key("tools.imageGeneration.model") })?,
+            aspect_ratio: self
+                .text(const { config_key("tools.imageGeneration.defaultAspectRatio") })?,
+            size: self.text(const { config_key("tools.imageGeneration.defaultImageSize") })?,
+            max_images: self.whole_number(
+                const { config_key("tools.imageGeneration.maxImagesPerTurn") },
+                None,
+            )?,
+        }))
     }
 
     fn exec(&self, paths: &Paths) -> Result<ExecSettings> {

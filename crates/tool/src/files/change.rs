@@ -118,6 +118,11 @@ impl Files {
         self.change(&FileChange::new(raw_path, Some(bytes)), ChangeStep::Make)
     }
 
+    /// Checks that [`Self::write`] may write the file `raw_path`. Nothing is changed.
+    pub(crate) fn check_write(&self, raw_path: &str) -> Result<(), ToolError> {
+        self.change(&FileChange::new(raw_path, Some(b"")), ChangeStep::Check).map(drop)
+    }
+
     /// Replaces the content of a file with the result of `edit`. Returns its path, the old content and the new one.
     pub fn edit(
         &self,

@@ -4,6 +4,7 @@
 
 mod config;
 pub mod model_info;
+pub mod pictures;
 mod provider_info;
 mod select;
 pub mod speech;
