@@ -27,10 +27,11 @@ pub enum ServeCommand {
 /// are answered in order, those of different sessions in parallel. This connects any message broker through its own
 /// command-line client.
 ///
-/// A message is an object with `text`, and either `session` or `channel` and `chat`. `id`, a text or a number, comes back with the answer,
-/// `files` are attached, as far as the run may read them, `facts` and unknown keys come back unchanged. An answer is an object with
-/// `text` and `status`; an `ack` line follows it once both are safe, so a broker that waits for it loses nothing. A temporary failure gets no
-/// `ack`. A line that is no message, or longer than 16 MiB, gets an `error` line, with its `id` if it has one, and the exit status is 65.
+/// A message is an object with `text`, and either `session` or `channel` and `chat`. Its `files` are attached; if the run may not read one,
+/// the message fails. `id`, a text or a number, comes back with the answer, and so do `facts` and unknown keys. An answer is an object
+/// with `text` and `status`; an `ack` line follows it once message and answer are on disk, so a broker that waits for it loses nothing. A
+/// temporary failure gets no `ack`. A line that is no message, or longer than 16 MiB, gets an `error` line, with its `id` if it has one,
+/// and the exit status is 65.
 ///
 /// The messages are text of a program, not of the user: they cannot do what needs the user's words. Their conversations have
 /// keys that begin with `bus:`, apart from yours and those of chats. Relative paths start at the workspace unless `-C` is given.
@@ -48,7 +49,7 @@ pub struct PipeArgs {
     pub name: Option<String>,
     /// Let messages continue any conversation, whose key is then `session` as it is
     ///
-    /// A chat of a service must have one already: a program makes no chat one that the agent may write to.
+    /// The first message of a chat must come from its service: the agent may write to a chat that has a conversation.
     #[arg(long)]
     pub any_session: bool,
     /// Ask about calls that need approval; a message with `approve` answers

@@ -410,7 +410,7 @@ fn messages_of_programs_have_conversations_of_their_own() {
     let output_lines = lines(&story.run(["serve", "pipe"]).text());
     assert_eq!(output_lines[0]["session"], "cli:direct");
     assert!(!story.requests()[1].raw.contains("pelican"));
-    // A program makes no chat one that the agent may write to.
+    // A program cannot begin a conversation with a chat: the agent may write to a chat that has one.
     let send =
         || calls("message", json!({ "content": "hi", "channel": "telegram", "chat_id": "666" }));
     let chat = json!({ "id": "2", "channel": "telegram", "chat": "666", "text": "hello" });

@@ -56,7 +56,7 @@ fn end_process() -> ! {
     std::process::exit(Exit::Defect.code().into())
 }
 
-/// Sets where reports are written from now on.
+/// Sets where reports are written.
 pub fn configure(reporter: PanicReporter) {
     // A process is one run, so the first value stays.
     drop(REPORTER.set(reporter));
@@ -97,12 +97,18 @@ fn format_location(panic: &PanicHookInfo<'_>) -> String {
 
 impl PanicReporter {
     fn write(&self, panic: &PanicHookInfo<'_>) -> Result<PathBuf> {
+        self.store(&self.report(panic))
+    }
+
+    /// Stores a report, and removes old ones.
+    fn store(&self, report: &str) -> Result<PathBuf> {
         durable_file::create_dir(&self.folder)?;
         let time = self.clock.timestamp().strftime("%Y-%m-%dT%H-%M-%SZ");
         let name = format!("{time}-{}.txt", std::process::id());
         let path = self.folder.join(name);
-        durable_file::replace(&path, redact_all(&self.report(panic)).as_bytes())?;
-        self.remove_old_reports()?;
+        durable_file::replace(&path, redact_all(report).as_bytes())?;
+        // The user needs this report, even if an old one cannot be removed.
+        drop(self.remove_old_reports());
         Ok(path)
     }
 
@@ -165,7 +171,22 @@ fn without_quoted_parts(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::without_quoted_parts;
+    use super::{MAX_REPORTS, PanicReporter, without_quoted_parts};
+    use crate::clock::Clock;
+
+    #[test]
+    fn a_report_is_stored_even_if_an_old_one_cannot_be_removed() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().to_owned();
+        // Directories are not removed.
+        for number in 0..=MAX_REPORTS {
+            std::fs::create_dir(folder.join(format!("0{number}.txt"))).unwrap();
+        }
+        let reporter =
+            PanicReporter { folder, clock: Clock::default(), command: |_| String::new() };
+        let path = reporter.store("the report").unwrap();
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "the report");
+    }
 
     #[test]
     fn quoted_parts_are_omitted() {

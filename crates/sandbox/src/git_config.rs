@@ -95,7 +95,7 @@ impl ConfigParser<'_> {
         let mut header: Option<SectionHeader> = None;
         while let Some(letter) = self.rest.next() {
             match letter {
-                ' ' | '\t' | '\n' => {}
+                blank if blank == '\n' || is_blank(blank) => {}
                 '#' | ';' => self.skip_comment(),
                 '[' => header = Some(self.header()?),
                 first if first.is_ascii_alphabetic() => {
@@ -119,7 +119,7 @@ impl ConfigParser<'_> {
         loop {
             match self.rest.next()? {
                 ']' => break,
-                ' ' | '\t' => {
+                blank if is_blank(blank) => {
                     name.push('.');
                     self.quoted_subsection(&mut name)?;
                     break;
@@ -134,11 +134,12 @@ impl ConfigParser<'_> {
             Some((section, subsection)) => (section, Some(subsection.to_owned())),
             None => (name.as_str(), None),
         };
-        (!section.is_empty()).then(|| SectionHeader { section: section.to_owned(), subsection })
+        // Git accepts `[.a]`, a subsection of no section.
+        (!name.is_empty()).then(|| SectionHeader { section: section.to_owned(), subsection })
     }
 
     fn quoted_subsection(&mut self, name: &mut String) -> Option<()> {
-        let first = self.rest.find(|letter| ![' ', '\t'].contains(letter));
+        let first = self.rest.find(|letter| !is_blank(*letter));
         first.filter(|letter| *letter == '"')?;
         loop {
             match self.rest.next()? {
@@ -171,16 +172,17 @@ impl ConfigParser<'_> {
 
     fn value(&mut self) -> Option<String> {
         let mut value = String::new();
-        // Without trailing blanks.
-        let mut length = 0;
+        // The length of the value without trailing blanks.
+        let mut trimmed_length = 0;
         let mut is_quoted = false;
         loop {
             match self.rest.next().unwrap_or('\n') {
                 '\n' if is_quoted => return None,
                 '\n' => break,
-                ' ' | '\t' if !is_quoted && value.is_empty() => continue,
-                blank @ (' ' | '\t') if !is_quoted => {
-                    value.push(blank);
+                blank if is_blank(blank) && !is_quoted => {
+                    if !value.is_empty() {
+                        value.push(blank);
+                    }
                     continue;
                 }
                 '#' | ';' if !is_quoted => {
@@ -198,11 +200,16 @@ impl ConfigParser<'_> {
                 '"' => is_quoted = !is_quoted,
                 letter => value.push(letter),
             }
-            length = value.len();
+            trimmed_length = value.len();
         }
-        value.truncate(length);
+        value.truncate(trimmed_length);
         Some(value)
     }
+}
+
+/// True for a blank within a line: git takes a carriage return for one, unless it ends the line. Between a key and `=`, it does not.
+fn is_blank(letter: char) -> bool {
+    matches!(letter, ' ' | '\t' | '\r')
 }
 
 /// True for a letter of a section or a key.
@@ -210,7 +217,7 @@ fn is_key_letter(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '-'
 }
 
-/// `path` without `.` and `..`, resolved without access to the file system.
+/// The absolute `path` without `.` and `..`, resolved without access to the file system.
 pub(super) fn without_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -284,6 +291,11 @@ mod tests {
         check("[user]\n\tname = A\t\\n\\\"B\\\" \n", Some(&["user.name = A\t\n\"B\""]));
         check("[user]\n\tname = A \\\n", Some(&["user.name = A "]));
         check("[core]\r\n\tbare = false\r\n", Some(&["core.bare = false"]));
+        check("[core]\n\rbare = x\n", Some(&["core.bare = x"]));
+        check("[core]\n\tworktree = \r x\ry \r\r\n", Some(&["core.worktree = x\ry"]));
+        check("[a \r\"b\"]\nk = \"v\r\"\n", Some(&["a.b.k = v\r"]));
+        check("[.x]\nk = v\n", Some(&[".x.k = v"]));
+        check("[ \"x\"]\nk = v\n", Some(&[".x.k = v"]));
         check("\u{feff}[core]\nbare = x", Some(&["core.bare = x"]));
         for text in [
             "[core]]\n",
@@ -298,6 +310,7 @@ mod tests {
             "[a \"b\" ]\n",
             "[a b]\n",
             "[core]\n\tbare ! x\n",
+            "[core]\n\tbare \r = x\n",
         ] {
             check(text, None);
         }

@@ -49,12 +49,6 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         let mut failing_turns = None;
         loop {
             let error = match self.send_once(closing_message) {
-                Err(error)
-                    if error.kind() == Some(FailureKind::ContextExceeded)
-                        && self.shrink_request(&mut stage)? =>
-                {
-                    continue;
-                }
                 Err(error) => error,
                 Ok(reply) => {
                     if failing_turns.is_some() {
@@ -65,6 +59,10 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
                     return Ok(reply);
                 }
             };
+            let is_too_long = error.kind() == Some(FailureKind::ContextExceeded);
+            if is_too_long && self.shrink_request(&mut stage)? {
+                continue;
+            }
             if error.message_fault() == MessageFault::Possible && failing_turns.is_none() {
                 failing_turns = self.session.leave_out_failing_turns();
                 if failing_turns.is_some() {

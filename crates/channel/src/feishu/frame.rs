@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Maximum frames of an event, and of events whose other frames are awaited.
+/// Maximum frames of an event.
 const MAX_FRAMES: usize = 1000;
+/// Maximum events of which some frames have not arrived.
 const MAX_INCOMPLETE_EVENTS: usize = 50;
 /// Names of the fields with whole numbers, by their numbers in the schema; then those of texts.
 const NUMBER_FIELDS: [(u64, &str); 4] = [(1, "SeqID"), (2, "LogID"), (3, "service"), (4, "method")];
@@ -30,15 +31,20 @@ const WIRE_TYPE_BITS: u32 = 3;
 /// A long connection. A frame is an object with the fields of the schema, `headers` and the text of the `payload`.
 pub(super) struct FeishuConnection {
     socket: WebSocket,
-    /// Payloads of events that are not complete, by the id of the event.
-    incomplete: HashMap<String, Vec<Option<Vec<u8>>>>,
+    incomplete: IncompleteEvents,
 }
+
+/// The payloads of the frames of events that are not complete, by the id of the event.
+#[derive(Default)]
+struct IncompleteEvents(HashMap<String, Vec<Option<Vec<u8>>>>);
 
 impl FeishuConnection {
     pub(super) fn new(socket: WebSocket) -> Self {
-        Self { socket, incomplete: HashMap::new() }
+        Self { socket, incomplete: IncompleteEvents::default() }
     }
+}
 
+impl IncompleteEvents {
     /// Adds the payload of a frame; returns that of the event if it is complete.
     fn join(&mut self, frame: &Value, payload: Vec<u8>) -> Option<Vec<u8>> {
         let header = |name: &str| frame["headers"][name].as_str();
@@ -48,17 +54,21 @@ impl FeishuConnection {
             return Some(payload);
         }
         let id = header("message_id").unwrap_or_default().to_owned();
-        if count > MAX_FRAMES || self.incomplete.len() > MAX_INCOMPLETE_EVENTS {
-            self.incomplete.clear();
+        if count > MAX_FRAMES || index >= count {
+            log::warn!(target: "channel", "feishu: dropped frame {index} of {count}");
             return None;
         }
-        let parts = self.incomplete.entry(id.clone()).or_default();
+        if self.0.len() == MAX_INCOMPLETE_EVENTS && !self.0.contains_key(&id) {
+            log::warn!(target: "channel", "feishu: dropped {MAX_INCOMPLETE_EVENTS} incomplete events");
+            self.0.clear();
+        }
+        let parts = self.0.entry(id.clone()).or_default();
         parts.resize(count, None);
-        *parts.get_mut(index)? = Some(payload);
+        parts[index] = Some(payload);
         if parts.iter().any(Option::is_none) {
             return None;
         }
-        let parts = self.incomplete.remove(&id)?;
+        let parts = self.0.remove(&id)?;
         Some(parts.into_iter().flatten().flatten().collect())
     }
 }
@@ -74,7 +84,7 @@ impl FrameConnection for FeishuConnection {
                 log::warn!(target: "channel", "feishu: a frame cannot be read");
                 continue;
             };
-            if let Some(payload) = self.join(&frame, payload) {
+            if let Some(payload) = self.incomplete.join(&frame, payload) {
                 frame["payload"] = String::from_utf8_lossy(&payload).into();
                 return Ok(Some(frame));
             }
@@ -179,7 +189,7 @@ fn read_fields(mut bytes: &[u8]) -> Option<Vec<(u64, FieldValue<'_>)>> {
     Some(fields)
 }
 
-/// Reads a number of seven bits a byte, from the lowest.
+/// Reads a varint: each byte has seven bits of the number, the lowest first, and one that tells whether another byte follows.
 fn read_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
@@ -209,7 +219,7 @@ fn write_bytes(bytes: &mut Vec<u8>, field: u64, text: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{decode, encode, ping};
+    use super::{IncompleteEvents, MAX_FRAMES, MAX_INCOMPLETE_EVENTS, decode, encode, ping};
     use nanobot_base::fuzz;
     use serde_json::json;
 
@@ -224,6 +234,31 @@ mod tests {
         read["payload"] = String::from_utf8(payload).unwrap().into();
         assert_eq!(read, frame);
         assert!(decode(b"\x08").is_none() && decode(b"\x2a\x7f").is_none());
+    }
+
+    #[test]
+    fn frames_of_an_event_are_joined() {
+        let mut events = IncompleteEvents::default();
+        let mut join = |id: &str, count: usize, index: usize, text: &str| {
+            let headers =
+                json!({ "message_id": id, "sum": count.to_string(), "seq": index.to_string() });
+            let payload = events.join(&json!({ "headers": headers }), text.into());
+            payload.map(|bytes| String::from_utf8(bytes).unwrap())
+        };
+        assert_eq!(join("a", 1, 0, "x").as_deref(), Some("x"));
+        assert_eq!(join("a", 2, 1, "y"), None);
+        assert_eq!(join("b", 2, 0, "1"), None);
+        assert_eq!(join("a", 2, 0, "x").as_deref(), Some("xy"));
+        assert_eq!(join("b", 2, 2, "3"), None);
+        assert_eq!(join("c", MAX_FRAMES + 1, 0, "3"), None);
+        assert_eq!(join("b", 2, 1, "2").as_deref(), Some("12"));
+        for number in 0..=MAX_INCOMPLETE_EVENTS {
+            assert_eq!(join(&number.to_string(), 2, 0, "y"), None);
+        }
+        // The last of these has replaced the others.
+        let last = MAX_INCOMPLETE_EVENTS.to_string();
+        assert_eq!(join(&last, 2, 1, "z").as_deref(), Some("yz"));
+        assert_eq!(join("0", 2, 1, "z"), None);
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(super) fn register(
     let DeviceGrant { device_code, url, mut interval, lifetime } = begin(client)?;
     let end = signal::now() + lifetime;
     dialog.show_code(&url, "scan this with Feishu or Lark, and confirm")?;
-    let mut is_lark = false;
+    let mut polls_lark = false;
     let mut is_pause_due = true;
     loop {
         let remaining = end.saturating_sub(signal::now());
@@ -72,7 +72,7 @@ pub(super) fn register(
             client.pause(interval.min(remaining))?;
         }
         is_pause_due = true;
-        let response = match poll(if is_lark { lark_client } else { client }, &device_code) {
+        let response = match poll(if polls_lark { lark_client } else { client }, &device_code) {
             Ok(response) => response,
             // The app may have been created meanwhile, and only a later poll has its secret.
             Err(ChannelError::Unavailable(cause)) => {
@@ -81,10 +81,10 @@ pub(super) fn register(
             }
             Err(error) => return Err(error),
         };
-        let is_of_lark = response["user_info"]["tenant_brand"] == "lark";
-        match poll_outcome(&response, is_lark) {
+        match poll_outcome(&response, polls_lark) {
             PollOutcome::Created { id, secret } => {
-                let domain = if is_lark || is_of_lark { "lark" } else { "feishu" };
+                let is_lark = polls_lark || is_lark_account(&response);
+                let domain = if is_lark { "lark" } else { "feishu" };
                 let message = format!("the app {id} was created");
                 let values = [("appId", id), ("appSecret", secret), ("domain", domain.to_owned())];
                 let values =
@@ -93,7 +93,7 @@ pub(super) fn register(
             }
             PollOutcome::Pending => {}
             PollOutcome::SlowDown => interval += SLOW_DOWN_DELAY,
-            PollOutcome::IsLark => (is_lark, is_pause_due) = (true, false),
+            PollOutcome::IsLark => (polls_lark, is_pause_due) = (true, false),
             PollOutcome::Refused(cause) => return Err(refused(&cause)),
             PollOutcome::Failed(cause) => {
                 return Err(ChannelError::Other(fail(Exit::Unavailable, cause)));
@@ -130,7 +130,13 @@ fn poll(client: &ServiceClient, device_code: &str) -> ChannelResult<Value> {
     post(client, &fields, true)
 }
 
-fn poll_outcome(response: &Value, is_lark: bool) -> PollOutcome {
+/// True if the user has an account of Lark.
+fn is_lark_account(response: &Value) -> bool {
+    response["user_info"]["tenant_brand"] == "lark"
+}
+
+/// The meaning of `response`, which is from Lark's service if `polls_lark`.
+fn poll_outcome(response: &Value, polls_lark: bool) -> PollOutcome {
     let secret = text(response, "client_secret");
     match (text(response, "client_id"), secret) {
         (Some(id), Some(secret)) => {
@@ -144,7 +150,7 @@ fn poll_outcome(response: &Value, is_lark: bool) -> PollOutcome {
         }
         (None, _) => {}
     }
-    if response["user_info"]["tenant_brand"] == "lark" && !is_lark {
+    if is_lark_account(response) && !polls_lark {
         return PollOutcome::IsLark;
     }
     let cause = shown_message(&error_message(&response.to_string()));
@@ -195,8 +201,8 @@ mod tests {
 
     #[test]
     fn outcomes_of_polls() {
-        let check = |response: Value, is_lark: bool, expect: PollOutcome| {
-            assert_eq!(poll_outcome(&response, is_lark), expect, "{response}");
+        let check = |response: Value, polls_lark: bool, expect: PollOutcome| {
+            assert_eq!(poll_outcome(&response, polls_lark), expect, "{response}");
         };
         let failed = |cause: &str| PollOutcome::Failed(cause.to_owned());
         let lark =

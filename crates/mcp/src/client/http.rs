@@ -29,7 +29,8 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// The first delay before a broken stream is resumed, and the longest one; it doubles with each attempt.
 const FIRST_RESUME_DELAY: Duration = Duration::from_secs(1);
 const MAX_RESUME_DELAY: Duration = Duration::from_secs(10);
-/// Maximum of attempts to resume a broken stream. With the pauses between them, they outlast any call.
+/// Maximum of attempts to resume a broken stream: the server has about half a minute to come back, or longer if it requests longer
+/// delays.
 const MAX_RESUME_ATTEMPTS: u32 = 5;
 /// Number of retries of a cancellation notice, and the pause before each.
 const CANCEL_RETRIES: usize = 20;
@@ -127,7 +128,7 @@ impl HttpTransport {
     /// Posts a message, and reads the answer to the request `id`.
     fn deliver(self: Arc<Self>, message: Outgoing, id: Option<u64>) {
         let Outgoing { body, kind, on_sent } = message;
-        let (session, response) = match self.post_in_session(&body, kind) {
+        let (mut session, response) = match self.post_in_session(&body, kind) {
             Ok((session, response)) => (session, response),
             Err(error) => return on_sent(Err(error)),
         };
@@ -144,12 +145,13 @@ impl HttpTransport {
             return;
         };
         if let OutgoingKind::Initialize(_) = kind {
-            *self.session.lock() = HttpSession {
+            session = HttpSession {
                 handshakes: 1,
                 id: response.session_id.clone(),
                 version: None,
                 initialize: body,
             };
+            *self.session.lock() = session.clone();
         }
         match parse_response(response) {
             Ok(Answer::Message(message)) => {
@@ -166,8 +168,12 @@ impl HttpTransport {
                 on_sent(Ok(()));
                 self.follow(Some(id), events, &session);
             }
-            // The answer comes over the session's own stream.
-            Ok(Answer::Accepted) if session.id.is_some() => on_sent(Ok(())),
+            // The answer comes over the session's own stream, which is opened after the handshake.
+            Ok(Answer::Accepted)
+                if session.id.is_some() && matches!(kind, OutgoingKind::Request(_)) =>
+            {
+                on_sent(Ok(()));
+            }
             Ok(Answer::Accepted) => {
                 on_sent(Ok(()));
                 state.complete(id, Err(RequestError::Closed));
@@ -185,8 +191,8 @@ impl HttpTransport {
         let mut session = self.session.lock().clone();
         let mut response = self.post(&session, body);
         if let OutgoingKind::Cancellation(_) = kind {
-            // Ctrl-C ends every exchange, but the cancellation notice that it causes must still be sent. That becomes possible once the run
-            // begins its shutdown, or the conversation continues.
+            // Ctrl-C ends every exchange, but the cancellation notice that it causes must still be sent. That becomes possible
+            // once the run begins its shutdown, or the conversation continues.
             for _ in 0..CANCEL_RETRIES {
                 if response.is_ok() || signal::check().is_ok() {
                     break;
@@ -449,7 +455,11 @@ mod tests {
         body: Value,
     }
 
-    /// A server on this machine; the function `answers` writes all responses.
+    /// The head of a response whose body is a stream of events.
+    const STREAM_HEAD: &str = "HTTP/1.1 200 Ok\r\ncontent-type: text/event-stream\r\nmcp-session-id: s1\r\n\
+        connection: close\r\n\r\n";
+
+    /// A server on this machine. A function that is passed to [`TestServer::new`] writes all responses.
     struct TestServer {
         clients: ClientPool,
         requests: Arc<Mutex<Vec<String>>>,
@@ -522,7 +532,7 @@ mod tests {
         ));
     }
 
-    fn json_of(stream: &mut TcpStream, id: &Value, result: &Value) {
+    fn send_result(stream: &mut TcpStream, id: &Value, result: &Value) {
         let body = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
         send(
             stream,
@@ -531,16 +541,22 @@ mod tests {
         );
     }
 
-    /// Answers the requests that usually precede a call.
+    /// The result of the request that begins the handshake.
+    fn handshake() -> Value {
+        json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "far", "version": "1"},
+        })
+    }
+
+    /// Answers the requests that usually precede a call. Returns false for the call.
     fn answer_startup(request: &TestRequest, stream: &mut TcpStream) -> bool {
         match request.line.split(' ').nth(1) {
-            Some("initialize") => json_of(
-                stream,
-                &request.id,
-                &json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "far", "version": "1"}}),
-            ),
+            Some("initialize") => send_result(stream, &request.id, &handshake()),
             Some("tools/list") => {
-                json_of(stream, &request.id, &json!({"tools": [{"name": "t", "inputSchema": {}}]}));
+                let tools = json!({"tools": [{"name": "t", "inputSchema": {}}]});
+                send_result(stream, &request.id, &tools);
             }
             Some("tools/call") => return false,
             _ if request.line.starts_with("GET") => send(stream, "405 No", ""),
@@ -616,7 +632,7 @@ mod tests {
             if !std::mem::replace(&mut *expired.lock(), true) {
                 send(stream, "404 Gone", "");
             } else {
-                json_of(stream, &request.id, &text("yes"));
+                send_result(stream, &request.id, &text("yes"));
             }
         });
         assert_eq!(server.call().unwrap(), "yes");
@@ -665,33 +681,53 @@ mod tests {
 
     #[test]
     fn a_broken_stream_is_resumed_and_carries_requests_of_the_server() {
-        const HEAD: &str =
-            "HTTP/1.1 200 Ok\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
         let called = Mutex::new(Value::Null);
-        let (answered, pings) = std::sync::mpsc::channel();
-        let pings = Mutex::new(pings);
+        let (sender, pongs) = std::sync::mpsc::channel();
+        let pongs = Mutex::new(pongs);
         let server = TestServer::new(ServerTransport::Http, move |request, stream| {
             match (request.line.as_str(), request.last_event_id.as_str()) {
                 ("POST tools/call s1", _) => {
                     *called.lock() = request.id.clone();
                     let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
-                    drop(write!(stream, "{HEAD}id: 7\nretry: 0\ndata: {ping}\n\n"));
+                    drop(write!(stream, "{STREAM_HEAD}id: 7\nretry: 0\ndata: {ping}\n\n"));
                 }
                 ("POST s1", _) => {
-                    answered.send(request.body.to_string()).unwrap();
+                    sender.send(request.body.to_string()).unwrap();
                     send(stream, "202 Accepted", "");
                 }
                 ("GET s1", "7") => {
-                    let result = text(&pings.lock().recv().unwrap());
+                    let result = text(&pongs.lock().recv().unwrap());
                     let id = called.lock().clone();
                     let message = json!({"jsonrpc": "2.0", "id": id, "result": result});
                     let events = format!("event: odd\ndata: x\n\ndata: {message}\n\n");
-                    drop(write!(stream, "{HEAD}{events}"));
+                    drop(write!(stream, "{STREAM_HEAD}{events}"));
                 }
                 _ => drop(answer_startup(request, stream)),
             }
         });
         let answer = r#"{"jsonrpc":"2.0","id":"p","result":{}}"#;
         assert_eq!(server.call().unwrap(), answer);
+    }
+
+    #[test]
+    fn the_stream_that_begins_the_session_is_resumed_in_it() {
+        let initialize_id = Mutex::new(Value::Null);
+        let server = TestServer::new(ServerTransport::Http, move |request, stream| {
+            match (request.line.as_str(), request.last_event_id.as_str()) {
+                ("POST initialize", _) => {
+                    *initialize_id.lock() = request.id.clone();
+                    let notice = r#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
+                    drop(write!(stream, "{STREAM_HEAD}id: 3\nretry: 0\ndata: {notice}\n\n"));
+                }
+                ("GET s1", "3") => {
+                    let id = initialize_id.lock().clone();
+                    let message = json!({"jsonrpc": "2.0", "id": id, "result": handshake()});
+                    drop(write!(stream, "{STREAM_HEAD}data: {message}\n\n"));
+                }
+                ("POST tools/call s1", _) => send_result(stream, &request.id, &text("yes")),
+                _ => drop(answer_startup(request, stream)),
+            }
+        });
+        assert_eq!(server.call().unwrap(), "yes");
     }
 }

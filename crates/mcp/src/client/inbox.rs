@@ -105,6 +105,7 @@ impl Inbox {
     ) {
         let answer = match method {
             "ping" => Ok(json!({})),
+            // Before the handshake is complete, a server may only ping (MCP, Lifecycle). It gets no answer to anything else.
             _ if !self.state.is_ready.load(Ordering::SeqCst) => {
                 return self.state.close_open_request(&id);
             }

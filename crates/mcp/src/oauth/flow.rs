@@ -38,17 +38,19 @@ impl PendingLogin {
         redirect_url: &str,
     ) -> Result<Self> {
         server.browser_endpoint()?;
+        let scope = scope.or_else(|| server.scope.clone());
         let client = match (client, &server.registration_endpoint) {
             (Some(client), _) => client.into_client(&server),
             (None, Some(endpoint)) => {
                 let methods = &server.token_auth_methods;
-                let may_be_public =
-                    methods.is_empty() || methods.iter().any(|method| method == "none");
-                let method = default_method(!may_be_public, methods);
+                // An empty list means that the server does not say.
+                let needs_secret =
+                    !methods.is_empty() && methods.iter().all(|method| method != "none");
+                let method = default_method(needs_secret, methods);
                 let metadata = json!({
                     "client_name": "nanobot", "redirect_uris": [redirect_url], "token_endpoint_auth_method": method,
                     "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"],
-                    "scope": scope.as_ref().or(server.scope.as_ref()),
+                    "scope": scope,
                 });
                 register_client(login_server, &server.issuer, endpoint, &without_nulls(metadata))?
             }
@@ -61,9 +63,9 @@ impl PendingLogin {
             }
         };
         Ok(Self {
-            scope: scope.or_else(|| server.scope.clone()),
             server,
             client,
+            scope,
             redirect_url: redirect_url.to_owned(),
             verifier: random_hex(32),
             state: random_hex(16),
@@ -94,7 +96,8 @@ impl PendingLogin {
         Ok(url.into())
     }
 
-    /// Ends the login with the query of the redirect. `url` is the address of the MCP server.
+    /// Ends the login with `redirect`: the address that the browser was sent to, or only its query. `url` is the address of the
+    /// MCP server.
     ///
     /// # Errors
     /// Status 77 if the person or the server refused, or the redirect is not the answer to this login.
@@ -102,13 +105,9 @@ impl PendingLogin {
         self,
         login_server: &LoginServer<'_>,
         url: &str,
-        query: &str,
+        redirect: &str,
     ) -> Result<ServerLogin> {
-        let query = query.split_once('?').map_or(query.trim(), |(_, query)| query.trim());
-        let field = |name: &str| {
-            let mut fields = form_urlencoded::parse(query.as_bytes());
-            fields.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
-        };
+        let field = |name: &str| redirect_field(redirect, name);
         let refused = |cause: &str| fail(Exit::Refused, format!("the login failed: {cause}"));
         if field("state").as_deref() != Some(self.state.as_str()) {
             return Err(refused("the redirect does not belong to it"));
@@ -140,9 +139,34 @@ impl PendingLogin {
     }
 }
 
+/// The value of the field `name` in `redirect`, an address or only its query.
+fn redirect_field(redirect: &str, name: &str) -> Option<String> {
+    let query = redirect.split_once('?').map_or(redirect, |(_, query)| query);
+    let query = query.split_once('#').map_or(query, |(query, _)| query);
+    let mut fields = form_urlencoded::parse(query.trim().as_bytes());
+    fields.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
 fn without_nulls(mut value: serde_json::Value) -> serde_json::Value {
     if let Some(members) = value.as_object_mut() {
         members.retain(|_, value| !value.is_null());
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::redirect_field;
+
+    #[test]
+    fn fields_of_a_redirect() {
+        let check = |redirect: &str, expect: Option<&str>| {
+            assert_eq!(redirect_field(redirect, "state").as_deref(), expect, "{redirect}");
+        };
+        check("code=a&state=b%20c", Some("b c"));
+        check(" http://127.0.0.1:1/callback?code=a&state=b\n", Some("b"));
+        check("http://127.0.0.1:1/callback?code=a&state=b#_=_", Some("b"));
+        check("http://127.0.0.1:1/callback?code=a#state=b", None);
+        check("", None);
+    }
 }

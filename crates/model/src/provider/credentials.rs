@@ -28,13 +28,17 @@ pub struct LoginStore {
     pub endpoints: LoginEndpoints,
 }
 
-/// A number that tells the account of a key from others; `None` if the key cannot be read. The tokens that a login or a command gives
-/// change, and not the account.
+/// A number that tells the account of a key from others; `None` if the key cannot be read. A login counts by its name and a command by
+/// its text, since both give new tokens for the same account.
 pub fn account_number(source: &KeySource) -> Option<u64> {
     let mut hash = DefaultHasher::new();
     match source {
         KeySource::Secret(key) => key.resolve().ok()?.expose().hash(&mut hash),
-        KeySource::File(path) => std::fs::read(path).ok()?.hash(&mut hash),
+        // This keeps the key for the request: a pipe can be read only once.
+        KeySource::File(path) => {
+            let source = SecretSource::File(path.clone());
+            stored_secret::read(&source, &[], "the key").ok()?.expose().hash(&mut hash);
+        }
         KeySource::Command(command) => command.hash(&mut hash),
         KeySource::Login(name) => name.hash(&mut hash),
     }
@@ -82,5 +86,38 @@ impl LazyCredentials {
         let label = &self.source_label;
         stored_secret::read(source, &self.env, &label.to_string())
             .with_context(|| format!("read the key from {label}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::account_number;
+    use crate::provider::registry::KeySource;
+    use nanobot_sandbox::stored_secret::{self, SecretSource};
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::path::PathBuf;
+
+    #[test]
+    fn the_key_in_a_pipe_is_kept_for_the_request() {
+        let key = "key-of-the-pipe-4711";
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writeln!(writer, "{key}").unwrap();
+        drop(writer);
+        let path = PathBuf::from(format!("/proc/self/fd/{}", reader.as_raw_fd()));
+        let from_pipe = account_number(&KeySource::File(path.clone()));
+        assert!(from_pipe.is_some());
+        let secret = stored_secret::read(&SecretSource::File(path), &[], "the key").unwrap();
+        assert_eq!(secret.expose(), key);
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            account_number(&KeySource::File(path))
+        };
+        assert_eq!(file("same", key), from_pipe);
+        assert_ne!(file("other", "key-of-another-account"), from_pipe);
+        assert_eq!(account_number(&KeySource::File(folder.path().join("none"))), None);
     }
 }

@@ -59,7 +59,7 @@ pub fn parse_update(reply: &Reply) -> Result<ParsedUpdate, String> {
             None => format!("the model did not call `{TOOL_NAME}`"),
         });
     };
-    let first = |names: &[&str]| names.iter().find_map(|name| object.get(*name)).and_then(to_text);
+    let first = |names: &[&str]| names.iter().find_map(|name| to_text(object.get(*name)?));
     let entry = first(&ENTRY_KEYS).map(|entry| entry.trim().to_owned());
     let Some(entry) = entry.filter(|entry| !entry.is_empty()) else {
         return Err("the call has no history entry".into());
@@ -72,12 +72,12 @@ pub fn parse_update(reply: &Reply) -> Result<ParsedUpdate, String> {
     })
 }
 
-/// True if a text of `update` occurs as JSON in `sent`, the conversation: it may have been planted there to be copied. A memory text equal
-/// to the current `memory` is ignored.
-pub fn is_quoted(update: &ParsedUpdate, sent: &str, memory: &str) -> bool {
+/// True if a text of `update` occurs as JSON in `sent`, the conversation: it may have been planted there to be copied. A memory text
+/// that is empty or equal to `current_memory` is ignored.
+pub fn is_quoted(update: &ParsedUpdate, sent: &str, current_memory: &str) -> bool {
     let is_same = |one: &str, other: &str| one.trim() == other.trim();
-    let update_memory = update.memory.as_deref();
-    let memory = update_memory.filter(|text| !text.trim().is_empty() && !is_same(text, memory));
+    let is_new = |text: &&str| !text.trim().is_empty() && !is_same(text, current_memory);
+    let new_memory = update.memory.as_deref().filter(is_new);
     let mut sent = sent.to_owned();
     // JSON within a JSON string, such as the arguments of a call, is escaped once more per level.
     for _ in 0..MAX_ESCAPE_LEVELS {
@@ -86,7 +86,7 @@ pub fn is_quoted(update: &ParsedUpdate, sent: &str, memory: &str) -> bool {
                 .any(|value| is_same(&value, text) || is_same(strip_fence(&value), text))
         };
         if contains(&ENTRY_KEYS, &update.entry)
-            || memory.is_some_and(|text| contains(&MEMORY_KEYS, text))
+            || new_memory.is_some_and(|text| contains(&MEMORY_KEYS, text))
         {
             return true;
         }
@@ -119,8 +119,8 @@ fn find_written_call(text: &str) -> Option<Map<String, Value>> {
     let mut rest = text;
     while let Some(line) = rest.lines().next() {
         let start = without_tag(rest);
-        let value = start.starts_with(['{', '[']).then(|| parse_first(start));
-        let (value, after) = match value.flatten() {
+        let json = start.starts_with(['{', '[']).then_some(start);
+        let (value, after) = match json.and_then(parse_first) {
             Some((value, after)) if ends_line(after) => (Some(value), after),
             _ => (None, &rest[line.len()..]),
         };
@@ -238,6 +238,7 @@ mod tests {
         check(reply_with_call(json!({ "historyEntry": "e", "memoryUpdate": "m" })), "e", Some("m"));
         check(reply_with_call(json!({ "history_entry": " e " })), "e", None);
         check(reply_with_call(json!({ "history_entry": "e", "memory_update": null })), "e", None);
+        check(reply_with_call(json!({ "history_entry": null, "summary": "e" })), "e", None);
         check(
             reply_with_call(json!({ "history_entry": "e", "memory_update": ["a", "b"] })),
             "e",

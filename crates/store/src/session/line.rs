@@ -74,9 +74,6 @@ pub(super) const OPEN: &str = "open";
 /// Value of `ending` in the line after which earlier messages are not sent.
 pub(super) const NEW: &str = "new";
 
-/// Keys that this program adds to a metadata line, beyond those of the Python program.
-const ADDED_KEYS: [&str; 5] = ["turn", "messages", "at", "ending", "summary"];
-
 /// True if a line is a message, without parsing all of it. A malformed message may give false: see [`is_counted`].
 pub(super) fn is_message(line: &[u8]) -> bool {
     #[derive(Deserialize)]
@@ -185,12 +182,12 @@ pub(super) fn parse_key(line: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct KeyFields<'a> {
         #[serde(borrow, rename = "_type")]
-        record_type: &'a str,
+        kind: &'a str,
         #[serde(borrow)]
         key: Cow<'a, str>,
     }
     match serde_json::from_slice(line) {
-        Ok(KeyFields { record_type, key }) => (record_type == "metadata").then(|| key.into_owned()),
+        Ok(KeyFields { kind, key }) => (kind == "metadata").then(|| key.into_owned()),
         Err(_) => match parse(line) {
             SessionLine::Metadata(metadata) => metadata.key,
             _ => None,
@@ -203,9 +200,10 @@ pub(super) fn plain_content(line: &[u8]) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct ContentField<'a> {
         #[serde(borrow)]
-        content: Option<Cow<'a, str>>,
+        content: Cow<'a, str>,
     }
-    serde_json::from_slice::<ContentField<'_>>(line).ok()?.content
+    let fields = serde_json::from_slice::<ContentField<'_>>(line);
+    fields.ok().map(|fields| fields.content)
 }
 
 /// The timestamp (local time, as written) and the turn id of a message's line; empty if missing.
@@ -245,9 +243,12 @@ fn read_metadata(mut object: Map<String, Value>) -> MetadataLine {
     let mut take = |key: &str| object.remove(key).unwrap_or_default();
     let text = |value: Value| value.as_str().map(str::to_owned);
     let count = |value: Value| value.as_u64().and_then(|number| usize::try_from(number).ok());
-    drop(take("_type"));
+    // A later line has its own, if any.
+    for key in ["_type", "turn", "summary"] {
+        drop(take(key));
+    }
     let ending = take("ending");
-    let mut metadata = MetadataLine {
+    MetadataLine {
         key: text(take("key")),
         created_at: text(take("created_at")),
         updated_at: text(take("updated_at")),
@@ -257,13 +258,8 @@ fn read_metadata(mut object: Map<String, Value>) -> MetadataLine {
         offset: take("at").as_u64(),
         summary_offset: take("summary_at").as_u64(),
         is_mid_turn: ending == COMPACTED || ending == OPEN,
-        extra: Map::new(),
-    };
-    for key in ADDED_KEYS {
-        drop(object.remove(key));
+        extra: object,
     }
-    metadata.extra = object;
-    metadata
 }
 
 /// Reads a message. A field of an unexpected type is treated as missing, because other programs write these files too.
@@ -335,16 +331,17 @@ fn read_calls(calls: Option<Value>) -> Vec<ToolCall> {
         return Vec::new();
     };
     let read = |mut call: Value| {
+        let arguments = call.pointer_mut("/function/arguments").map(Value::take);
         Some(ToolCall {
             id: call["id"].as_str()?.to_owned(),
             name: call["function"]["name"].as_str()?.to_owned(),
-            arguments: match call["function"]["arguments"].take() {
+            arguments: match arguments.unwrap_or_default() {
                 Value::String(text) => parse_json(&text).unwrap_or(Value::String(text)),
                 arguments => arguments,
             },
         })
     };
-    calls.into_iter().filter(|call| call["function"].is_object()).filter_map(read).collect()
+    calls.into_iter().filter_map(read).collect()
 }
 
 /// Reads the token counts that are stored with a reply.
@@ -638,13 +635,17 @@ impl Formatter for PythonFormatter {
 
 #[cfg(test)]
 mod tests {
-    use super::{ClosingLine, MetadataLine, SessionLine, format_message, format_metadata, parse};
+    use super::{
+        ClosingLine, MetadataLine, SessionLine, format_message, format_metadata, parse,
+        plain_content,
+    };
     use nanobot_base::message::{
         Document, Image, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult,
         UserMessage,
         user_text::{MessageSources, UserText},
     };
     use serde_json::json;
+    use std::borrow::Cow;
 
     const TIME: &str = "2026-02-28T10:00:00.123456";
 
@@ -813,6 +814,37 @@ mod tests {
             ),
             "[image]\nhi"
         );
+    }
+
+    #[test]
+    fn only_keys_of_other_releases_are_carried_over() {
+        let line = br#"{"_type": "metadata", "key": "a", "turn": "t", "messages": 4, "at": 9, "ending": "new", "summary": {}, "summary_at": 3, "last_archived": 2}"#;
+        let SessionLine::Metadata(metadata) = parse(line) else {
+            panic!("a metadata line");
+        };
+        let keys: Vec<&str> = metadata.extra.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["last_archived"]);
+        assert_eq!(metadata.summary_offset, Some(3));
+    }
+
+    #[test]
+    fn malformed_calls_are_left_out() {
+        let line = br#"{"role": "assistant", "tool_calls": [1, {"id": "a"}, {"id": "b", "function": "f"}, {"id": "c", "function": {"name": "f"}}]}"#;
+        let SessionLine::Message(Some(Message::Assistant(reply))) = parse(line) else {
+            panic!("a reply");
+        };
+        let call = ToolCall { id: "c".into(), name: "f".into(), arguments: json!(null) };
+        assert_eq!(reply.tool_calls, [call]);
+    }
+
+    #[test]
+    fn plain_content_is_not_copied() {
+        let plain = |line: &'static str| plain_content(line.as_bytes());
+        assert!(matches!(plain(r#"{"role": "user", "content": "x"}"#), Some(Cow::Borrowed("x"))));
+        assert_eq!(plain(r#"{"content": "x\ny"}"#).as_deref(), Some("x\ny"));
+        for line in [r#"{"content": null}"#, r#"{"content": ["x"]}"#, r#"{"role": "user"}"#, "{"] {
+            assert_eq!(plain(line), None, "{line}");
+        }
     }
 
     #[test]

@@ -495,8 +495,11 @@ fn read_first(
         match client_hello::parse(first) {
             ClientHello::Complete(name) => return Ok(FirstMessage::Tls(name)),
             ClientHello::Invalid => return Err(ErrorKind::InvalidData.into()),
-            ClientHello::Incomplete if read_some(client, first, deadline)? => {}
-            ClientHello::Incomplete => return Ok(FirstMessage::Other),
+            ClientHello::Incomplete => {
+                if !read_some(client, first, deadline)? {
+                    return Ok(FirstMessage::Other);
+                }
+            }
         }
     }
 }

