@@ -7,7 +7,7 @@ use crate::ops::protected_paths;
 use nanobot_config::policy::file_scope::{FileScope, ScopeRoot};
 use nanobot_config::settings::Settings;
 use nanobot_mcp::client::{FileGrant, SandboxFactory, SandboxedSpec};
-use nanobot_os::paths::PathResolver;
+use nanobot_os::symlinks::PathResolver;
 use nanobot_os::terminal::{Terminal, sanitize};
 use nanobot_sandbox::private_tmp;
 use nanobot_tool::sandbox_spec::{self, InstalledTools, ServerScope};

@@ -12,7 +12,7 @@ use nanobot_config::policy::tool_names::WRITE_TOOLS;
 use nanobot_config::settings::Config;
 use nanobot_os::durable_file;
 use nanobot_os::input;
-use nanobot_os::paths::PathResolver;
+use nanobot_os::symlinks::PathResolver;
 use nanobot_store::skill;
 use nanobot_tool::ApprovalRequest;
 use serde_json::{Value, json};

@@ -18,9 +18,9 @@ use nanobot_config::policy::tool_names::{SESSIONS, SIGNING};
 use nanobot_config::policy::{CommandPattern, Permission, Policy, Sandbox};
 use nanobot_config::settings::keys::nearest;
 use nanobot_config::settings::{DefaultDirectory, FlagOverrides, Locks, Settings};
-use nanobot_os::paths::{self, PathResolver};
+use nanobot_os::deferred::Deferred;
 use nanobot_os::repository::Repository;
-use nanobot_os::sync::Deferred;
+use nanobot_os::symlinks::{PathResolver, real_directory};
 use nanobot_sandbox::git_paths;
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -111,9 +111,9 @@ fn check_grants(grants: &Grants, settings: &Settings, profile: &Profile) -> Resu
     let is_copy = private_copy.is_some();
     let leaves_workspace = !is_copy
         && locks.locks_to("agents.defaults.directory", "workspace")
-        && directory.as_ref().is_some_and(|path| {
-            paths::real_directory(path) != paths::real_directory(&settings.workspace)
-        });
+        && directory
+            .as_ref()
+            .is_some_and(|path| real_directory(path) != real_directory(&settings.workspace));
     let flags = [
         (chooses_profile, "agents.defaults.profile", "--profile"),
         (!allow.is_empty(), "tools.allow", "--allow"),
@@ -175,7 +175,7 @@ pub(crate) struct WorkspacePlace {
 impl WorkspacePlace {
     /// Finds the workspace at `path`, which need not exist.
     pub(crate) fn find(path: &Path) -> Self {
-        match paths::real_directory(path) {
+        match real_directory(path) {
             Some(path) => Self { path, exists: true },
             None => Self::of_run(&PathResolver::default().resolve(&absolute(path))),
         }

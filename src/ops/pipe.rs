@@ -317,7 +317,7 @@ impl MessageBus<'_> {
                     return self.conclude(&message, &turn, &ending, exit);
                 }
                 EarlierAnswer::Turn(EarlierTurn::Interrupted) => resume = true,
-                EarlierAnswer::Turn(EarlierTurn::NotStored) => {}
+                EarlierAnswer::Turn(EarlierTurn::NotResumable) => {}
                 EarlierAnswer::GivenUp => {
                     let cause = "the program was killed each time it answered this message";
                     let ending =

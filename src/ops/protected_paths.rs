@@ -2,9 +2,9 @@
 
 use crate::ops::context::Context;
 use nanobot_config::settings::own_keys::own_file_path;
-use nanobot_os::paths::{PathResolver, Paths};
-use nanobot_os::symlinks::trace_links;
-use nanobot_os::sync::Deferred;
+use nanobot_os::deferred::Deferred;
+use nanobot_os::paths::Paths;
+use nanobot_os::symlinks::{PathResolver, trace_links};
 use nanobot_store::memory;
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,7 @@
 
 use crate::ops::context::Context;
 use nanobot_config::settings::Settings;
-use nanobot_os::paths::{PathResolver, real_directory};
+use nanobot_os::symlinks::{PathResolver, real_directory};
 use std::path::{Path, PathBuf};
 
 /// The folders of a run that exist, as real paths.

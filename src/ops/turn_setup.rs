@@ -27,11 +27,11 @@ use nanobot_config::policy::{Permission, Policy, Sandbox};
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::keys::nearest;
 use nanobot_mcp::tool_name;
+use nanobot_os::deferred::Deferred;
 use nanobot_os::durable_file;
 use nanobot_os::durable_file::format_size;
-use nanobot_os::paths::PathResolver;
 use nanobot_os::secret;
-use nanobot_os::sync::Deferred;
+use nanobot_os::symlinks::PathResolver;
 use nanobot_os::test_hooks;
 use nanobot_sandbox as sandbox;
 use nanobot_store::history::head_and_tail::head_and_tail;
@@ -60,6 +60,7 @@ pub(crate) mod interactive_approval;
 pub(crate) mod loaded_skills;
 pub(crate) mod mcp_tools;
 pub(crate) mod programs;
+mod provenance_setup;
 pub(crate) mod setup_input;
 pub(crate) mod shared_state;
 pub(crate) mod subagent_setup;
@@ -142,7 +143,7 @@ pub(crate) fn build(
     directory_notice.iter().for_each(|text| notice(text));
     let host_traffic = Arc::default();
     let provenance =
-        web_tools::new_provenance_tracker(settings, &policy, &mcp_tools, &host_traffic);
+        provenance_setup::new_provenance_tracker(settings, &policy, &mcp_tools, &host_traffic);
     if let Some(reason) = mcp_tools.untrusted_descriptions(settings) {
         provenance.raise(Origin::External, &reason);
     }

@@ -5,6 +5,7 @@ use super::prompt_arguments::PromptArguments;
 use anyhow::Result;
 use nanobot_os::input;
 use nanobot_store::skill;
+use serde_json::Value;
 
 /// Maximum size of a command's file, in bytes.
 const COMMAND_LIMIT_BYTES: usize = 256 << 10;
@@ -19,8 +20,9 @@ pub(crate) struct UserCommand {
 impl UserCommand {
     /// Parses the file of a command. Front matter is optional.
     fn parse(name: &str, text: &str) -> Self {
-        let (head, body) = skill::parse_strict(text).unwrap_or_default();
-        let message = if head.is_null() { text } else { &body };
+        // Damaged front matter is a part of the message.
+        let (head, message) =
+            skill::parse_strict(text).unwrap_or_else(|_| (Value::Null, text.to_owned()));
         let first_line = message.trim().lines().next().unwrap_or_default();
         Self {
             name: name.to_owned(),
@@ -98,6 +100,7 @@ mod tests {
         );
         check("Move $1 to $2.", "a", "Move $1 to $2.", "Move a to .");
         check("---\ndescription: a review\n---\nReview.\n", "", "a review", "Review.");
+        check("---\n# a note\n---\nReview.\n", "", "Review.", "Review.");
         check("---\nno front matter", "", "---", "---\nno front matter");
     }
 

@@ -200,3 +200,25 @@ fn a_poll_that_follows_answers_events_and_reconnects() {
     assert_eq!(story.requests().len(), 3);
     assert!(server.sockets.received().iter().all(|it| it["envelope_id"].is_string()));
 }
+
+#[test]
+fn a_reply_in_an_old_thread_is_read_after_a_failure() {
+    let server = SlackServer::start();
+    let root = server.write("D1", ANN, "root");
+    // The root is on the second page of the history, which is not read.
+    for number in 0..200 {
+        server.write("D1", ANN, &number.to_string());
+    }
+    let mut keys = server.keys();
+    keys["appToken"] = json!(APP_TOKEN);
+    let channel = open("slack", &keys).unwrap();
+    let mut reader = Reader::after_first_look(&*channel);
+    assert!(reader.poll_as(BOT, Duration::from_millis(1)).unwrap().is_empty());
+    server.sockets.wait_for_connections(1);
+    server.fail_next("conversations.replies", refuse("internal_error"));
+    server.add(json!({ "channel": "D1", "user": ANN, "text": "late", "thread_ts": root }));
+    assert!(reader.poll_as(BOT, Duration::from_secs(600)).is_err());
+    let messages = reader.poll_as(BOT, Duration::from_secs(600)).unwrap();
+    let texts: Vec<&str> = messages.iter().map(|it| it.text.as_str()).collect();
+    assert_eq!(texts, ["late"]);
+}

@@ -9,7 +9,7 @@ use nanobot_base::message::ToolSpec;
 use nanobot_base::message::plain_text;
 use nanobot_config::policy::file_scope::{FileScope, ScopeRoot};
 use nanobot_os::age::Age;
-use nanobot_os::sync::Deferred;
+use nanobot_os::deferred::Deferred;
 use nanobot_tool::Tool;
 use nanobot_tool::delete_file;
 use nanobot_tool::edit_file;

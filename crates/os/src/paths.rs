@@ -1,72 +1,12 @@
-//! The locations of all files. No other module joins names to the home directory.
+//! The locations of our files: no other module joins names to the home directory. Also the search for a program, and the
+//! names of directories without files of the project itself.
 
 use crate::env::{Env, HOME_DIR};
 use crate::home::{NoHomeError, expand_home};
-use crate::symlinks::trace_links;
 use crate::test_hooks::SYSTEM_CONFIG_DIR;
 use nanobot_base::error::{Exit, fail_with_hint};
-use rustix::fs::{Mode, OFlags};
-use std::collections::HashMap;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
-
-/// Resolves paths like `canonicalize`, but also for files that do not exist. Shared parents are resolved once and
-/// cached.
-#[derive(Debug, Default)]
-pub struct PathResolver {
-    resolved: HashMap<PathBuf, PathBuf>,
-}
-
-impl PathResolver {
-    /// Creates a resolver that already knows `real`, a path without links.
-    pub fn with_real_path(real: &Path) -> Self {
-        let ancestors = real.ancestors();
-        Self { resolved: ancestors.map(|path| (path.to_owned(), path.to_owned())).collect() }
-    }
-
-    /// Returns `path`, which must be absolute, with all links in its existing part resolved.
-    pub fn resolve(&mut self, path: &Path) -> PathBuf {
-        if let Some(real) = self.resolved.get(path) {
-            return real.clone();
-        }
-        let real = match (path.parent(), path.components().next_back()) {
-            (Some(parent), Some(Component::ParentDir)) => {
-                let real_parent = self.resolve(parent);
-                real_parent.parent().map_or_else(|| real_parent.clone(), Path::to_owned)
-            }
-            (Some(parent), Some(Component::Normal(name))) => {
-                let joined = self.resolve(parent).join(name);
-                if joined.is_symlink() { trace_links(&joined).end } else { joined }
-            }
-            _ => path.to_owned(),
-        };
-        self.resolved.insert(path.to_owned(), real.clone());
-        real
-    }
-}
-
-/// The real path of the directory `path`, which the kernel knows, in the same few system calls however deep it is. `None`
-/// if there is no such directory, or if the kernel cannot name it.
-pub fn real_directory(path: &Path) -> Option<PathBuf> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
-    let real = std::fs::read_link(link).ok()?;
-    real.is_absolute().then_some(real)
-}
-
-/// Finds the program `name` in the directories of `path`, a `PATH`. Relative entries are ignored.
-pub fn find_program(name: &str, path: &str) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        std::fs::metadata(path)
-            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-    };
-    path.split(':')
-        .filter(|entry| entry.starts_with('/'))
-        .map(|entry| Path::new(entry).join(name))
-        .find(is_program)
-}
+use std::path::{Path, PathBuf};
 
 /// A file or directory of this program, as documented in the README.
 pub struct DocumentedPath {
@@ -98,7 +38,8 @@ const NO_TEXT: &str = "it has no text of conversations";
 const LOGIN: &str = "a login";
 const JOB: &str = "a job: `nanobot cron edit`";
 
-/// All files. `KEY` is a session's key, `NAME` a skill's name, `PROVIDER` an argument of `model provider login`.
+/// All files. A word in capitals stands for a name: `KEY` for a session's key, `ID` for that of a job, `PROVIDER` for the argument of
+/// `model provider login`, and `NAME` for what the meaning of the path says.
 pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     DocumentedPath {
         path: "~/.nanobot/config.json",
@@ -405,7 +346,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
 /// The base locations for this run.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    /// The user's home directory.
+    /// The user's home directory; the root for a user without one.
     pub home: PathBuf,
     /// `~/.nanobot`, or the value of `NANOBOT_HOME`.
     pub root: PathBuf,
@@ -430,7 +371,7 @@ impl Paths {
             fail_with_hint(
                 Exit::Config,
                 error.to_string(),
-                format!("set {HOME_DIR} to a whole path"),
+                format!("set {HOME_DIR} to an absolute path"),
             )
         })?;
         let root = std::path::absolute(&root).unwrap_or(root);
@@ -539,7 +480,7 @@ impl Paths {
         self.root.join("tools")
     }
 
-    /// Returns the file with the descriptions of these programs.
+    /// Returns the file with the descriptions of the user's programs that are tools.
     pub fn tool_specs(&self) -> PathBuf {
         self.root.join("tools/.specs.json")
     }
@@ -574,7 +515,7 @@ impl Paths {
         self.root.join("notify.json")
     }
 
-    /// Returns the lock file of the process that sends them.
+    /// Returns the lock file of the process that sends notices.
     pub fn notices_lock(&self) -> PathBuf {
         self.root.join("notify.lock")
     }
@@ -620,50 +561,40 @@ impl Paths {
     }
 }
 
+/// Finds the program `name` in the directories of `path`, a `PATH`. Relative entries are ignored.
+pub fn find_program(name: &str, path: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        std::fs::metadata(path)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    };
+    path.split(':')
+        .filter(|entry| entry.starts_with('/'))
+        .map(|entry| Path::new(entry).join(name))
+        .find(is_program)
+}
+
 /// Directories without files of the project itself: git, dependencies and builds create and remove their content.
 const GENERATED_DIRS: [&str; 6] = [".git", "node_modules", "target", ".venv", "venv", "vendor"];
 
-/// True if a directory at `path` holds no files of the project itself, by its name.
+/// True if the name of the directory `path` says that it has no files of the project itself.
 pub fn is_generated_dir(path: &Path) -> bool {
     GENERATED_DIRS.iter().any(|name| path.ends_with(name))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PathResolver, real_directory};
-    use std::os::unix::fs::symlink;
+    use super::Paths;
+    use crate::env::Env;
+    use std::path::{Path, PathBuf};
 
     #[test]
     fn variables_may_begin_with_the_home() {
         let variables = [("HOME", "/h"), ("NANOBOT_HOME", "~/nb"), ("SSL_CERT_FILE", "~/ca")];
-        let env: super::Env = variables.into_iter().collect();
-        let paths = super::Paths::resolve(&env, None).unwrap();
-        assert_eq!(paths.root, std::path::Path::new("/h/nb"));
-        assert_eq!(paths.expand("~/.nanobot/x"), std::path::Path::new("/h/nb/x"));
-        assert_eq!(paths.expand("~/.nanobotx"), std::path::Path::new("/h/.nanobotx"));
-        assert_eq!(env.path("SSL_CERT_FILE"), Some(std::path::PathBuf::from("/h/ca")));
-    }
-
-    #[test]
-    fn resolved_paths_match_canonicalize() {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = std::fs::canonicalize(temp.path()).unwrap();
-        std::fs::create_dir_all(dir.join("a/b/c")).unwrap();
-        symlink("a/b", dir.join("short")).unwrap();
-        symlink(dir.join("short/c"), dir.join("a/far")).unwrap();
-        symlink("loop", dir.join("loop")).unwrap();
-        let mut real = PathResolver::default();
-        for name in
-            ["a", "a/b/c", "short", "short/c", "a/far", "short/..", "a/far/../..", "a/./b", ""]
-        {
-            let path = dir.join(name);
-            assert_eq!(real.resolve(&path), std::fs::canonicalize(&path).unwrap(), "{name}");
-            assert_eq!(real_directory(&path), Some(real.resolve(&path)), "{name}");
-        }
-        assert_eq!(real.resolve(&dir.join("short/new/file")), dir.join("a/b/new/file"));
-        assert_eq!(real.resolve(&dir.join("loop")), dir.join("loop"));
-        assert_eq!(real_directory(&dir.join("loop")), None);
-        assert_eq!(real_directory(&dir.join("new")), None);
-        assert_eq!(real.resolve("/".as_ref()), std::path::Path::new("/"));
+        let env: Env = variables.into_iter().collect();
+        let paths = Paths::resolve(&env, None).unwrap();
+        assert_eq!(paths.root, Path::new("/h/nb"));
+        assert_eq!(paths.expand("~/.nanobot/x"), Path::new("/h/nb/x"));
+        assert_eq!(paths.expand("~/.nanobotx"), Path::new("/h/.nanobotx"));
+        assert_eq!(env.path("SSL_CERT_FILE"), Some(PathBuf::from("/h/ca")));
     }
 }

@@ -104,7 +104,7 @@ pub mod list {
 /// A list of paths that is computed when it is needed, for `#[serde(with)]`.
 pub mod deferred {
     use super::{Deserializer, PathBuf, Serializer, list};
-    use crate::sync::Deferred;
+    use crate::deferred::Deferred;
 
     /// Computes the paths, if that was not done yet, and writes them.
     ///

@@ -146,7 +146,7 @@ impl GitHistory {
                     && !state.before.keys().any(|other| state.had(other, name))
             };
             let names: BTreeSet<ObjectName> =
-                after.names_beyond(before).filter(is_new).copied().collect();
+                after.names_in_new_files(before).filter(is_new).copied().collect();
             if !names.is_empty() {
                 new_names.insert(key, names);
             }

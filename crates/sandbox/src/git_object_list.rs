@@ -42,15 +42,15 @@ pub(super) struct ObjectList {
 }
 
 impl ObjectList {
-    /// Lists the objects in `directory` whose files have a time that is accepted. The indexes that are in the `earlier` list are
-    /// not read again.
+    /// Lists the objects in `directory` whose files have a time that `is_accepted`. The indexes that are in the `earlier` list
+    /// are not read again.
     ///
     /// # Errors
     /// A part of the directory cannot be read, or does not have the form that git writes: a command may have changed it.
     pub(super) fn read(
         directory: &Path,
         earlier: Option<&Self>,
-        counts: &dyn Fn(FileTime) -> bool,
+        is_accepted: &dyn Fn(FileTime) -> bool,
     ) -> io::Result<Self> {
         let mut list = Self::default();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -67,7 +67,7 @@ impl ObjectList {
             for rest in names_in(&folder)? {
                 if let Some(name) = parse_name(&format!("{first}{rest}"))
                     && version_of(folder.as_fd(), &rest)?
-                        .is_some_and(|version| counts(version.time))
+                        .is_some_and(|version| is_accepted(version.time))
                 {
                     list.loose.insert(name);
                 }
@@ -87,7 +87,7 @@ impl ObjectList {
             let (Some(version), Some(pack)) = (version, pack) else {
                 continue;
             };
-            if counts(version.time) && counts(pack.time) {
+            if is_accepted(version.time) && is_accepted(pack.time) {
                 indexes.push((index, version));
             }
         }
@@ -110,8 +110,9 @@ impl ObjectList {
         self.loose.contains(name) || packs.any(|names| names.binary_search(name).is_ok())
     }
 
-    /// The names of the objects that are not in the same files in the `earlier` list.
-    pub(super) fn names_beyond<'a>(
+    /// The names of the objects in files that the `earlier` list does not have. Some may be old objects that
+    /// were packed since.
+    pub(super) fn names_in_new_files<'a>(
         &'a self,
         earlier: Option<&'a Self>,
     ) -> impl Iterator<Item = &'a ObjectName> {
@@ -142,10 +143,11 @@ pub(super) fn format_name(name: &ObjectName) -> String {
     name.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Parses a name as git shows it.
+/// Parses a name as git shows it: in hexadecimal digits, without capitals.
 pub(super) fn parse_name(text: &str) -> Option<ObjectName> {
     let mut name = [0; 20];
-    if text.len() != 2 * name.len() || !text.is_ascii() {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if text.len() != 2 * name.len() || !text.bytes().all(is_digit) {
         return None;
     }
     for (byte, at) in name.iter_mut().zip((0..).step_by(2)) {
@@ -162,7 +164,7 @@ fn existing<T>(result: Result<T, Errno>) -> io::Result<Option<T>> {
     }
 }
 
-/// The names in a directory that are ASCII, as all of git's are.
+/// The names in a directory. Those that are not UTF-8 are left out: git gives none.
 fn names_in(directory: &OwnedFd) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -249,6 +251,8 @@ mod tests {
         let name = blob_name(b"");
         assert_eq!(parse_name(&format_name(&name)), Some(name));
         assert_eq!(parse_name("abc"), None);
+        assert_eq!(parse_name(&format_name(&name).to_uppercase()), None);
+        assert_eq!(parse_name(&"+f".repeat(20)), None);
         assert_eq!(parse_name(&"\u{e9}".repeat(20)), None);
     }
 }

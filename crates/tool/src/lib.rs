@@ -735,7 +735,7 @@ mod tests {
     use nanobot_base::message::ToolCall;
     use nanobot_base::message::ToolSpec;
     use nanobot_config::policy::Policy;
-    use nanobot_os::sync::Deferred;
+    use nanobot_os::deferred::Deferred;
     use serde_json::{Value, json};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};

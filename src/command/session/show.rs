@@ -107,7 +107,8 @@ fn totals(stats: &SessionStats) -> [String; 2] {
 /// Maximum bytes that are printed at once.
 const MAX_CHUNK_BYTES: u64 = 1 << 20;
 
-/// Prints the file unchanged. On a terminal it is printed line by line, without control characters.
+/// Prints the file unchanged. On a terminal it is printed without control characters, and line by line, so that no character is
+/// cut in two.
 fn print_raw(ctx: &Context, store: &SessionStore, key: &str) -> Result<()> {
     let file = session::open_raw(store, key)?;
     let context = || format!("read session `{key}`");

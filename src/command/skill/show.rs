@@ -11,7 +11,7 @@ use crate::ops::skill_lookup::{
 use anyhow::Result;
 use nanobot_base::error::Exit;
 use nanobot_os::terminal::sanitize;
-use nanobot_store::skill::folder::EntryType;
+use nanobot_store::skill::folder::{EntryType, FolderEntry};
 use nanobot_store::skill::{RequirementChecker, Skill, SkillSource};
 use serde_json::{Value, json};
 
@@ -20,7 +20,8 @@ pub(super) fn run(ctx: &Context, arguments: &SkillShowArgs) -> Result<Exit> {
     let SkillShowArgs { name, file, json } = arguments;
     let (_, skills) = current_skills(ctx)?;
     let skill = match find_changed(&skills, name) {
-        // It is read before it is trusted again. One that took its place comes first.
+        // A skill that has changed is not used, but the user reads it here before trusting it again. Another skill of its name is
+        // the one that runs use.
         Some(changed) if skills.by_name(name).is_none() => changed,
         _ => find_skill(&skills, name)?,
     };
@@ -46,11 +47,7 @@ pub(super) fn describe(ctx: &Context, skill: &Skill, width: Option<usize>) -> St
             ctx.paths.display(&skill.location)
         ),
     };
-    let mut warnings = skill.warnings.clone();
-    let entries = skill_entries(skill).unwrap_or_else(|error| {
-        warnings.push(format!("{error:#}"));
-        Vec::new()
-    });
+    let SkillContents { entries, warnings } = SkillContents::read(skill);
     let mut tools = inert_fields.allowed_tools.join(" ");
     if !tools.is_empty() {
         tools.push_str(" (grants nothing)");
@@ -77,22 +74,40 @@ pub(super) fn describe(ctx: &Context, skill: &Skill, width: Option<usize>) -> St
     format!("{}\n{}\n", format_rows(&rows, width), sanitize(&skill.body))
 }
 
+/// The files of a skill, and its warnings. A folder that cannot be listed is one of them.
+struct SkillContents {
+    entries: Vec<FolderEntry>,
+    warnings: Vec<String>,
+}
+
+impl SkillContents {
+    fn read(skill: &Skill) -> Self {
+        let mut warnings = skill.warnings.clone();
+        let entries = skill_entries(skill).unwrap_or_else(|error| {
+            warnings.push(format!("{error:#}"));
+            Vec::new()
+        });
+        Self { entries, warnings }
+    }
+}
+
+fn entry_json(entry: &FolderEntry) -> Value {
+    let path = entry.path.to_string_lossy();
+    match &entry.entry_type {
+        EntryType::Folder => json!({ "path": path, "kind": "folder" }),
+        EntryType::File { size, is_executable } => {
+            json!({ "path": path, "kind": "file", "bytes": size, "executable": is_executable })
+        }
+        EntryType::Link { target, .. } => {
+            json!({ "path": path, "kind": "link", "target": target.to_string_lossy() })
+        }
+        EntryType::Other(_) => json!({ "path": path, "kind": "other" }),
+    }
+}
+
 fn skill_json(ctx: &Context, skill: &Skill) -> Value {
-    let entries = skill_entries(skill).unwrap_or_default();
-    let files: Vec<Value> = entries
-        .iter()
-        .map(|entry| (entry.path.to_string_lossy(), &entry.entry_type))
-        .map(|(path, entry_type)| match entry_type {
-            EntryType::Folder => json!({ "path": path, "kind": "folder" }),
-            EntryType::File { size, is_executable } => {
-                json!({ "path": path, "kind": "file", "bytes": size, "executable": is_executable })
-            }
-            EntryType::Link { target, .. } => {
-                json!({ "path": path, "kind": "link", "target": target.to_string_lossy() })
-            }
-            EntryType::Other(_) => json!({ "path": path, "kind": "other" }),
-        })
-        .collect();
+    let SkillContents { entries, warnings } = SkillContents::read(skill);
+    let files: Vec<Value> = entries.iter().map(entry_json).collect();
     json!({
         "name": skill.name, "description": skill.description, "source": origin_json(&skill.source),
         "location": skill.location.display().to_string(), "available": skill.is_available(), "offered": skill.is_offered,
@@ -101,6 +116,25 @@ fn skill_json(ctx: &Context, skill: &Skill) -> Value {
         "license": skill.inert_fields.license, "compatibility": skill.inert_fields.compatibility,
         "allowed_tools": skill.inert_fields.allowed_tools, "metadata": skill.inert_fields.metadata,
         "user_invocable": skill.inert_fields.is_user_invocable, "tokens": body_tokens(skill), "files": files,
-        "warnings": skill.warnings, "body": skill.body,
+        "warnings": warnings, "body": skill.body,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SkillContents;
+    use nanobot_os::env::Env;
+    use nanobot_store::skill::{RequirementChecker, SkillSource, parse};
+
+    #[test]
+    fn a_folder_that_cannot_be_listed_is_a_warning() {
+        let env = Env::default();
+        let text = "---\nname: x\ndescription: d\n---\nb";
+        let mut skill = parse("x", text, &RequirementChecker::new(&env));
+        skill.source = SkillSource::Workspace;
+        skill.location = "/nowhere/x/SKILL.md".into();
+        let SkillContents { entries, warnings } = SkillContents::read(&skill);
+        assert!(entries.is_empty());
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
 }

@@ -3,7 +3,7 @@
 use crate::ops::context::Context;
 use crate::ops::permissions;
 use nanobot_config::settings::Settings;
-use nanobot_os::paths::PathResolver;
+use nanobot_os::symlinks::PathResolver;
 use std::path::{Path, PathBuf};
 
 /// Returns the working directory of a session that the editor opens in `directory`. An editor without a project opens its sessions in

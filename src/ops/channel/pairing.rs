@@ -17,7 +17,7 @@ pub(crate) fn pending(ctx: &Context) -> Result<Vec<PendingPairing>> {
 /// Allows the sender of a code from now on.
 ///
 /// # Errors
-/// Status 66 if no such code is valid.
+/// Status 66 if no such code is valid, 78 if `pairing.json` is damaged, 74 if it cannot be written.
 pub(crate) fn approve(ctx: &Context, code: &str) -> Result<PendingPairing> {
     let now = ctx.clock.timestamp().as_second();
     let pairing = PairingFile::change(&ctx.paths.pairing(), |file| file.approve(code, now))?;

@@ -203,7 +203,7 @@ fn answer_messages(
                 return turn_run.conclude(&ending, exit, None);
             }
             EarlierTurn::Interrupted => resumes = true,
-            EarlierTurn::NotStored => {}
+            EarlierTurn::NotResumable => {}
         }
         if let Some(reason) = reason_to_give_up(run, channel, first) {
             return turn_run.give_up(reason, Some(Origin::User));

@@ -13,15 +13,16 @@ use nanobot_store::session::Session;
 /// The state of a turn that was begun before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EarlierTurn {
-    /// The session has no message of it, so the turn runs again.
-    NotStored,
-    /// The session has its message, and no answer.
+    /// There is nothing to continue, so the turn runs again: the session has no message of it, its end has no text, or it was
+    /// interrupted and another turn followed.
+    NotResumable,
+    /// The session ends with its messages, without an answer: the turn can be resumed.
     Interrupted,
     /// The answer, and the finish reason of its last part.
     Answered(String, FinishReason),
 }
 
-/// Finds the last of `turns` that the session has.
+/// The state of the last of `turns` that the session `key` has.
 ///
 /// # Errors
 /// The session cannot be read.
@@ -41,18 +42,18 @@ fn state_of(messages: &[Message], turns: &[BegunTurn]) -> EarlierTurn {
         message.begins_turn() && turns.iter().any(|turn| turn.turn == message.turn_id())
     };
     let Some(start) = messages.iter().rposition(begins_one_of_turns) else {
-        return EarlierTurn::NotStored;
+        return EarlierTurn::NotResumable;
     };
     let later_messages = &messages[start + 1..];
     let next_turn = later_messages.iter().position(Message::begins_turn);
     let turn = &later_messages[..next_turn.unwrap_or(later_messages.len())];
     if !history::is_interrupted(&messages[..=start + turn.len()]) {
-        to_answer(turn).unwrap_or(EarlierTurn::NotStored)
+        to_answer(turn).unwrap_or(EarlierTurn::NotResumable)
     } else if next_turn.is_none() {
         EarlierTurn::Interrupted
     } else {
         // Resuming the session would answer the turn that followed.
-        EarlierTurn::NotStored
+        EarlierTurn::NotResumable
     }
 }
 
@@ -119,13 +120,13 @@ mod tests {
         };
         let answered = |text: &str| EarlierTurn::Answered(text.into(), FinishReason::Stop);
         let says = |text: &str| reply(text, FinishReason::Stop);
-        check(&[], EarlierTurn::NotStored);
-        check(&[user("other-0"), says("x")], EarlierTurn::NotStored);
+        check(&[], EarlierTurn::NotResumable);
+        check(&[user("other-0"), says("x")], EarlierTurn::NotResumable);
         check(&[user("aaa-0")], EarlierTurn::Interrupted);
         check(&[user("aaa-0"), says("x")], answered("x"));
         check(&[user("bbb-0"), says("x"), user("later-0"), says("y")], answered("x"));
         // Another turn followed, so resuming would answer that one.
-        check(&[user("aaa-0"), user("later-0")], EarlierTurn::NotStored);
+        check(&[user("aaa-0"), user("later-0")], EarlierTurn::NotResumable);
 
         // The beginning of a reply is no answer.
         let injected = || {
@@ -139,7 +140,7 @@ mod tests {
         let half = || reply("half of it", FinishReason::Interrupted);
         check(&[user("aaa-0"), half()], EarlierTurn::Interrupted);
         check(&[user("aaa-0"), half(), injected(), says("y")], answered("y"));
-        check(&[user("aaa-0"), half(), user("later-0"), says("y")], EarlierTurn::NotStored);
+        check(&[user("aaa-0"), half(), user("later-0"), says("y")], EarlierTurn::NotResumable);
 
         // The parts that the output limit has cut belong together.
         let cut = |text: &str| reply(text, FinishReason::Length);

@@ -11,7 +11,7 @@ use nanobot_config::settings::{Config, FlagOverrides, LayeredConfig, Settings};
 use nanobot_cron::job::Job;
 use nanobot_os::env::{self, Env};
 use nanobot_os::log;
-use nanobot_os::paths::PathResolver;
+use nanobot_os::symlinks::PathResolver;
 use std::path::{Path, PathBuf};
 
 /// The variables that a crontab line passes on, in addition to those that cron sets.

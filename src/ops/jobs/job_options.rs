@@ -17,21 +17,20 @@ use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::shell_quote::quote;
 use nanobot_channel::table;
-use nanobot_cron::job::{AnswerDestination, Job, JobKind, JobOptions};
+use nanobot_config::settings::keys::nearest;
+use nanobot_cron::job::{AnswerDestination, Delivery, Job, JobKind, JobOptions};
 use nanobot_cron::schedule::CatchUpPolicy;
-use nanobot_os::paths::PathResolver;
+use nanobot_os::symlinks::PathResolver;
 use std::time::Duration;
 
 /// The destinations that can be named besides the chat channels of [`table`]; the Python program delivers to some of them.
 const OTHER_CHANNELS: &[&str] =
-    &["", "file", "command", "cli", "feishu", "dingtalk", "qq", "mochat"];
+    &["file", COMMAND_CHANNEL, "cli", "feishu", "dingtalk", "qq", "mochat"];
 /// The channel that runs a command with the answer.
 const COMMAND_CHANNEL: &str = "command";
 /// The hint about destinations.
 const DESTINATIONS: &str =
     "`--channel telegram --to CHAT`, `--channel file --to FILE`, or `--channel command --to CMD`";
-/// Minimum similarity of a word to a channel's name to be treated as a typing error.
-const MIN_SIMILARITY: f64 = 0.8;
 
 /// Applies `settings` to `job`, except its schedule, and creates its options if needed. The job's permissions are fixed at this
 /// point.
@@ -132,11 +131,8 @@ pub(crate) fn apply_flags(
         options.config = Some(permissions::absolute(path));
     }
     if *deliver || *no_deliver || channel.is_some() || to.is_some() {
-        if is_saved_only {
-            apply_delivery(ctx, job, &mut options, &without_channel(flags)?)?;
-        } else {
-            apply_delivery(ctx, job, &mut options, flags)?;
-        }
+        let delivery_flags = if is_saved_only { without_channel(flags)? } else { flags.clone() };
+        apply_delivery(ctx, job, &mut options, &delivery_flags)?;
     }
     let resolved = apply_grants(ctx, &mut options, grants)?;
     if !skills.is_empty() {
@@ -162,7 +158,8 @@ pub(crate) fn apply_flags(
     Ok(resolved)
 }
 
-/// Makes `job` run `command`. A job that asks a model stays one: it has a message, a session and permissions.
+/// Changes the `options` of `job` so that it runs `command`. A job that asks a model stays one: it has a message, a session and
+/// permissions.
 ///
 /// # Errors
 /// The command is empty, or the job asks a model.
@@ -344,7 +341,10 @@ fn apply_delivery(
     set_text(&mut delivery.to, to);
     // A destination alone turns on the delivery.
     delivery.deliver = !no_deliver && delivery.channel.is_some();
-    options.destination = resolve_destination(ctx, job, is_trusted)?;
+    options.destination = resolve_destination(ctx, &job.delivery, is_trusted)?;
+    if let Some(AnswerDestination::File(path)) = &options.destination {
+        job.delivery.to = Some(path.display().to_string());
+    }
     if job.delivery.channel.as_deref() == Some(COMMAND_CHANNEL) {
         // The command may contain keys, and others can read the job file.
         job.delivery.to = None;
@@ -409,21 +409,17 @@ fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<()> {
     }
     let chats = table::CHANNELS.iter().map(|kind| kind.name);
     let channels: Vec<&str> = chats.chain(OTHER_CHANNELS.iter().copied()).collect();
-    let Some(typed) = typed.filter(|typed| !channels.contains(typed)) else {
+    // An empty name removes the channel. A name that is like no other may be one of the Python program.
+    let Some(typed) = typed.filter(|typed| !typed.is_empty() && !channels.contains(typed)) else {
         return Ok(());
     };
-    let similarity = |channel: &str| strsim::jaro_winkler(&typed.to_lowercase(), channel);
-    let nearest = channels
-        .iter()
-        .map(|channel| (similarity(channel), channel))
-        .max_by(|(one, _), (other, _)| one.total_cmp(other));
-    match nearest {
-        Some((similarity, channel)) if similarity > MIN_SIMILARITY => Err(fail_with_hint(
+    match nearest(&typed.to_lowercase(), channels) {
+        Some(channel) => Err(fail_with_hint(
             Exit::Usage,
             format!("there is no channel `{typed}`; did you mean `{channel}`?"),
             format!("`--channel {channel}`"),
         )),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
@@ -441,13 +437,13 @@ fn missing_destination_error() -> anyhow::Error {
     fail_with_hint(Exit::Usage, "`--deliver` needs a destination", DESTINATIONS)
 }
 
-/// The destination of the answers of `job`, from its delivery settings; a chat only if the user chose it.
+/// The destination of the answers of a job with this `delivery`. A chat is one only if the user chose it, which `is_trusted`
+/// says. A file has an absolute path without links.
 fn resolve_destination(
     ctx: &Context,
-    job: &mut Job,
+    delivery: &Delivery,
     is_trusted: bool,
 ) -> Result<Option<AnswerDestination>> {
-    let delivery = &mut job.delivery;
     if !delivery.deliver {
         return Ok(None);
     }
@@ -502,7 +498,5 @@ fn resolve_destination(
         ));
     }
     // Links are resolved now and not at each run, because a run may change links in its working directory.
-    let path = PathResolver::default().resolve(&path);
-    delivery.to = Some(path.display().to_string());
-    Ok(Some(AnswerDestination::File(path)))
+    Ok(Some(AnswerDestination::File(PathResolver::default().resolve(&path))))
 }

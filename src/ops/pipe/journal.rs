@@ -123,7 +123,7 @@ impl<'a> PipeJournal<'a> {
             entry.map(|entry| (entry.turns.clone(), entry.killed_turns())).unwrap_or_default()
         };
         let earlier_turn = if turns.is_empty() {
-            EarlierTurn::NotStored
+            EarlierTurn::NotResumable
         } else {
             turn_recovery::find(self.ctx, &self.settings, session, &turns)?
         };

@@ -12,7 +12,7 @@ use nanobot_config::policy::tool_names::{APPLY_PATCH, PROCESS};
 use nanobot_config::policy::{Policy, Sandbox};
 use nanobot_config::settings::Settings;
 use nanobot_os::durable_file;
-use nanobot_os::paths::PathResolver;
+use nanobot_os::symlinks::PathResolver;
 use nanobot_os::test_hooks;
 use nanobot_sandbox::process;
 use nanobot_store::workspace::Workspace;

@@ -1,67 +1,24 @@
-//! The web tools of a run, and their inputs: the hosts they may reach, and the content read so far.
+//! The web tools of a run, and the choice of its search engines.
 
 use crate::ops::context::Context;
 use crate::ops::native_search::native_problem;
-use crate::ops::turn_setup::mcp_tools::McpTools;
 use crate::ops::turn_setup::shared_state::SharedState;
-use nanobot_config::policy::net::Net;
-use nanobot_config::policy::provenance::{ProvenanceTracker, TrustContext};
-use nanobot_config::policy::{Policy, Sandbox};
+use nanobot_config::policy::Policy;
 use nanobot_config::settings::Settings;
 use nanobot_net::test_dns::TestHosts;
 use nanobot_os::env::BRAVE_API_KEY;
 use nanobot_os::secret::LazySecret;
-use nanobot_sandbox::private_tmp;
-use nanobot_store::skill::BUILT_IN_SKILLS;
 use nanobot_tool::Tool;
-use nanobot_tool::host_proxy::HostTraffic;
 use nanobot_tool::web::WebAccess;
 use nanobot_tool::web::engine::{NATIVE, engine_names, find_engine};
 use nanobot_tool::web::page_cache::PageCache;
 use nanobot_tool::web::reader::PageReader;
 use nanobot_tool::web_fetch::WebFetch;
 use nanobot_tool::web_search::{EngineSettings, ProviderSearch, SearchSettings, WebSearch};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The search engine that needs no key.
 const DEFAULT_ENGINE: &str = "duckduckgo";
-
-/// The initial, empty record of content read by a run under `policy`.
-pub(crate) fn new_provenance_tracker(
-    settings: &Settings,
-    policy: &Policy,
-    mcp_tools: &McpTools,
-    host_traffic: &Arc<HostTraffic>,
-) -> Arc<ProvenanceTracker> {
-    let has_commands =
-        settings.exec.enabled && policy.is_offered("exec") || !settings.tools.programs.is_empty();
-    let host_traffic = Arc::clone(host_traffic);
-    Arc::new(ProvenanceTracker::new(TrustContext {
-        file_scope: policy.file_scope.clone(),
-        workspace: policy.file_scope.workspace.clone(),
-        commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
-        commands_have_network: policy.sandbox == Sandbox::Off || policy.net == Net::Any,
-        hosts_have_sent: Box::new(move || host_traffic.may_have_carried()),
-        trusted_tools: mcp_tools.trusted_tools(settings),
-        skill_hosts: skill_hosts(&policy.file_scope.workspace),
-        is_private: private_tmp::is_private,
-        resolve_real_path: Box::new(|path| {
-            std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-        }),
-    }))
-}
-
-/// The paths in the workspace of the built-in skills that have hosts, with these hosts. A skill that a file there overrides is left
-/// out.
-fn skill_hosts(workspace: &Path) -> Vec<(PathBuf, &'static [&'static str])> {
-    let skills = BUILT_IN_SKILLS.iter().filter(|skill| !skill.hosts.is_empty());
-    let skill_files = skills.map(|skill| {
-        let folder = workspace.join("skills").join(skill.name);
-        (folder.join("SKILL.md"), skill.hosts)
-    });
-    skill_files.filter(|(path, _)| !path.exists()).collect()
-}
 
 /// The web tools, in the order of the Python program; none if the config disables them.
 pub(crate) fn tools(

@@ -53,9 +53,9 @@ const PURE: &[&str] = &[
 ];
 
 const NO_IO_IN_OS: &[&str] = &[
+    "crates/os/src/deferred",
     "crates/os/src/home",
     "crates/os/src/repository",
-    "crates/os/src/sync",
     "crates/os/src/wire_paths",
 ];
 
@@ -87,7 +87,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("jiff::Timestamp::now", &["crates/os/src/clock.rs"]),
     ("jiff::Zoned::now", &["crates/os/src/clock.rs"]),
     ("std::time::SystemTime::now", &[]),
-    ("std::sync::PoisonError", &["crates/os/src/sync.rs"]),
+    ("std::sync::PoisonError", &[]),
     // A sleep that no signal interrupts.
     (
         "std::thread::sleep",

@@ -3,9 +3,9 @@
 
 use super::line::{CODE_INDENT_COLUMNS, MIN_FENCE_MARKS};
 
-/// Returns the content of the first fenced block of `text`, or of the first one of `language`, by the first word behind its
-/// fence, in any case. A block without an end reaches to the end of the text. Lines lose the indentation of their fence, as
-/// CommonMark says.
+/// Returns the content of the first fenced block of `text`. With a `language`, it is the first block that has this word, in any
+/// case, behind its opening fence. A block without an end reaches to the end of the text. Lines lose the indentation of their
+/// fence, as CommonMark says.
 pub fn first_code_block(text: &str, language: Option<&str>) -> Option<String> {
     let mut lines = text.split_inclusive('\n');
     while let Some(line) = lines.next() {

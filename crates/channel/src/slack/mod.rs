@@ -150,6 +150,7 @@ impl ConversationService for Slack {
         let arguments = [("channel", conversation.id.as_str()), ("limit", "1")];
         let history = match self.api.read("conversations.history", &arguments) {
             Ok(history) => history,
+            // We may have been removed from it since it was listed.
             Err(ChannelError::Undeliverable(_)) => return Ok(0),
             Err(error) => return Err(error),
         };
@@ -162,21 +163,18 @@ impl ConversationService for Slack {
         conversation: &Conversation,
         position: u64,
     ) -> ChannelResult<Vec<ConversationEntry>> {
-        let messages = self.messages_after(&conversation.id, position)?;
-        let reader = MessageReader {
-            identity,
-            conversation,
-            replies_in_thread: self.settings.replies_in_thread,
-            requires_mention: self.settings.requires_mention,
-        };
-        let entries = messages.iter().map(|message| reader.to_entry(message));
-        let mut entries: Vec<ConversationEntry> = entries.collect();
-        for entry in &mut entries {
-            if let Some(message) = &mut entry.message {
-                self.add_context(identity, &entry.id, message)?;
-            }
+        let threads = self.take_event_threads(&conversation.id);
+        let result = self.read_entries(identity, conversation, position, &threads);
+        let is_final = matches!(
+            result,
+            Ok(_) | Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_))
+        );
+        if !is_final {
+            // The read is repeated. The roots of these threads may be too old to show that they have new replies.
+            let threads = threads.into_iter().map(|thread| (conversation.id.clone(), thread));
+            self.event_threads.lock().extend(threads);
         }
-        Ok(entries)
+        result
     }
 
     fn connect(&self, _cache: &mut Value) -> ChannelResult<Option<WebSocket>> {
@@ -336,7 +334,7 @@ impl Channel for Slack {
             }
             None => "conversations.history",
         };
-        // A history is read from its end.
+        // A history begins with the newest messages, so its first page is enough. A thread ends with them.
         let is_enough = |_: &[Value]| thread.is_none();
         let messages = match self.api.read_pages(method, &arguments, "messages", &is_enough) {
             Ok(messages) => messages,
@@ -409,8 +407,46 @@ impl Slack {
         self.app_api.is_some() || self.signing_secret.is_some()
     }
 
-    /// The messages of a conversation and its threads after a position, in order.
-    fn messages_after(&self, channel: &str, position: u64) -> ChannelResult<Vec<Value>> {
+    /// Takes the threads of a conversation that events have reported since the last read.
+    fn take_event_threads(&self, channel: &str) -> BTreeSet<String> {
+        let mut event_threads = self.event_threads.lock();
+        let reported = event_threads.extract_if(.., |(conversation, _)| conversation == channel);
+        reported.map(|(_, thread)| thread).collect()
+    }
+
+    /// Reads the entries after a position. `event_threads` are read too, however old their roots are.
+    fn read_entries(
+        &self,
+        identity: &Identity,
+        conversation: &Conversation,
+        position: u64,
+        event_threads: &BTreeSet<String>,
+    ) -> ChannelResult<Vec<ConversationEntry>> {
+        let messages = self.messages_after(&conversation.id, position, event_threads)?;
+        let reader = MessageReader {
+            identity,
+            conversation,
+            replies_in_thread: self.settings.replies_in_thread,
+            requires_mention: self.settings.requires_mention,
+        };
+        let entries = messages.iter().map(|message| reader.to_entry(message));
+        let mut entries: Vec<ConversationEntry> = entries.collect();
+        for entry in &mut entries {
+            if let Some(message) = &mut entry.message {
+                self.add_context(identity, &entry.id, message)?;
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The messages of a conversation after a position, with those of its threads: of `event_threads`, and of those whose root
+    /// says that they have new replies. In order.
+    fn messages_after(
+        &self,
+        channel: &str,
+        position: u64,
+        event_threads: &BTreeSet<String>,
+    ) -> ChannelResult<Vec<Value>> {
         let arguments = [("channel", channel)];
         // The newest come first. A page is read even if it has nothing new, for the roots of threads in it.
         let is_enough = |page: &[Value]| {
@@ -420,14 +456,11 @@ impl Slack {
         let mut messages =
             self.api.read_pages("conversations.history", &arguments, "messages", &is_enough)?;
         let is_new = |message: &Value| position_of(&message["ts"]) > position;
-        let has_replies = |message: &&Value| position_of(&message["latest_reply"]) > position;
-        let roots = messages.iter().filter(has_replies);
+        let has_new_replies = |message: &&Value| position_of(&message["latest_reply"]) > position;
+        let roots = messages.iter().filter(has_new_replies);
         let mut threads: BTreeSet<String> =
             roots.filter_map(|root| root["ts"].as_str().map(str::to_owned)).collect();
-        let mut event_threads = self.event_threads.lock();
-        let reported = event_threads.extract_if(.., |(conversation, _)| conversation == channel);
-        threads.extend(reported.map(|(_, thread)| thread));
-        drop(event_threads);
+        threads.extend(event_threads.iter().cloned());
         messages.retain(is_new);
         let oldest = stamp_of(position);
         for thread in threads {

@@ -5,8 +5,8 @@ use super::refusal::Refusal;
 use super::rule::Pattern;
 use super::{path_pattern, secrets, startup_files};
 use nanobot_base::shell_quote::quote;
+use nanobot_os::deferred::Deferred;
 use nanobot_os::repository::Repository;
-use nanobot_os::sync::Deferred;
 use nanobot_os::wire_paths;
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
@@ -111,8 +111,8 @@ impl FileScope {
     /// Computes the protected paths. This happens before the first tool call of a run, so that no call can change the
     /// protection against the next one.
     pub fn settle(&self) {
-        self.hidden.settle();
-        self.read_only.settle();
+        self.hidden.force();
+        self.read_only.force();
     }
 
     /// Decides about `path` as the model wrote it.

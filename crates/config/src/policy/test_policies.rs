@@ -4,7 +4,7 @@ use super::file_scope::{FileAccess, FileScope, ScopeRoot};
 use super::net::Net;
 use super::rule::{Pattern, Permission, PolicyRule, RuleEffect};
 use super::{Policy, PolicyDecision, Sandbox};
-use nanobot_os::sync::Deferred;
+use nanobot_os::deferred::Deferred;
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -5,7 +5,8 @@ use super::named_files::{
 };
 use crate::fingerprint::is_program;
 use nanobot_config::settings::servers::{McpServer, ServerTransport};
-use nanobot_os::paths::{PathResolver, Paths};
+use nanobot_os::paths::Paths;
+use nanobot_os::symlinks::PathResolver;
 use nanobot_sandbox::{SandboxSpec, system_paths};
 use std::io;
 use std::path::{Path, PathBuf};

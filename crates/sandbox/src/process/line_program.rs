@@ -18,10 +18,12 @@ use std::time::Duration;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time from the end of the output to the report that the program has ended.
 const END_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The pause between two looks for that report.
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 /// Bytes that a pipe takes at once when it is writable (POSIX, `PIPE_BUF`).
 const ATOMIC_WRITE_BYTES: usize = 4096;
-/// Maximum length of a line of standard error. A longer line is split into several.
+/// Maximum length of a line of standard error. A longer line is split into several, and a key across the border between two of
+/// them is not recognised.
 const MAX_ERROR_LINE_BYTES: u64 = 8 << 10;
 
 /// A running program.
@@ -35,7 +37,7 @@ pub struct LineProgram {
     last_error: Arc<Mutex<String>>,
     /// The thread that reads its standard error to the end.
     log: JoinHandle<()>,
-    /// Dropped last: while we hold the input, the program does not see its end.
+    /// Dropped last, after `input`: its drop waits for the program, which reads until its input is closed.
     process: ServerProcess,
 }
 
@@ -144,6 +146,7 @@ fn log_errors(errors: PipeReader, name: &str, last_error: &Mutex<String>) {
         let text = String::from_utf8_lossy(&line);
         let text = sanitize(&redact_all(text.trim_end()));
         if !text.trim().is_empty() {
+            // Only the programs of chat channels exchange lines.
             log::info!(target: "channel", "{name}: {text}");
             *last_error.lock() = text.trim().to_owned();
         }

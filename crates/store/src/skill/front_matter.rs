@@ -45,22 +45,11 @@ fn parse_yaml(head: &str, booleans: BooleanSyntax) -> Result<Value, serde_saphyr
     )
 }
 
-fn parse_parts(text: &str, booleans: BooleanSyntax) -> Result<(Value, String), String> {
-    let (head, body) = split_front_matter(text).unwrap_or(("", text));
-    let head = if head.trim().is_empty() {
-        Value::Object(Map::new())
-    } else {
-        parse_yaml(head, booleans)
-            .map_err(|error| format!("its front matter is not valid YAML: {error}"))?
-    };
-    Ok((head, body.to_owned()))
-}
-
-/// Parses a file into its front matter, as a map, and its body. If the file has any `---` line, it must begin with
-/// complete front matter, so that a damaged one is never missed.
+/// Parses a file into its front matter, which is a JSON object, and its body. If the file has any `---` line, it must begin
+/// with complete front matter, so that a damaged one is never missed.
 ///
 /// # Errors
-/// A message for the user: the front matter has no start or no end, is too long, or is invalid YAML.
+/// A message for the user: the front matter has no start or no end, is too long, is invalid YAML, or has no keys.
 pub fn parse_strict(text: &str) -> Result<(Value, String), String> {
     parse_complete(text, BooleanSyntax::Yaml11)
 }
@@ -90,13 +79,24 @@ fn parse_complete(text: &str, booleans: BooleanSyntax) -> Result<(Value, String)
     if delimiters == 1 {
         return Err("its front matter has no closing line `---`".into());
     }
-    // Complete front matter is never treated as body text.
-    if split_front_matter(text).is_none() {
+    // Front matter that cannot be split off is never treated as body text.
+    let Some((head, body)) = split_front_matter(text) else {
         return Err(format!(
             "its front matter is longer than {MAX_BYTES} bytes, or its closing line `---` is indented"
         ));
-    }
-    parse_parts(text, booleans)
+    };
+    let head = if head.lines().all(is_empty_or_comment) {
+        Value::Null
+    } else {
+        parse_yaml(head, booleans)
+            .map_err(|error| format!("its front matter is not valid YAML: {error}"))?
+    };
+    let fields = match head {
+        Value::Object(fields) => fields,
+        Value::Null => Map::new(),
+        _ => return Err("its front matter is not a list of `key: value` lines".into()),
+    };
+    Ok((Value::Object(fields), body.to_owned()))
 }
 
 /// Parses the front matter of `text` as far as possible.
@@ -112,7 +112,7 @@ pub(super) fn parse_lenient(text: &str) -> FrontMatter<'_> {
         (Some(parts), _) => parts,
         (None, Some(parts)) => {
             warnings.push(
-                "the opening line `---` of its front matter is not the first line, or has trailing spaces"
+                "the opening line `---` of its front matter is not the first line, or is indented"
                     .into(),
             );
             parts
@@ -158,6 +158,12 @@ impl FrontMatter<'_> {
         } else {
             head.to_owned()
         };
+        let mut lines_before_keys = head.lines().take_while(|line| leading_key(line).is_none());
+        if !lines_before_keys.all(is_empty_or_comment) {
+            self.warnings
+                .push("the lines of its front matter before the first `key:` are ignored".into());
+            self.is_broken = true;
+        }
         for RawField { key, text, source } in RawField::split(&head) {
             let valid = match parse_yaml(source, BooleanSyntax::TrueFalseOnly) {
                 Ok(Value::Object(fields)) => fields.into_iter().next().map(|(_, value)| value),
@@ -221,6 +227,12 @@ fn leading_key(line: &str) -> Option<&str> {
     (is_end && !key.is_empty() && key.bytes().all(is_key)).then_some(key)
 }
 
+/// True if a line of YAML has no content.
+fn is_empty_or_comment(line: &str) -> bool {
+    let line = line.trim();
+    line.is_empty() || line.starts_with('#')
+}
+
 /// Treats invalid YAML as plain text and joins its lines; `None` if it appears to be some other YAML construct.
 fn to_plain_text(text: &str) -> Option<Value> {
     let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
@@ -266,6 +278,7 @@ mod tests {
         check("", Ok("{}"));
         check("Be brief.\n", Ok("{}"));
         check("---\n---\nBe brief.\n", Ok("{}"));
+        check("---\n# a: b\n---\nBe brief.\n", Ok("{}"));
         check("---\na: b\n---\n", Ok(r#"{"a":"b"}"#));
         check("\u{feff}---\r\na: b\r\n---\r\n", Ok(r#"{"a":"b"}"#));
         check("---\na: b\n--- \nx", Ok(r#"{"a":"b"}"#));
@@ -277,6 +290,8 @@ mod tests {
         check("---", Err("no closing line"));
         check("---\na: b\n ---\n", Err("indented"));
         check("---\na: [\n---\n", Err("not valid YAML"));
+        check("---\n- a\n---\n", Err("not a list of"));
+        check("---\na\n---\n", Err("not a list of"));
     }
 
     #[test]
@@ -314,6 +329,9 @@ mod tests {
         check("a: 1\na: 2", json!({ "a": 2 }), "duplicate", false);
         check("a: b\nc: [x", json!({ "a": "b" }), "`c` is not valid YAML and is ignored", true);
         check("- a\n- b", json!({}), "not a list of", false);
+        check("# a\n\nb: c: d", json!({ "b": "c: d" }), "`b` is not valid YAML", false);
+        check("a b: c: d\ne: f", json!({ "e": "f" }), "before the first `key:`", true);
+        check("a b: c: d", json!({}), "before the first `key:`", true);
     }
 
     #[test]
@@ -327,6 +345,7 @@ mod tests {
         check("\u{feff}---\na: b\n---\nx", "byte order mark", "x");
         check("---\r\na: b\r\n---\r\nx\r\n", "CRLF", "x\r\n");
         check("\n---\na: b\n---\nx", "not the first", "x");
+        check(" ---\na: b\n---\nx", "is indented", "x");
         check("---\na: b\n", "no closing line", "---\na: b\n");
         check("x\n", "no front matter", "x\n");
     }

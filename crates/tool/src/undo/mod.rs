@@ -7,9 +7,9 @@
 use anyhow::{Context, Result, anyhow};
 use journal::{JournalLine, PreviousState};
 use nanobot_os::age::{Age, is_older};
+use nanobot_os::deferred::Deferred;
 use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
-use nanobot_os::sync::Deferred;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{DirBuilder, DirEntry, File};
 use std::io::{ErrorKind, Write};

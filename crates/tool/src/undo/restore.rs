@@ -437,7 +437,7 @@ mod tests {
     use crate::undo::{ChangeRecorder, UndoStore};
     use nanobot_base::error::{Exit, exit_for};
     use nanobot_os::age::Age;
-    use nanobot_os::sync::Deferred;
+    use nanobot_os::deferred::Deferred;
 
     #[test]
     fn a_turn_that_another_process_has_undone_is_read_again() {

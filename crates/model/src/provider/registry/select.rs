@@ -64,82 +64,118 @@ pub fn select_provider(input: &SelectInput<'_>) -> Result<SelectedProvider> {
     if normalize_name(input.provider) != "auto" {
         return resolve_provider(input, input.provider);
     }
-    let usable = |provider: &&ProviderInfo| is_usable(input, provider);
-    let lower = input.model.to_lowercase();
-    let prefix = lower.split_once('/').map(|(prefix, _)| normalize_name(prefix));
-    if let Some(prefix) = &prefix {
-        // A provider that is named and needs no key needs no config either.
-        let is_open = |provider: &&ProviderInfo| {
-            usable(provider) || (provider.is_keyless() && !provider.base_url.is_empty())
-        };
-        let has_name = |provider: &&ProviderInfo| normalize_name(provider.name) == *prefix;
-        if let Some(provider) = PROVIDERS.iter().filter(is_open).find(has_name) {
-            return resolve_provider(input, provider.name);
-        }
-        // A provider defined by the user. Its models are never sent to another provider, which would bill another
-        // account.
-        let is_users_own =
-            |name: &&String| normalize_name(name) == *prefix && find_provider(name).is_none();
-        if let Some(name) = input.configs.keys().find(is_users_own) {
-            return resolve_provider(input, name);
-        }
+    let model = RequestedModel::parse(input.model);
+    let name = provider_by_prefix(input, &model)
+        .or_else(|| provider_by_config(input, &model))
+        .or_else(|| provider_by_variable(input, &model));
+    match name {
+        Some(name) => resolve_provider(input, name),
+        None => Err(no_provider_error(input)),
     }
-    let is_foreign = prefix.as_deref().is_some_and(|prefix| find_provider(prefix).is_some());
-    let matches_keywords = |provider: &&ProviderInfo| {
-        !(provider.is_local() && is_foreign)
-            && provider.keywords.iter().any(|keyword| matches_keyword(keyword, &lower))
+}
+
+/// The name of the model as requested, by which a provider is selected.
+struct RequestedModel {
+    /// The whole name in lower case.
+    lower: String,
+    /// The part before the first slash, as [`normalize_name`] returns it.
+    prefix: Option<String>,
+}
+
+impl RequestedModel {
+    fn parse(model: &str) -> Self {
+        let lower = model.to_lowercase();
+        let prefix = lower.split_once('/').map(|(prefix, _)| normalize_name(prefix));
+        Self { lower, prefix }
+    }
+
+    /// True if the prefix is the name of `provider`.
+    fn has_prefix_of(&self, provider: &ProviderInfo) -> bool {
+        self.prefix.as_deref() == Some(normalize_name(provider.name).as_str())
+    }
+
+    /// True if the prefix is the name of any provider of the table. A local server is not selected for such a model.
+    fn has_vendor_prefix(&self) -> bool {
+        self.prefix.as_deref().is_some_and(|prefix| find_provider(prefix).is_some())
+    }
+
+    /// True if a keyword of `provider` selects it for this model.
+    fn matches_keywords_of(&self, provider: &ProviderInfo) -> bool {
+        !(provider.is_local() && self.has_vendor_prefix())
+            && provider.keywords.iter().any(|keyword| matches_keyword(keyword, &self.lower))
+    }
+}
+
+/// The provider that the prefix of the model names.
+fn provider_by_prefix<'a>(input: &SelectInput<'a>, model: &RequestedModel) -> Option<&'a str> {
+    let prefix = model.prefix.as_deref()?;
+    // A provider that is named and needs no key needs no config either.
+    let is_open = |provider: &&ProviderInfo| {
+        is_usable(input, provider) || (provider.is_keyless() && !provider.base_url.is_empty())
     };
-    let by_keyword = PROVIDERS.iter().filter(usable).find(matches_keywords);
+    let mut open_providers = PROVIDERS.iter().filter(is_open);
+    if let Some(provider) = open_providers.find(|provider| model.has_prefix_of(provider)) {
+        return Some(provider.name);
+    }
+    // A provider defined by the user. Its models are never sent to another provider, which would bill another
+    // account.
+    let is_users_own =
+        |name: &&String| normalize_name(name) == prefix && find_provider(name).is_none();
+    input.configs.keys().find(is_users_own).map(String::as_str)
+}
+
+/// The provider for the model among those whose configs are usable: one with a keyword in the model's name, else a local server,
+/// else the first one. A model of another vendor whose key is in a variable goes to that vendor.
+fn provider_by_config<'a>(input: &SelectInput<'a>, model: &RequestedModel) -> Option<&'a str> {
+    let usable = || PROVIDERS.iter().filter(move |provider| is_usable(input, provider));
+    let by_keyword = usable().find(|provider| model.matches_keywords_of(provider));
     // A local server with a configured address accepts any model that no other provider claims. Old releases require a
     // key for vLLM: with a key, it is considered in its usual position, as they do.
-    let has_key = |provider: &ProviderInfo| {
-        find_config(input, provider.name).is_some_and(|config| config.key.is_some())
-    };
-    let is_keyed_vllm = |provider: &ProviderInfo| provider.name == "vllm" && has_key(provider);
+    let is_keyed_vllm =
+        |provider: &ProviderInfo| provider.name == "vllm" && has_key(input, provider);
     let is_configured_local = |provider: &&ProviderInfo| {
         provider.is_local()
             && has_base_url(input, provider)
             && !is_keyed_vllm(provider)
-            && !is_foreign
+            && !model.has_vendor_prefix()
     };
     let is_metered = |provider: &&ProviderInfo| provider.kind != ProviderKind::Login;
-    let has_variable = |provider: &&ProviderInfo| {
-        !provider.base_url.is_empty() && external_key(input.env, provider).is_some()
-    };
-    let is_named =
-        |provider: &&ProviderInfo| prefix.as_deref() == Some(&normalize_name(provider.name));
-    if let Some(provider) = by_keyword
+    let provider = by_keyword
         .or_else(|| PROVIDERS.iter().find(is_configured_local))
-        .or_else(|| PROVIDERS.iter().filter(usable).find(is_metered))
-    {
-        if provider.takes_foreign_models(prefix.is_some()) {
-            return resolve_provider(input, provider.name);
-        }
-        // The model of another vendor, whose key is in a variable, goes to that vendor.
-        let mut vendors = PROVIDERS.iter().filter(has_variable);
-        let named = vendors.clone().find(is_named);
-        let vendor = named
-            .or_else(|| vendors.find(|vendor| by_keyword.is_none() && matches_keywords(vendor)));
-        return resolve_provider(input, vendor.unwrap_or(provider).name);
+        .or_else(|| usable().find(is_metered));
+    let Some(provider) = provider else {
+        return first_of_users_own(input);
+    };
+    if provider.takes_foreign_models(model.prefix.is_some()) {
+        return Some(provider.name);
     }
-    if let Some((name, _)) = input.configs.iter().find(|(name, config)| {
+    // The prefix decides about the vendor. A keyword does so only if none has selected `provider`.
+    let mut vendors = PROVIDERS.iter().filter(|vendor| has_external_key(input, vendor));
+    let named = vendors.clone().find(|vendor| model.has_prefix_of(vendor));
+    let vendor = named.or_else(|| {
+        vendors.find(|vendor| by_keyword.is_none() && model.matches_keywords_of(vendor))
+    });
+    Some(vendor.unwrap_or(provider).name)
+}
+
+/// The first provider that the user has defined with an address and a key.
+fn first_of_users_own<'a>(input: &SelectInput<'a>) -> Option<&'a str> {
+    let is_complete = |(name, config): &(&String, &ProviderConfig)| {
         find_provider(name).is_none() && config.base_url.is_some() && config.key.is_some()
-    }) {
-        return resolve_provider(input, name);
-    }
-    // No config is usable. Try environment variables, those of the model's own provider first.
+    };
+    input.configs.iter().find(is_complete).map(|(name, _)| name.as_str())
+}
+
+/// The provider for the model among those whose keys are in variables: the model's own, else the first one.
+fn provider_by_variable(input: &SelectInput<'_>, model: &RequestedModel) -> Option<&'static str> {
+    let with_key = || PROVIDERS.iter().filter(move |provider| has_external_key(input, provider));
+    let is_own = |provider: &&ProviderInfo| {
+        model.has_prefix_of(provider) || model.matches_keywords_of(provider)
+    };
     // Many users have a Hugging Face token for downloads only.
     let is_for_inference = |provider: &&ProviderInfo| provider.name != "huggingface";
-    let is_preferred = |provider: &&ProviderInfo| is_named(provider) || matches_keywords(provider);
-    let by_variable = PROVIDERS
-        .iter()
-        .filter(has_variable)
-        .find(is_preferred)
-        .or_else(|| PROVIDERS.iter().filter(is_for_inference).find(has_variable));
-    match by_variable {
-        Some(provider) => resolve_provider(input, provider.name),
-        None => Err(no_provider_error(input)),
-    }
+    let provider = with_key().find(is_own).or_else(|| with_key().find(is_for_inference));
+    provider.map(|provider| provider.name)
 }
 
 /// True if a keyword of the table occurs in a model's name, which is in lower case.
@@ -160,13 +196,24 @@ fn has_base_url(input: &SelectInput<'_>, provider: &ProviderInfo) -> bool {
     find_config(input, provider.name).is_some_and(|config| config.base_url.is_some())
 }
 
+fn has_key(input: &SelectInput<'_>, provider: &ProviderInfo) -> bool {
+    find_config(input, provider.name).is_some_and(|config| config.key.is_some())
+}
+
+/// True if the key of `provider`, whose address the table has, is in a variable or a credential.
+fn has_external_key(input: &SelectInput<'_>, provider: &ProviderInfo) -> bool {
+    !provider.base_url.is_empty() && external_key(input.env, provider).is_some()
+}
+
+/// True if the config of `provider` has what its kind needs.
 fn is_usable(input: &SelectInput<'_>, provider: &ProviderInfo) -> bool {
-    let has_key = find_config(input, provider.name).is_some_and(|config| config.key.is_some());
     match provider.kind {
         ProviderKind::Login => true,
         ProviderKind::Unsupported => false,
-        ProviderKind::Local | ProviderKind::Direct => has_key || has_base_url(input, provider),
-        ProviderKind::Standard | ProviderKind::Gateway => has_key,
+        ProviderKind::Local | ProviderKind::Direct => {
+            has_key(input, provider) || has_base_url(input, provider)
+        }
+        ProviderKind::Standard | ProviderKind::Gateway => has_key(input, provider),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Values that are computed when they are needed.
+//! Values that are computed when they are needed. A [`LazyLock`] cannot be cloned, and the type of its closure is part of its own.
 
 use std::fmt;
 use std::ops::Deref;
@@ -16,8 +16,8 @@ impl<T> Deferred<T> {
         Self(Arc::new(LazyLock::new(Box::new(compute))))
     }
 
-    /// Computes the value now.
-    pub fn settle(&self) {
+    /// Computes the value now, if it was not computed before.
+    pub fn force(&self) {
         LazyLock::force(&self.0);
     }
 }
@@ -61,7 +61,7 @@ mod tests {
         let one = Deferred::new(move || counter.fetch_add(1, Ordering::Relaxed));
         let other = one.clone();
         assert_eq!(calls.load(Ordering::Relaxed), 0);
-        other.settle();
+        other.force();
         assert_eq!((*one, *other), (0, 0));
         assert_eq!(calls.load(Ordering::Relaxed), 1);
     }
