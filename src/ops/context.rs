@@ -180,14 +180,15 @@ impl Context {
             ConsolidationMode::Manual => MessageWindow::of_size(size),
             _ => MessageWindow::until_consolidated(size),
         };
-        SessionStore::new(
+        let store = SessionStore::new(
             &settings.workspace,
             &self.paths,
             sync,
             window,
             settings.max_tool_result_chars,
             &self.clock,
-        )
+        )?;
+        Ok(if self.workspace.is_some() { store.without_old_sessions() } else { store })
     }
 
     /// Prints on a terminal why there is no output. A script gets no notice.

@@ -37,7 +37,7 @@ pub struct SessionStore {
     /// `<workspace>/sessions`.
     pub(super) dir: PathBuf,
     /// The directory of releases up to 0.1.3.post7.
-    legacy_dir: PathBuf,
+    legacy_dir: Option<PathBuf>,
     /// The store of releases from 0.3.1 on, if this workspace has one.
     newer_dir: Option<PathBuf>,
     pub(super) sync: SyncMode,
@@ -63,13 +63,19 @@ impl SessionStore {
     ) -> Result<Self> {
         Ok(Self {
             dir: workspace.join("sessions"),
-            legacy_dir: paths.old_sessions(),
+            legacy_dir: Some(paths.old_sessions()),
             newer_dir: find_newer_store(workspace, paths)?,
             sync,
             window,
             result_limit,
             clock: clock.clone(),
         })
+    }
+
+    /// The store without the sessions of releases up to 0.1.3.post7, which had one workspace: another workspace must not show them.
+    #[must_use]
+    pub fn without_old_sessions(self) -> Self {
+        Self { legacy_dir: None, ..self }
     }
 
     /// Returns the file path of `key`, which need not exist.
@@ -108,11 +114,12 @@ impl SessionStore {
         if is_owned_by(&encoded_path, key)? == Some(true) {
             return Ok(SessionPath::existing(encoded_path));
         }
-        let legacy_path = self.legacy_dir.join(&safe_name);
-        Ok(match is_owned_by(&legacy_path, key)? {
-            Some(true) => SessionPath::existing(legacy_path),
-            _ => SessionPath { path, exists: false },
-        })
+        if let Some(legacy_path) = self.legacy_dir.as_ref().map(|dir| dir.join(&safe_name))
+            && is_owned_by(&legacy_path, key)? == Some(true)
+        {
+            return Ok(SessionPath::existing(legacy_path));
+        }
+        Ok(SessionPath { path, exists: false })
     }
 
     /// Finds a file of `key` that belongs in the newer store: already there under its old name, or still in an old
@@ -126,7 +133,8 @@ impl SessionStore {
         let safe_paths = self
             .newer_dir
             .iter()
-            .chain([&self.dir, &self.legacy_dir])
+            .chain([&self.dir])
+            .chain(&self.legacy_dir)
             .filter_map(|dir| Some(dir.join(safe_name?)));
         for path in safe_paths.chain([self.dir.join(encoded_name)]) {
             if is_owned_by(&path, key)? == Some(true) {
@@ -183,7 +191,7 @@ impl SessionStore {
             return Err(already_exists_error(new));
         }
         let dir = from.parent().unwrap_or(Path::new("."));
-        if dir != self.legacy_dir {
+        if Some(dir) != self.legacy_dir.as_deref() {
             return Ok(dir.join(new_path.file_name().unwrap_or_default()));
         }
         // In the old directory only names of the older form are found, and only if the workspace has no such file.
@@ -216,7 +224,7 @@ impl SessionStore {
 
     /// The directories that may hold sessions, in lookup order.
     pub fn directories(&self) -> impl Iterator<Item = &Path> {
-        [self.newer_dir.as_deref(), Some(self.dir.as_path()), Some(self.legacy_dir.as_path())]
+        [self.newer_dir.as_deref(), Some(self.dir.as_path()), self.legacy_dir.as_deref()]
             .into_iter()
             .flatten()
     }
