@@ -1,6 +1,6 @@
 //! `nanobot channel`: chat services.
 
-use crate::options::value::{path, time};
+use crate::options::value::{dollars, path, time};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,6 +49,7 @@ pub enum ChannelCommand {
         command: PairCommand,
     },
     // A doc comment here would hide that of the argument type.
+    Bind(ChannelBindArgs),
     Poll(ChannelPollArgs),
     Send(ChannelSendArgs),
     /// Export the service of the channels, `channel poll --follow`, to a service manager
@@ -108,10 +109,50 @@ pub enum PairCommand {
         json: bool,
     },
     /// Allow the sender of a code from now on
+    ///
+    /// The sender shares the memory of the workspace with you and others; with `--workspace DIR` it is bound to a workspace of its own, as by
+    /// `channel bind`.
     Approve {
         /// Code as the sender received it: ABCD-EFGH
         code: String,
     },
+}
+
+/// Bind a chat or a sender to a profile, a workspace, a model or a budget
+///
+/// With `--workspace DIR`, its messages are answered from that workspace: with the memory, notes, skills, jobs and conversations there, and
+/// no others. The binding of a chat applies to all who write in it, that of a sender in direct chats that are not bound. What is not given
+/// stays as it is.
+#[derive(Args, Clone, Debug)]
+pub struct ChannelBindArgs {
+    /// Channel name
+    pub name: String,
+    #[command(flatten)]
+    pub target: BindTarget,
+    /// Permission profile of its turns and jobs
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Model, or a preset of the config
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Maximum cost per day, in US dollars
+    #[arg(long, value_name = "USD", value_parser = dollars, allow_negative_numbers = true)]
+    pub budget: Option<f64>,
+    /// Remove the binding
+    #[arg(long, conflicts_with_all = ["profile", "model", "budget"])]
+    pub remove: bool,
+}
+
+/// The chat or the sender of a binding.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = false)]
+pub struct BindTarget {
+    /// Chat or group, by the id that `/id` shows; a thread as in the keys of sessions
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    pub chat: Option<String>,
+    /// Sender, by the id that `/id` shows
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    pub sender: Option<String>,
 }
 
 /// Fetch new messages, answer them, and exit

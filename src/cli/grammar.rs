@@ -8,7 +8,7 @@ pub const VERBS: &[(&[&str], &str)] = &[
     (&["get", "path", "schema", "context", "explain", "diff", "log", "logs", "inbox", "metrics"], "print what the name says; change nothing"),
     (&["check"], "look for problems; the exit status says whether there are any"),
     (&["add", "new", "fork", "import", "apply"], "create something; what exists is kept, unless a flag says otherwise"),
-    (&["set", "unset", "use", "edit", "update", "rename", "title", "enable", "disable", "accept", "approve"], "change something that exists"),
+    (&["set", "unset", "use", "edit", "update", "rename", "title", "enable", "disable", "accept", "approve", "bind"], "change something that exists"),
     (&["remove", "prune"], "remove something"),
     (&["restore", "undo", "repair"], "bring back what was"),
     (&["run", "rerun", "sync", "compact", "consolidate", "poll", "send", "retry"], "do the work now"),

@@ -375,6 +375,8 @@ pub const OBJECTS: &[JsonShape] = &[
         ("waiting_since", OrNull(&Time), ""), ("given_up", Count, "messages"),
         ("failures", List(&Fields(&[("activity", OneOf("poll answer send"), ""), ("since", Time, ""), ("error", Text, "")])), ""),
         ("problem", OrNull(&OneOf("failing waiting not_polled")), ""),
+        ("bindings", List(&Fields(&[("kind", OneOf("chat sender"), ""), ("id", Text, ""), ("profile", OrNull(&Text), ""),
+            ("workspace", OrNull(&Text), ""), ("model", OrNull(&Text), ""), ("daily_budget", OrNull(&Number), "US dollars")])), "as `channel bind` makes them"),
     ] },
     JsonShape { name: "content", form: OneObject, meaning: "A part of a result.", base: None, fields: &[
         ("type", OneOf("text image document audio resource blob link"), ""), ("text?", Text, ""),

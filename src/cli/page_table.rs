@@ -389,6 +389,12 @@ pub const PAGES: &[HelpPage] = &[
     ] },
     HelpPage { command: "channel pair approve", statuses: &[DONE, (66, "there is no such code"), FILE_BUSY, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
         ("nanobot channel pair approve ABCD-EFGH", "Allow a sender"),
+        ("nanobot channel pair approve ABCD-EFGH -w ~/kids", "Allow a sender, with a memory apart"),
+    ] },
+    HelpPage { command: "channel bind", statuses: &[DONE, (2, "there is no such channel, or nothing to bind"), (66, "there is no such binding"), FILE_BUSY, CONFIG], variables: &[], files: &["config.json"], examples: &[
+        ("nanobot channel bind telegram --sender 123456 -w ~/kids --profile plan --budget 0.50", "A person with a memory and limits of their own"),
+        ("nanobot channel bind telegram --chat -100123456 -w ~/family", "A group with a memory of its own"),
+        ("nanobot channel bind telegram --chat -100123456 --remove", "As all other chats"),
     ] },
     HelpPage { command: "channel poll", statuses: CHANNEL_STATUSES, variables: TURN_VARIABLES, files: CHANNEL_FILES, examples: &[
         ("nanobot channel poll", "Answer what is new, and exit"),

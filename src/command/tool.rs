@@ -55,7 +55,7 @@ fn build_setup(
     is_dry_run: bool,
 ) -> Result<TurnSetup> {
     let scheduler: Arc<dyn JobScheduler> =
-        Arc::new(StoreScheduler::new(ctx, &Arc::new(ctx.settings()?)));
+        Arc::new(StoreScheduler::new(ctx, &Arc::new(ctx.settings()?), None));
     let spawn = pool::tool_without_turn(ctx);
     turn_setup::build_without_turn(ctx, grants, offline, is_dry_run, vec![spawn], Some(scheduler))
 }

@@ -404,7 +404,7 @@ fn run_steps(
         create_workspace(ctx, options, &request)?;
     }
     conversation::check_message(options, &request)?;
-    let mut session = conversation::open(ctx, options, &request, &sessions, reporter)?;
+    let mut session = conversation::open(ctx, options, &source, &request, &sessions, reporter)?;
     reporter.envelope.session = session.key().to_owned();
     log_session(&session);
     if options.session.resume {

@@ -10,6 +10,7 @@ mod message;
 use crate::ops::agent_turn;
 use crate::ops::agent_turn::source::{AttachedContent, ChatTurn};
 use crate::ops::call_approvals::{CallApprovals, DeferredApprovals};
+use crate::ops::channel::persona::Persona;
 use crate::ops::channel::recipients;
 use crate::ops::context::Context;
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
@@ -356,15 +357,39 @@ impl MessageBus<'_> {
         }
         let mut options = self.options.clone();
         options.input.message = (!resume).then(|| UserText::of_others(text, content));
-        options.session.key = Some(key);
         options.session.resume = resume;
-        let chat =
-            ChatTurn { turn_id: &turn, sender: None, chat_prompt: PROMPT, attached, approvals };
-        let ctx = self.ctx.beside_others();
+        let persona = match self.limit_to_persona(&key, &mut options) {
+            Ok(persona) => persona,
+            Err(error) => {
+                let exit = exit_for(&error);
+                let ending = Ending { error: Some(error), ..Ending::default() };
+                return self.conclude(&message, &turn, &ending, exit);
+            }
+        };
+        options.session.key = Some(key);
+        let binding = persona.as_ref().and_then(Persona::address);
+        let chat = ChatTurn {
+            turn_id: &turn,
+            sender: binding.as_deref(),
+            chat_prompt: PROMPT,
+            attached,
+            approvals,
+            binding: binding.clone(),
+        };
+        let ctx = persona.as_ref().map_or(self.ctx, |persona| &persona.ctx).beside_others();
         let outcome = agent_turn::run_chat_turn(&ctx, &options, chat, None);
         let result = self.conclude(&message, &turn, &outcome.ending, outcome.exit);
         outcome.finish(&ctx);
         result
+    }
+
+    /// Limits the turn of a chat that the config binds. Returns its persona.
+    fn limit_to_persona(&self, key: &str, options: &mut TurnOptions) -> Result<Option<Persona>> {
+        let persona = Persona::of_session(self.ctx, key)?;
+        if let Some(persona) = &persona {
+            persona.limit(options)?;
+        }
+        Ok(persona)
     }
 
     /// The approvals of the turn of a message, which may approve a call itself.

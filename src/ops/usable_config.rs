@@ -1,6 +1,7 @@
 //! Checks that runs can use a config: its settings, and the profile and the prompt files that they name. `settings` checks
 //! the values themselves.
 
+use crate::ops::channel::bindings;
 use crate::ops::context::Context;
 use crate::ops::permissions;
 use crate::ops::turn_setup::web_tools::search_problems;
@@ -65,6 +66,7 @@ pub(crate) fn findings(ctx: &Context, config: &Config, is_strict: bool) -> Vec<C
             );
         }
     }
+    errors.extend(bindings::errors(ctx, config));
     for error in errors.into_iter().map(to_finding) {
         if !findings.contains(&error) {
             findings.push(error);

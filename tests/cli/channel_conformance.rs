@@ -8,6 +8,7 @@ use crate::discord_server::DiscordServer;
 use crate::mattermost_server::MattermostServer;
 use crate::server::says;
 use crate::slack_server::{APP_TOKEN, SlackServer};
+use crate::story::write;
 use crate::wait::until;
 use nanobot_base::error::{Exit, exit_for};
 use nanobot_channel::dialect;
@@ -119,6 +120,39 @@ fn unknown_senders_are_paired_in_direct_messages() {
         service.write_in(0, "and now?");
         story.run(["channel", "poll"]);
         assert_eq!(service.answers_in(0)[1..], ["Welcome."], "{name}");
+    }
+}
+
+#[test]
+fn a_bound_sender_has_a_memory_apart() {
+    for service in ALL.map(|start| start()) {
+        let name = service.facts().name;
+        let story = story_of(&*service, 1).workspace_file("memory/MEMORY.md", "The owner is Olga.");
+        story.server().always(says("Hello."));
+        service.write_in(0, "the word is pelican");
+        story.run(["channel", "poll"]);
+        let inbox = story.home().join(".nanobot/channels").join(name).join("inbox.jsonl");
+        let inbox = std::fs::read_to_string(inbox).unwrap();
+        let mut lines = inbox.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let line = lines.rfind(|line| line["type"] == "in").unwrap();
+        // A message of ntfy does not say who has written.
+        let id = match name {
+            "ntfy" => format!("--chat={}", line["message"]["chat"]["id"].as_str().unwrap()),
+            _ => format!("--sender={}", line["message"]["from"]["id"].as_str().unwrap()),
+        };
+        let kids = story.home().join("kids");
+        write(&kids.join("memory/MEMORY.md"), b"The kid is Kim.");
+        let arguments = ["channel", "bind", name, &id, "-w", kids.to_str().unwrap()];
+        story.run(arguments).stderr_has("is bound: workspace `~/kids`");
+        story.server().forget_requests();
+        service.write_in(0, "who?");
+        story.run(["channel", "poll"]);
+        let request = story.last_request().raw;
+        assert!(request.contains("The kid is Kim."), "{name}: {request}");
+        for word in ["Olga", "pelican"] {
+            assert!(!request.contains(word), "{name}: {request}");
+        }
+        assert!(kids.join("sessions").join(service.facts().session_file).exists(), "{name}");
     }
 }
 

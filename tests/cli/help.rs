@@ -406,7 +406,7 @@ const WITHOUT_JSON: &[&str] = &[
     "apply", "forget",
     "config set", "config unset", "model use", "cron disable", "cron enable", "cron remove", "cron sync", "cron heartbeat disable", "mcp accept",
     "mcp add", "mcp remove", "memory accept", "memory consolidate", "memory undo", "model provider logout", "session compact",
-    "serve webhook", "channel login", "channel pair approve", "channel poll", "channel retry", "channel send", "channel check",
+    "serve webhook", "channel bind", "channel login", "channel pair approve", "channel poll", "channel retry", "channel send", "channel check",
     "session remove", "session rename", "skill add", "skill new", "skill remove", "skill update", "tool new",
     // It speaks a protocol.
     "serve mcp", "mcp login", "mcp logout",

@@ -328,6 +328,10 @@ fn channels(output: &mut SeenJson) {
     telegram.fail("sendMessage", 429, body);
     let to = ANN.to_string();
     story.run(["channel", "send", "telegram", &to, "later"]).status(75).error_text();
+    let workspace = story.workspace().with_file_name("kids");
+    let bind = ["channel", "bind", "telegram", "--sender", "8", "-w", workspace.to_str().unwrap()];
+    let limits = ["--profile", "plan", "--model", "scripted", "--budget", "1"];
+    story.run([&bind[..], &limits].concat()).error_text();
     output.run(&story, "channel list --json", &["channel", "list", "--json"]);
     output.run(&story, "channel inbox --json", &["channel", "inbox", "--json"]);
     let denied = json!({ "ok": false, "error_code": 401, "description": "Unauthorized" });

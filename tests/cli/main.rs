@@ -13,6 +13,7 @@ mod call_schemas;
 mod channel;
 mod channel_adapter;
 mod channel_approvals;
+mod channel_bindings;
 mod channel_commands;
 mod channel_conformance;
 mod channel_counterparts;

@@ -473,6 +473,14 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "that is bound to a workspace is answered with the memory",
+        &[
+            "nothing_leaks_between_two_personas",
+            "a_bound_sender_has_a_memory_apart",
+            "a_binding_that_cannot_be_used_answers_nothing_from_another_memory",
+        ],
+    ),
+    (
         "A webhook request counts only with the service's signature",
         &[
             "requests_without_a_valid_signature_are_refused",

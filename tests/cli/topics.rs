@@ -216,11 +216,14 @@ fn commands_of_the_topic_channels() {
         }),
         answers("nanobot channel poll", [says("Hello, Ann.")], ""),
         prints("config set", ""),
+        prints("channel bind telegram --sender", ""),
+        prints("channel bind telegram --chat", ""),
+        prints("channel list --json", "\"telegram\""),
+        prints("channel list", "sender 123456"),
         prints("channel send telegram", "\n"),
         prints("channel send ntfy", "\n"),
         prints("cron add", "✓"),
         prints("channel inbox", ""),
-        prints("channel list", "\"telegram\""),
     ];
     let prints_token = format!("echo {TOKEN}");
     let replaced =

@@ -104,6 +104,9 @@ pub struct JobOptions {
     pub policy: Option<Value>,
     /// True if a run created the job, and not a person.
     pub by_model: bool,
+    /// The chat or the sender, as `CHANNEL:ID`, whose binding in the config limits the runs, if one of its turns created the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binding: Option<String>,
     /// True if `cron apply` created the job from a file.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub applied: bool,

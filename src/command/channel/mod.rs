@@ -1,11 +1,13 @@
 //! `nanobot channel`: polls chat services, sends messages, and manages who is answered.
 
+mod binding;
 pub(crate) mod login;
 
 use crate::cli::channel::{
     ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand, ServiceFormat,
 };
 use crate::command::cron::export::print_or_write;
+use crate::ops::channel::bindings;
 use crate::ops::channel::health::{self, ChannelHealth, ChannelProblem};
 use crate::ops::channel::outbox::{self, OutboxFile, OutboxMessage, SendOutcome};
 use crate::ops::channel::overview::{self, WaitingMessage};
@@ -19,7 +21,9 @@ use anyhow::{Context as _, Result};
 use nanobot_agent::report::columns::{Column, Side, format_table};
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::message::Origin;
+use nanobot_base::shell_quote;
 use nanobot_channel::MessageSource;
+use nanobot_channel::pairing::PendingPairing;
 use nanobot_os::input::{self, StdinMode};
 use nanobot_os::signal;
 use nanobot_os::terminal::sanitize;
@@ -47,6 +51,7 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
             Ok(Exit::Answered)
         }
         ChannelCommand::Pair { command } => pair(ctx, command),
+        ChannelCommand::Bind(arguments) => binding::run(ctx, arguments),
         ChannelCommand::Poll(arguments) => poll(ctx, arguments),
         ChannelCommand::Export { names, format, output, image } => {
             let format = match format {
@@ -69,6 +74,7 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
 fn list(ctx: &Context, all: bool, json: bool) -> Result<Exit> {
     let mut channels = health::list(ctx)?;
     channels.retain(|channel| all || channel.is_configured);
+    let bindings = bindings::of_all_channels(ctx, &ctx.load_config()?)?;
     let now = ctx.clock.now();
     if json {
         let rows = channels.iter().map(|channel| {
@@ -86,6 +92,7 @@ fn list(ctx: &Context, all: bool, json: bool) -> Result<Exit> {
                 "given_up": channel.given_up,
                 "failures": failures.collect::<Vec<_>>(),
                 "problem": problems.first().map(ChannelProblem::name),
+                "bindings": binding::to_json(&bindings, channel.name),
             })
         });
         let rows: Vec<_> = rows.collect();
@@ -114,6 +121,7 @@ fn list(ctx: &Context, all: bool, json: bool) -> Result<Exit> {
         }),
     ];
     ctx.terminal.print(&format_table(&channels, &columns, ctx.terminal.stdout_width()))?;
+    binding::print_table(ctx, &bindings)?;
     Ok(Exit::Answered)
 }
 
@@ -171,8 +179,15 @@ fn pair(ctx: &Context, command: &PairCommand) -> Result<Exit> {
         }
         PairCommand::Approve { code } => {
             let approved = pairing::approve(ctx, code)?;
-            ctx.terminal
-                .print(&format!("✓ {} may write in {}\n", approved.sender_id, approved.channel))?;
+            let PendingPairing { channel, sender_id, .. } = &approved.pairing;
+            ctx.terminal.print(&format!("✓ {sender_id} may write in {channel}\n"))?;
+            if approved.shares_memory {
+                ctx.notice(&format!(
+                    "{sender_id} shares the memory with all others who may write; `nanobot channel bind {channel} --sender {} \
+                     --workspace DIR` gives a workspace apart",
+                    shell_quote::quote(sender_id)
+                ));
+            }
         }
     }
     Ok(Exit::Answered)

@@ -2,7 +2,7 @@
 
 use super::request::{TurnCommand, TurnRequest};
 use super::source::TurnSource;
-use crate::ops::channel::session_copy;
+use crate::ops::channel::{bindings, session_copy};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::options::turn::{DryRunForm, TurnOptions};
@@ -51,13 +51,17 @@ pub(crate) fn check_message(options: &TurnOptions, request: &TurnRequest) -> Res
 pub(crate) fn open(
     ctx: &Context,
     options: &TurnOptions,
+    source: &TurnSource<'_>,
     request: &TurnRequest,
     sessions: &SessionStore,
     reporter: &mut Reporter,
 ) -> Result<Session> {
     let mut session = open_session(ctx, options, request, sessions, reporter)?;
-    // An interrupted turn continues at the end of the session.
-    if !options.session.resume {
+    // An interrupted turn continues at the end of the session. Messages to a chat that is bound to another workspace belong there.
+    if !options.session.resume
+        && (source.chat().is_some()
+            || bindings::is_of_workspace(ctx, &request.settings, session.key())?)
+    {
         session_copy::add_sent_messages(ctx, &mut session)?;
     }
     Ok(session)

@@ -100,8 +100,10 @@ pub(crate) fn prepare(
             answer_chat: job.and_then(|job| job.answer_chat.clone()),
             // A job cannot create jobs, which could multiply without end.
             // A job would outlast a run that only proposes changes.
-            scheduler: (job.is_none() && options.grants.private_copy.is_none())
-                .then(|| Arc::new(StoreScheduler::new(ctx, &settings)) as Arc<dyn JobScheduler>),
+            scheduler: (job.is_none() && options.grants.private_copy.is_none()).then(|| {
+                let binding = source.chat().and_then(|chat| chat.binding.clone());
+                Arc::new(StoreScheduler::new(ctx, &settings, binding)) as Arc<dyn JobScheduler>
+            }),
         };
         let spawn = subagents.tool();
         let servers = settings.servers.iter().filter(|server| !server.is_disabled);

@@ -40,7 +40,11 @@ impl<'a> TurnSource<'a> {
 
     /// The purpose of the model calls of its turn, for the ledger.
     pub(crate) fn call_purpose(&self, session_key: &str, turn_id: &str) -> CallPurpose {
-        let sender = self.chat().and_then(|chat| chat.sender);
+        let sender = match self {
+            Self::Chat(chat) => chat.sender,
+            Self::Job(job) => job.binding,
+            Self::CommandLine | Self::Interactive(_) => None,
+        };
         CallPurpose {
             session: session_key.to_owned(),
             turn: turn_id.to_owned(),
@@ -106,6 +110,8 @@ pub(crate) struct JobTurn<'a> {
     pub(crate) last_turn_only: bool,
     /// The chat that gets the answer.
     pub(crate) answer_chat: Option<ChatTarget>,
+    /// The bound chat or sender that made the job, as `CHANNEL:ID`, for the ledger.
+    pub(crate) binding: Option<&'a str>,
 }
 
 /// A turn that answers a message of a chat service, or of a program that writes to `nanobot serve pipe`.
@@ -120,6 +126,8 @@ pub(crate) struct ChatTurn<'a> {
     pub(crate) attached: Vec<AttachedContent>,
     /// The approvals of calls; `None` if no person can approve one.
     pub(crate) approvals: Option<Arc<dyn DeferredApprovals>>,
+    /// The chat or sender whose binding limits the turn, as `CHANNEL:ID`. It limits the jobs that the turn makes, too.
+    pub(crate) binding: Option<String>,
 }
 
 /// Content that was sent with a message.

@@ -2,6 +2,7 @@
 //! messages that arrive.
 
 pub(crate) mod attachments;
+pub(crate) mod bindings;
 pub(crate) mod delivery;
 pub(crate) mod health;
 pub(crate) mod login;
@@ -10,5 +11,6 @@ pub(crate) mod open_channel;
 pub(crate) mod outbox;
 pub(crate) mod overview;
 pub(crate) mod pairing;
+pub(crate) mod persona;
 pub(crate) mod recipients;
 pub(crate) mod session_copy;

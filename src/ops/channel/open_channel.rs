@@ -58,6 +58,19 @@ pub(crate) fn find_named(name: &str) -> Result<&'static ChannelKind> {
     })
 }
 
+/// An id of a sender or a chat that a person has written, in the form in which ids are compared. Mail addresses are compared without case:
+/// RFC 5321 §2.4 makes the part before `@` case-sensitive, but no service treats it so. Phone numbers are compared without their `+`.
+pub(crate) fn normalize_id(kind: &ChannelKind, id: &str) -> String {
+    let id = id.trim();
+    if kind.is_mail {
+        id.to_lowercase()
+    } else if kind.name == "whatsapp" {
+        id.trim_start_matches('+').to_owned()
+    } else {
+        id.to_owned()
+    }
+}
+
 impl ChannelFiles {
     /// Reads the config of the channel `name`.
     ///
@@ -163,8 +176,7 @@ impl ChannelFiles {
         }
     }
 
-    /// The allowed senders. Mail addresses are compared without case: RFC 5321 §2.4 makes the part before `@` case-sensitive,
-    /// but no service treats it so. Phone numbers are compared without their `+`.
+    /// The allowed senders.
     fn allow_from(&self) -> Vec<String> {
         self.listed_senders("allowFrom")
     }
@@ -172,16 +184,7 @@ impl ChannelFiles {
     /// The senders in the list `key`, in the form in which ids are compared.
     pub(crate) fn listed_senders(&self, key: &str) -> Vec<String> {
         let entries = self.config.list(key);
-        let normalize = |entry: String| {
-            if self.kind.is_mail {
-                entry.trim().to_lowercase()
-            } else if self.kind.name == "whatsapp" {
-                entry.trim().trim_start_matches('+').to_owned()
-            } else {
-                entry.trim().to_owned()
-            }
-        };
-        entries.into_iter().map(normalize).collect()
+        entries.iter().map(|entry| normalize_id(self.kind, entry)).collect()
     }
 
     /// Takes the lock under which a poll answers, with a wait of at most `timeout`. The directory must exist.

@@ -1,12 +1,13 @@
 //! The chats that a run may write to without a command of the user: chats that the config names, and chats with a conversation.
 
+use crate::ops::channel::bindings;
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
 use anyhow::Result;
-use nanobot_channel::table;
+use nanobot_config::settings::FlagOverrides;
 use nanobot_store::session;
 
-/// True if `to` is in the channel's `recipients`, is an allowed sender, or is a chat that has a session.
+/// True if `to` is in the channel's `recipients`, is an allowed sender, or is a chat that has a session; and if it belongs to this workspace.
 ///
 /// # Errors
 /// There is no such channel, or its config or `pairing.json` cannot be used.
@@ -16,14 +17,12 @@ pub(crate) fn is_known(ctx: &Context, channel: &str, to: &str) -> Result<bool> {
         return Ok(false);
     }
     let rules = files.access_rules(ctx)?;
-    if rules.lists_id(to)
+    let is_listed = rules.lists_id(to)
         || rules.approved.contains(to)
-        || files.config.list("recipients").iter().any(|recipient| recipient == to)
-    {
-        return Ok(true);
-    }
-    let store = ctx.session_store(&ctx.settings()?)?;
-    Ok(session::open_raw(&store, &format!("{channel}:{to}")).is_ok())
+        || files.config.list("recipients").iter().any(|recipient| recipient == to);
+    let (settings, key) = (ctx.settings()?, format!("{channel}:{to}"));
+    let is_known = is_listed || session::open_raw(&ctx.session_store(&settings)?, &key).is_ok();
+    Ok(is_known && bindings::is_of_workspace(ctx, &settings, &key)?)
 }
 
 /// True if `key` is the session key of a chat that has no session yet. A program must not begin such a session, because it
@@ -32,9 +31,14 @@ pub(crate) fn is_known(ctx: &Context, channel: &str, to: &str) -> Result<bool> {
 /// # Errors
 /// The config cannot be used.
 pub(crate) fn is_new_chat(ctx: &Context, key: &str) -> Result<bool> {
-    let is_of_service = key.split_once(':').is_some_and(|(name, _)| table::find(name).is_some());
-    Ok(is_of_service && {
-        let store = ctx.session_store(&ctx.settings()?)?;
-        session::open_raw(&store, key).is_err()
-    })
+    if bindings::parse_session_key(key).is_none() {
+        return Ok(false);
+    }
+    let config = ctx.load_config()?;
+    let mut settings = ctx.resolve(&config, FlagOverrides::default())?;
+    let binding = bindings::find_for_session(ctx, &config, &settings, key)?;
+    if let Some(workspace) = binding.and_then(|binding| binding.workspace) {
+        settings.workspace = workspace;
+    }
+    Ok(session::open_raw(&ctx.session_store(&settings)?, key).is_err())
 }

@@ -7,6 +7,7 @@ use crate::ops::channel::delivery;
 use crate::ops::channel::health::ChannelActivity;
 use crate::ops::channel::message_quotes;
 use crate::ops::channel::outbox;
+use crate::ops::channel::persona::Persona;
 use crate::ops::context::Context;
 use crate::ops::inbound::approval_answer::{self, QuestionAnswer};
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
@@ -145,19 +146,31 @@ fn answer_messages(
     let Some(first) = entries.first_mut() else {
         return Ok(());
     };
+    let kind = channel.open.files.kind;
+    let persona = match Persona::of_message(run.ctx, &run.settings, kind, &first.message) {
+        Ok(persona) => persona,
+        Err(error) if exit_for(&error) == Exit::Config => {
+            run.report(channel.open.name(), error);
+            let (key, text) =
+                (answer_key(&first.message.id), apology(reason_for_sender(Exit::Config)));
+            return send_answer(run, channel, &key, &entries, &text, None);
+        }
+        Err(error) => return Err(error),
+    };
     let mut approved_id = None;
-    let answer = approval_answer::recognize(run, channel, first).unwrap_or_else(|error| {
-        // A message that cannot be recognized approves nothing.
-        run.report(channel.open.name(), error);
-        QuestionAnswer::None
-    });
+    let answer =
+        approval_answer::recognize(run, channel, &persona, first).unwrap_or_else(|error| {
+            // A message that cannot be recognized approves nothing.
+            run.report(channel.open.name(), error);
+            QuestionAnswer::None
+        });
     let answer = answer.or_gone(&first.message);
     if let QuestionAnswer::Reply(text) = &answer {
         let key = answer_key(&first.message.id);
         return send_answer(run, channel, &key, &entries, text, None);
     }
     if let Some(command) = ChatCommand::parse(&first.message.text) {
-        match command.run(run, channel, first)? {
+        match command.run(run, channel, &persona, first)? {
             CommandEffect::Answer(text) => {
                 // The answer to `/show` has a code, which a quote must not show to a model.
                 let prefix = if command.shows_code() { QUESTION_KEY_PREFIX } else { "" };
@@ -171,7 +184,7 @@ fn answer_messages(
     let (first, session) = (&entries[0], &work.session);
     let message = &first.message;
     if first.turns.is_empty()
-        && let Some((limit, settlement)) = reached_limit(run, channel, message)?
+        && let Some((limit, settlement)) = reached_limit(run, channel, &persona, message)?
     {
         let (name, sender) = (channel.open.name(), &message.from.id);
         run.ctx.notice(&format!("channel {name}: a message of {sender} was not answered: {limit}"));
@@ -190,6 +203,7 @@ fn answer_messages(
         approved_id,
         run,
         channel,
+        persona: &persona,
         work,
         entries: &entries,
         turn: &random_hex(5),
@@ -197,7 +211,7 @@ fn answer_messages(
     };
     let mut resumes = false;
     if !first.turns.is_empty() {
-        match turn_recovery::find(run.ctx, &run.settings, session, &first.turns)? {
+        match turn_recovery::find(&persona.ctx, &persona.settings, session, &first.turns)? {
             EarlierTurn::Answered(text, finish_reason) => {
                 let (ending, exit) = turn_recovery::to_ending(text, &finish_reason);
                 return turn_run.conclude(&ending, exit, None);
@@ -285,6 +299,7 @@ fn reason_to_give_up(
 fn reached_limit(
     run: &ChannelRun<'_>,
     channel: &LockedChannel,
+    persona: &Persona,
     message: &InboundMessage,
 ) -> Result<Option<(&'static str, Settlement)>> {
     let settings = &channel.open.files.settings;
@@ -309,6 +324,10 @@ fn reached_limit(
             "too many turns in an hour (`channels.perSenderPerHour`)",
             Settlement::RateLimited,
         )));
+    }
+    if persona.remaining_budget()?.is_some_and(|remaining| remaining <= 0.0) {
+        let limit = "the budget of today of its binding is used up (`dailyBudget`)";
+        return Ok(Some((limit, Settlement::OverBudget)));
     }
     let (budget, sender_budget) = (settings.daily_budget, settings.sender_daily_budget);
     if budget.is_none() && sender_budget.is_none() {
@@ -419,6 +438,7 @@ fn reason_for_sender(exit: Exit) -> &'static str {
 struct ChatTurnRun<'a> {
     run: &'a ChannelRun<'a>,
     channel: &'a LockedChannel,
+    persona: &'a Persona,
     work: &'a SessionWork,
     entries: &'a [InboundEntry],
     turn: &'a str,
@@ -452,7 +472,7 @@ impl ChatTurnRun<'_> {
 
     /// Runs the turn, with the typing indicator. Returns the context in which its post-turn work runs.
     fn execute(&self, resumes: bool) -> Result<(Context, TurnOutcome)> {
-        let ctx = Context { quiet: true, ..self.run.ctx.beside_others() };
+        let ctx = Context { quiet: true, ..self.persona.ctx.beside_others() };
         let progress_token = CancelToken::new().context("start a turn")?;
         let (text_sender, text_receiver) = mpsc::channel();
         let observer = chat_progress::observer(&self.channel.open.files, text_sender);
@@ -491,7 +511,7 @@ impl ChatTurnRun<'_> {
             input.message = Some(text);
             input.attach = paths.into_iter().map(OsString::from).collect();
         }
-        let options = TurnOptions {
+        let mut options = TurnOptions {
             input,
             session: SessionChoice {
                 key: Some(self.work.session.clone()),
@@ -500,12 +520,13 @@ impl ChatTurnRun<'_> {
                 ..SessionChoice::default()
             },
             grants: Grants {
-                directory: Some(self.run.settings.workspace.clone()),
+                directory: Some(self.persona.settings.workspace.clone()),
                 ..Grants::default()
             },
-            model: chat_model::options_of(ctx, &self.run.settings, &self.work.session)?,
+            model: chat_model::options_of(self.persona, &self.work.session)?,
             ..TurnOptions::default()
         };
+        self.persona.limit(&mut options)?;
         let is_direct = first_message.is_some_and(|message| message.chat.is_direct);
         let chat = ChatTurn {
             turn_id: self.turn,
@@ -513,6 +534,7 @@ impl ChatTurnRun<'_> {
             chat_prompt: &chat_prompt(name, is_direct),
             attached: Vec::new(),
             approvals: self.approvals(ctx)?,
+            binding: self.persona.address(),
         };
         Ok(agent_turn::run_chat_turn(ctx, &options, chat, Some(observer)))
     }
@@ -522,7 +544,7 @@ impl ChatTurnRun<'_> {
         let Some(InboundEntry { message, .. }) = self.entries.last() else {
             return Ok(None);
         };
-        let file = approval_answer::file_for_turn(ctx, &self.channel.open.files, message)?;
+        let file = approval_answer::file_for_turn(self.persona, &self.channel.open.files, message)?;
         Ok(file.map(|path| {
             let (session, sender) = (&self.work.session, Some(message.from.id.as_str()));
             let approved_id = self.approved_id.clone();
@@ -537,7 +559,7 @@ impl ChatTurnRun<'_> {
     fn download_all(&self, ctx: &Context, sender: Option<String>) -> Result<Attachments> {
         let transcriber = Transcriber {
             ctx,
-            settings: &self.run.settings,
+            settings: &self.persona.settings,
             transcription: &self.channel.open.files.settings.transcription,
             media_account: MediaAccount {
                 purpose: CallPurpose {

@@ -2,6 +2,7 @@
 //! are about. In doubt, a message is no answer, and goes to the model, which can approve nothing.
 
 use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
+use crate::ops::channel::persona::Persona;
 use crate::ops::context::Context;
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::code_span;
@@ -99,11 +100,12 @@ fn path_of(files: &ChannelFiles) -> PathBuf {
 
 /// The file for a turn that answers `message`; `None` if its calls cannot be approved: approvals are off, the config lists neither
 /// an approver who is in the chat nor the sender by id, or the channel does not say what the sender has typed, as the bridge of WhatsApp.
+/// Who is bound to a workspace, and no approver, could approve that another one is read.
 ///
 /// # Errors
 /// The pairings cannot be read.
 pub(crate) fn file_for_turn(
-    ctx: &Context,
+    persona: &Persona,
     files: &ChannelFiles,
     message: &InboundMessage,
 ) -> Result<Option<PathBuf>> {
@@ -114,7 +116,8 @@ pub(crate) fn file_for_turn(
     }
     let approvers = files.listed_senders("approvers");
     let has_approver = if approvers.is_empty() {
-        files.access_rules(ctx)?.names_person(&message.from.id)
+        !persona.has_own_workspace()
+            && files.access_rules(&persona.ctx)?.names_person(&message.from.id)
     } else {
         // Only the sender sees the questions of a direct chat.
         !message.chat.is_direct || approvers.contains(&message.from.id)
@@ -172,6 +175,7 @@ pub(crate) fn place_press<'m>(
 pub(crate) fn recognize(
     run: &ChannelRun<'_>,
     channel: &LockedChannel,
+    persona: &Persona,
     entry: &InboundEntry,
 ) -> Result<QuestionAnswer> {
     let (files, message) = (&channel.open.files, &entry.message);
@@ -179,7 +183,7 @@ pub(crate) fn recognize(
     let Some(answer_words) = AnswerWords::parse(&message.text, is_mail) else {
         return Ok(QuestionAnswer::None);
     };
-    let path = file_for_turn(run.ctx, files, message)?;
+    let path = file_for_turn(persona, files, message)?;
     let Some(path) = path.filter(|_| message.files.is_empty()) else {
         return Ok(QuestionAnswer::None);
     };

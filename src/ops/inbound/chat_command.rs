@@ -2,6 +2,7 @@
 //! forms of a message.
 
 use crate::ops::agent_turn::CHAT_LOCK_TIMEOUT;
+use crate::ops::channel::persona::Persona;
 use crate::ops::channel::session_copy;
 use crate::ops::context::Context;
 use crate::ops::conversation_cost;
@@ -19,6 +20,7 @@ use nanobot_channel::InboundMessage;
 use nanobot_channel::inbox::{InboundEntry, InboxRecord};
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::keys::nearest;
+use nanobot_os::paths::PathResolver;
 use nanobot_store::session::Session;
 use nanobot_tool::ToolError;
 use nanobot_tool::cron::{self, JobScheduler};
@@ -79,12 +81,14 @@ impl<'m> ChatCommand<'m> {
         &self,
         run: &ChannelRun<'_>,
         channel: &LockedChannel,
+        persona: &Persona,
         entry: &InboundEntry,
     ) -> Result<CommandEffect> {
+        let (ctx, settings) = (&persona.ctx, &persona.settings);
         let Some(row) = self.row() else {
-            return self.run_unlisted(run.ctx, &run.settings);
+            return self.run_unlisted(ctx, settings);
         };
-        let (ctx, settings, session) = (run.ctx, &run.settings, entry.session.as_str());
+        let session = entry.session.as_str();
         let result = row.check_arguments(self.rest).and_then(|()| {
             Ok(CommandEffect::Answer(match row.name {
                 "help" => help_text(),
@@ -103,15 +107,15 @@ impl<'m> ChatCommand<'m> {
                     let message = format!("/compact {}", self.rest);
                     return Ok(CommandEffect::Turn(Some(message.trim().to_owned())));
                 }
-                "status" => status_text(ctx, settings, session)?,
+                "status" => status_text(persona, session)?,
                 "id" => id_text(&entry.message),
-                "model" => chat_model::run_model_command(ctx, settings, session, self.rest)?,
-                "effort" => chat_model::run_effort_command(ctx, settings, session, self.rest)?,
+                "model" => chat_model::run_model_command(persona, session, self.rest)?,
+                "effort" => chat_model::run_effort_command(persona, session, self.rest)?,
                 "cost" => conversation_cost::describe(ctx, settings, session)?,
                 "jobs" => jobs_text(ctx, settings)?,
                 "show" => approval_answer::show(run, channel, entry, self.rest)?,
                 "grants" => approval_answer::grants(ctx, channel, session, self.rest)?,
-                "undo" => undo_last_turn(run, channel, entry)?,
+                "undo" => undo_last_turn(persona, channel, entry)?,
                 "skill" if self.rest.is_empty() => skills_text(ctx, settings)?,
                 "skill" => {
                     let (name, text) =
@@ -184,19 +188,19 @@ fn start_new_conversation(ctx: &Context, settings: &Settings, key: &str) -> Resu
     session.start_new_conversation()
 }
 
-fn status_text(ctx: &Context, settings: &Settings, key: &str) -> Result<String> {
-    let store = ctx.session_store(settings)?;
+fn status_text(persona: &Persona, key: &str) -> Result<String> {
+    let store = persona.ctx.session_store(&persona.settings)?;
     let session = Session::read(&store, key, &mut |_| {})?;
     Ok(format!(
         "nanobot {}\nModel: {}\nMessages in this conversation: {}",
         env!("CARGO_PKG_VERSION"),
-        chat_model::current_model(ctx, settings, key)?,
+        chat_model::current_model(persona, key)?,
         session.messages().len()
     ))
 }
 
 fn jobs_text(ctx: &Context, settings: &Settings) -> Result<String> {
-    let scheduler = StoreScheduler::new(ctx, &Arc::new(settings.clone()));
+    let scheduler = StoreScheduler::new(ctx, &Arc::new(settings.clone()), None);
     match scheduler.list() {
         Ok(jobs) => Ok(cron::list_text(&jobs)),
         Err(ToolError::Failed(cause)) => Err(anyhow!(cause)),
@@ -225,17 +229,21 @@ fn skill_message(
     Ok(skill.map(|skill| skills::use_message(&skill.name, text)))
 }
 
-/// Undoes the last turn of the session that has changed files. The turn is recorded first, so that after a kill no other one is undone.
+/// Undoes the last turn of the session in this workspace that has changed files. The turn is recorded first, so that after a kill no other one is undone.
 fn undo_last_turn(
-    run: &ChannelRun<'_>,
+    persona: &Persona,
     channel: &LockedChannel,
     entry: &InboundEntry,
 ) -> Result<String> {
-    let ctx = Context { quiet: true, ..run.ctx.clone() };
+    let ctx = Context { quiet: true, ..persona.ctx.clone() };
+    let workspace = PathResolver::default().resolve(&persona.settings.workspace);
     let turns = undo::list_turns(&ctx)?;
     let mut records = entry.turns.iter();
     let recorded_id = records.find_map(|turn| turn.turn.strip_prefix(UNDO_PREFIX));
-    let is_own = |turn: &&UndoTurn| turn.info.session == entry.session;
+    let is_own = |turn: &&UndoTurn| {
+        turn.info.session == entry.session
+            && PathResolver::default().resolve(&turn.info.directory) == workspace
+    };
     let mut own_turns = turns.iter().filter(is_own);
     let turn = match recorded_id {
         Some(id) => own_turns.find(|turn| turn.info.turn == id),

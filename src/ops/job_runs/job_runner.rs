@@ -6,6 +6,7 @@
 //! start detects a crash at any point in between.
 
 use crate::ops::agent_turn::{self, TurnOutcome, source::JobTurn};
+use crate::ops::channel::persona::Persona;
 use crate::ops::context::Context;
 use crate::ops::hooks::{HookContainment, HookedRun, Hooks};
 use crate::ops::jobs::delivery::{self, DeliveryResult, RunAnswer};
@@ -518,6 +519,9 @@ impl JobRunner<'_> {
             return self.run_command(&ctx, job, command, slot, input);
         }
         let mut turn_options = self.turn_options(job, options)?;
+        if let Some(address) = &options.binding {
+            Persona::of_address(&ctx, self.settings, address)?.limit(&mut turn_options)?;
+        }
         if let Some(answer) = predecessor_answer {
             turn_options.input.message = turn_options.input.message.map(|message| {
                 let mut message = prompt::with_piped(Some(message), Some(&answer.text));
@@ -575,6 +579,7 @@ impl JobRunner<'_> {
                     }
                     _ => None,
                 },
+                binding: options.binding.as_deref(),
             },
         );
         let mut result = RunResult { kind: options.kind, ..RunResult::from_turn(session, turn) };

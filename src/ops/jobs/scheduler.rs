@@ -30,12 +30,15 @@ pub(crate) struct StoreScheduler {
     settings: Arc<Settings>,
     /// True if the run prints no notices.
     is_quiet: bool,
+    /// The chat or sender whose binding limits the run, as `CHANNEL:ID`.
+    binding: Option<String>,
 }
 
 impl StoreScheduler {
-    /// Creates a scheduler for this workspace.
-    pub(crate) fn new(ctx: &Context, settings: &Arc<Settings>) -> Self {
+    /// Creates a scheduler for this workspace. The binding of the chat or sender `binding`, as `CHANNEL:ID`, limits the jobs.
+    pub(crate) fn new(ctx: &Context, settings: &Arc<Settings>, binding: Option<String>) -> Self {
         Self {
+            binding,
             settings: Arc::clone(settings),
             // The tool reports the result, so the steps print no notices.
             ctx: Context { quiet: true, ..ctx.clone() },
@@ -129,6 +132,7 @@ impl JobScheduler for StoreScheduler {
                 v: JobOptions::FORMAT_VERSION,
                 policy: Some(request.policy.clone()),
                 by_model: true,
+                binding: self.binding.clone(),
                 catch_up: if is_once { CatchUpPolicy::Once } else { CatchUpPolicy::None },
                 config: self.ctx.config.as_deref().map(crate::ops::permissions::absolute),
                 ..JobOptions::default()

@@ -195,6 +195,7 @@ fn ask(
     options.session.lock_timeout = SESSION_LOCK_TIMEOUT;
     let chat = ChatTurn {
         approvals: None,
+        binding: None,
         turn_id: &random_hex(5),
         sender: None,
         chat_prompt: PROMPT,

@@ -4,6 +4,7 @@
 //! The key of an answer is the id of its message.
 
 use super::message::PipeMessage;
+use crate::ops::channel::persona::Persona;
 use crate::ops::context::Context;
 use crate::ops::inbound::answer::MAX_ATTEMPTS;
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
@@ -125,7 +126,14 @@ impl<'a> PipeJournal<'a> {
         let earlier_turn = if turns.is_empty() {
             EarlierTurn::NotResumable
         } else {
-            turn_recovery::find(self.ctx, &self.settings, session, &turns)?
+            // A binding that cannot be used is reported when the turn is to begin.
+            match Persona::of_session(self.ctx, session) {
+                Ok(Some(persona)) => {
+                    turn_recovery::find(&persona.ctx, &persona.settings, session, &turns)?
+                }
+                Ok(None) => turn_recovery::find(self.ctx, &self.settings, session, &turns)?,
+                Err(_) => EarlierTurn::NotStored,
+            }
         };
         if matches!(earlier_turn, EarlierTurn::Answered(..)) {
             return Ok(EarlierAnswer::Turn(earlier_turn));

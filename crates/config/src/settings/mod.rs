@@ -5,6 +5,7 @@
 //! variables to both files; `resolve` builds the settings. `resolve` only expands and checks what a run needs, so an error in
 //! an unused part does not stop it; `check` covers the whole config.
 
+pub mod bindings;
 pub mod channels;
 pub mod check;
 pub mod config;

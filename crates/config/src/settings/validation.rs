@@ -1,6 +1,7 @@
 //! Checks values beyond their type: rules, permissions, hosts, addresses and regular expressions, with the same parsers
 //! that a run uses. It also warns about values that are valid but risky.
 
+use super::bindings;
 use super::hooks::HookSettings;
 use super::key_node::KeyNode;
 use super::key_spelling::format_path;
@@ -63,6 +64,9 @@ pub fn validate(path: &[String], value: &Value) -> Option<String> {
                 Some(format!("`{path_text}`: {message}"))
             }
         },
+        _ if holds_bindings(path) => {
+            bindings::problem(value).map(|problem| format!("`{path_text}`: {problem}"))
+        }
         _ if is_api_base(path) => match value.as_str()?.trim() {
             "" => None,
             text => Some(describe(&web_url::redact_url(text), web_url::check_server(text).err()?)),
@@ -78,6 +82,11 @@ pub fn validate(path: &[String], value: &Value) -> Option<String> {
             Some(format!("`{path_text}` {message}"))
         }
     }
+}
+
+/// True for an object of bindings of a channel.
+fn holds_bindings(path: &[String]) -> bool {
+    matches!(path, [section, _, key] if section == "channels" && (key == "chats" || key == "senders"))
 }
 
 /// True for the address of a provider.
