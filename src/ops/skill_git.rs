@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_list_of_a_commit() {
-        let listing = b"100644 blob aa      5\tSKILL.md\0160000 commit bb       -\tsub\0";
+        let listing = b"100644 blob aa      5\tSKILL.md\x00160000 commit bb       -\tsub\0";
         let entries = parse_listing(listing).unwrap();
         let text: Vec<String> = entries
             .iter()

@@ -14,7 +14,7 @@ use nanobot_config::settings::channels::ChannelConfig;
 use nanobot_config::settings::{Config, FlagOverrides, LayeredConfig, Settings};
 use nanobot_model::ledger::Ledger;
 use nanobot_os::durable_file;
-use nanobot_os::paths::PathResolver;
+use nanobot_os::symlinks::PathResolver;
 use nanobot_store::session;
 use serde_json::json;
 use std::path::{Path, PathBuf};

@@ -20,7 +20,7 @@ use nanobot_channel::InboundMessage;
 use nanobot_channel::inbox::{InboundEntry, InboxRecord};
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::keys::nearest;
-use nanobot_os::paths::PathResolver;
+use nanobot_os::symlinks::PathResolver;
 use nanobot_store::session::Session;
 use nanobot_tool::ToolError;
 use nanobot_tool::cron::{self, JobScheduler};

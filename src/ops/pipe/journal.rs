@@ -132,7 +132,7 @@ impl<'a> PipeJournal<'a> {
                     turn_recovery::find(&persona.ctx, &persona.settings, session, &turns)?
                 }
                 Ok(None) => turn_recovery::find(self.ctx, &self.settings, session, &turns)?,
-                Err(_) => EarlierTurn::NotStored,
+                Err(_) => EarlierTurn::NotResumable,
             }
         };
         if matches!(earlier_turn, EarlierTurn::Answered(..)) {

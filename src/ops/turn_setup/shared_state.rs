@@ -1,8 +1,8 @@
 //! State shared by a turn and its sub-agents.
 
 use crate::ops::hooks::Hooks;
-use crate::ops::native_search::TurnSearch;
 use crate::ops::media_service::MediaAccount;
+use crate::ops::native_search::TurnSearch;
 use crate::ops::turn_setup::mcp_tools::McpTools;
 use nanobot_agent::report::json::HostConnections;
 use nanobot_config::policy::Policy;
