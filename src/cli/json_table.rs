@@ -234,6 +234,7 @@ pub const COMMANDS: &[JsonShape] = &[
     ] },
     JsonShape { name: "memory search PATTERN --json", form: Lines, meaning: "Each line that matches.", base: None, fields: &[
         ("path", Text, ""), ("line", Count, "its number, from 1"), ("text", Text, ""),
+        ("score?", Number, "with `--meaning`: the similarity, from -1 to 1"),
     ] },
     JsonShape { name: "memory show --json", form: OneObject, meaning: "The memory.", base: None, fields: &[
         ("path", Text, ""), ("bytes", Count, ""), ("text", Text, "empty if there is none"),

@@ -17,10 +17,16 @@ pub enum MemoryCommand {
     ///
     /// The exit status is 1 if nothing matches.
     Search {
-        /// Regular expression
+        /// Regular expression, or with `--meaning` any text
         ///
         /// Start it with `(?i)` to ignore case.
         pattern: String,
+        /// Print the ten lines that are closest in meaning, the closest first
+        ///
+        /// The lines of the memory are sent to the model of `memory.embeddings` of the config once, and the pattern each
+        /// time.
+        #[arg(long)]
+        meaning: bool,
         /// One JSON object per line
         #[arg(long)]
         json: bool,

@@ -244,8 +244,9 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "memory show", statuses: COMMON_STATUSES, variables: &[], files: &["memory/MEMORY.md"], examples: &[
         ("nanobot memory show | less", "Read it"),
     ] },
-    HelpPage { command: "memory search", statuses: &[(0, "something matches"), (1, "nothing matches"), CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/HISTORY.md"], examples: &[
+    HelpPage { command: "memory search", statuses: &[(0, "something matches"), (1, "nothing matches"), (69, "the server of `--meaning` does not answer"), CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/HISTORY.md", "memory/.embeddings.json"], examples: &[
         ("nanobot memory search '(?i)dentist'", "Ignoring case"),
+        ("nanobot memory search --meaning 'when do I see the doctor?'", "What is closest, whatever its words"),
     ] },
     HelpPage { command: "memory edit", statuses: &[DONE, (1, "the editor failed"), (75, "another run is changing the memory"), CONFIG], variables: &["VISUAL", "EDITOR"], files: &["memory/MEMORY.md", "memory/.versions"], examples: &[
         ("EDITOR=nano nanobot memory edit", "With another editor"),

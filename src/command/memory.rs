@@ -8,6 +8,7 @@ use crate::ops::consolidation::deferred::DeferredConsolidation;
 use crate::ops::consolidation::memory_edit::{self, LOCK_TIMEOUT, UndoResult, version_text};
 use crate::ops::consolidation::run::{ConsolidationProgress, ConsolidationRun, DueSession};
 use crate::ops::context::Context;
+use crate::ops::embeddings;
 use crate::options::turn::TurnOptions;
 use crate::repl::editor::external_editor;
 use anyhow::{Context as _, Result};
@@ -19,6 +20,7 @@ use nanobot_os::durable_file::{self, format_size};
 use nanobot_os::signal;
 use nanobot_os::terminal::sanitize;
 use nanobot_sandbox::process;
+use nanobot_store::memory::embeddings::RankedLine;
 use nanobot_store::memory::{Memory, UpdateResult, Version, VersionCause};
 use nanobot_store::session::SessionStore;
 use regex::Regex;
@@ -35,7 +37,12 @@ pub fn run(ctx: &Context, command: &MemoryCommand) -> Result<Exit> {
     let open = || memory_edit::open_memory(ctx);
     match command {
         MemoryCommand::Consolidate(arguments) => return consolidate(ctx, arguments),
-        MemoryCommand::Search { pattern, json } => return search(ctx, &open()?, pattern, *json),
+        MemoryCommand::Search { pattern, meaning: true, json } => {
+            return search_by_meaning(ctx, &open()?, pattern, *json);
+        }
+        MemoryCommand::Search { pattern, meaning: false, json } => {
+            return search(ctx, &open()?, pattern, *json);
+        }
         MemoryCommand::Show { json } => show(ctx, &open()?, *json)?,
         MemoryCommand::Edit => edit(ctx, &open()?)?,
         MemoryCommand::Accept => accept(ctx, &open()?)?,
@@ -214,6 +221,26 @@ fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Resul
         }
     }
     Ok(if matches.is_empty() { Exit::Failed } else { Exit::Answered })
+}
+
+fn search_by_meaning(ctx: &Context, memory: &Memory, text: &str, as_json: bool) -> Result<Exit> {
+    let ranked_lines = embeddings::search_memory(ctx, memory, text)?;
+    if as_json {
+        ctx.terminal.print_json_lines(ranked_lines.iter().map(|RankedLine { score, line }| {
+            json!({
+                "path": line.path.display().to_string(), "line": line.line, "text": line.text, "score": score,
+            })
+        }))?;
+    } else {
+        let lines = ranked_lines.iter().map(|RankedLine { line, .. }| {
+            format!("{}:{}: {}\n", ctx.paths.display(&line.path), line.line, sanitize(&line.text))
+        });
+        ctx.terminal.print(&lines.collect::<String>())?;
+        if ranked_lines.is_empty() {
+            ctx.explain_empty("the memory is empty");
+        }
+    }
+    Ok(if ranked_lines.is_empty() { Exit::Failed } else { Exit::Answered })
 }
 
 fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {

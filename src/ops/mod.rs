@@ -20,6 +20,7 @@ pub(crate) mod context_window;
 pub(crate) mod conversation_cost;
 pub(crate) mod default_session;
 pub(crate) mod doctor;
+pub(crate) mod embeddings;
 pub(crate) mod forget;
 pub(crate) mod hooks;
 pub(crate) mod image_generation;

@@ -131,6 +131,8 @@ fn files_are_at_the_documented_paths() {
     }
     let skill = story.workspace().join("skills/NAME/SKILL.md");
     crate::story::write(&skill, b"---\ndescription: taught\n---\nText.\n");
+    // The stories of `embeddings` make it.
+    crate::story::write(&story.workspace().join("memory/.embeddings.json"), b"{}");
     let own_skill = story.home().join(".nanobot/skills/NAME/SKILL.md");
     crate::story::write(&own_skill, b"---\ndescription: taught\n---\nText.\n");
     let profile = story.home().join(".nanobot/profiles/NAME.md");

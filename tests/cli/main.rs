@@ -70,6 +70,7 @@ mod discord_server;
 mod docs;
 mod document_parsers;
 mod editor;
+mod embeddings;
 mod endurance;
 mod everyday_tasks;
 mod exit_statuses;

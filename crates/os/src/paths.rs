@@ -167,6 +167,11 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         erasure: Erasure::Overwrite,
     },
     DocumentedPath {
+        path: "~/.nanobot/workspace/memory/.embeddings.json",
+        meaning: "the lines of the memory with their embeddings, for `memory search --meaning`; can be removed at any time",
+        erasure: Erasure::RemoveFile,
+    },
+    DocumentedPath {
         path: "~/.nanobot/workspace/memory/.lock",
         meaning: "lock file, locked while the memory is changed; names the process",
         erasure: Erasure::Keep(NO_TEXT),

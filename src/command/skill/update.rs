@@ -161,13 +161,13 @@ mod tests {
             expect.iter().for_each(|line| assert!(text.contains(line), "{line}: {text}"));
             assert_eq!(text.is_empty(), expect.is_empty(), "{text}");
         };
-        let a = file("a", b"one\n", false);
-        check(&[a.clone()], &[a.clone()], &[]);
-        check(&[a.clone()], &[file("a", b"two\n", false)], &["--- a", "+++ a", "-one", "+two"]);
-        check(&[a.clone()], &[], &["+++ /dev/null", "-one"]);
-        check(&[], &[a.clone()], &["--- /dev/null", "+one"]);
+        let a = [file("a", b"one\n", false)];
+        check(&a, &a, &[]);
+        check(&a, &[file("a", b"two\n", false)], &["--- a", "+++ a", "-one", "+two"]);
+        check(&a, &[], &["+++ /dev/null", "-one"]);
+        check(&[], &a, &["--- /dev/null", "+one"]);
         check(&[file("b", b"", false)], &[], &["b is removed"]);
-        check(&[a.clone()], &[file("a", b"one\n", true)], &["a becomes executable"]);
-        check(&[a], &[file("a", b"\xff", false)], &["a: not a text, 1 B"]);
+        check(&a, &[file("a", b"one\n", true)], &["a becomes executable"]);
+        check(&a, &[file("a", b"\xff", false)], &["a: not a text, 1 B"]);
     }
 }

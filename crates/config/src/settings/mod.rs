@@ -222,6 +222,16 @@ pub struct MemorySettings {
     pub model: Option<String>,
     /// Tokens of MEMORY.md, which is sent with every request. The default is about three pages.
     pub budget_tokens: usize,
+    pub embeddings: EmbeddingSettings,
+}
+
+/// The model that computes embeddings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmbeddingSettings {
+    /// The name of the provider, or `auto`.
+    pub provider: String,
+    /// `None` if nothing is searched by meaning.
+    pub model: Option<String>,
 }
 
 /// The moment and the process of a consolidation that is due.

@@ -10,7 +10,7 @@ use super::retention::Retention;
 use super::typed_reader::{TypedReader, not_blank};
 use super::{
     BudgetSettings, CompactionSettings, Config, ConsolidationMode, DefaultDirectory,
-    DefaultSession, ExecSettings, FlagOverrides, ImageGenerationSettings, JobStarter,
+    DefaultSession, EmbeddingSettings, ExecSettings, FlagOverrides, ImageGenerationSettings, JobStarter,
     MemorySettings, OtlpTarget, PromptFileSettings, ProviderLimits, ProviderSettings,
     ProviderTimeouts, SessionSync, Settings, SkillSettings, TelemetrySettings, ToolSettings,
     WebSettings, config_hosts, secrets,
@@ -307,6 +307,10 @@ impl TypedReader<'_> {
             },
             model: self.optional_text(const { config_key("memory.model") }, None)?,
             budget_tokens: self.count(const { config_key("memory.budgetTokens") })?,
+            embeddings: EmbeddingSettings {
+                provider: self.text(const { config_key("memory.embeddings.provider") })?,
+                model: self.optional_text(const { config_key("memory.embeddings.model") }, None)?,
+            },
         })
     }
 

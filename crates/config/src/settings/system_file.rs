@@ -24,6 +24,7 @@ const LOCKED: &str = "locked";
 const MODEL_CHOICES: &[&str] = &[
     "agents.defaults.fallbackModels",
     "agents.defaults.modelPreset",
+    "memory.embeddings.model",
     "memory.model",
     "session.titleModel",
 ];

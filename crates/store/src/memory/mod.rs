@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use version::VersionStore;
 
+pub mod embeddings;
 pub mod history;
 pub mod last_run;
 pub mod reply_parser;
@@ -43,7 +44,10 @@ const VERSIONS_DIR: &str = ".versions";
 
 /// Names in the memory directory that only this module may change: any process carries out a plan that it finds, and
 /// the versions are needed to undo changes.
-pub const PROTECTED_NAMES: &[&str] = &[VERSIONS_DIR, PLAN_FILE, ".lock", ".cursor"];
+pub const PROTECTED_NAMES: &[&str] =
+    &[VERSIONS_DIR, PLAN_FILE, ".lock", ".cursor", EMBEDDINGS_FILE];
+/// The index of a search by meaning.
+const EMBEDDINGS_FILE: &str = ".embeddings.json";
 
 /// The memory of a workspace.
 #[derive(Clone, Debug)]
@@ -137,6 +141,11 @@ impl Memory {
     /// The memory's files: the text, and the history in both forms.
     pub fn files(&self) -> Vec<PathBuf> {
         [self.path()].into_iter().chain(self.history_files()).collect()
+    }
+
+    /// The path of the index by meaning.
+    pub fn embeddings_path(&self) -> PathBuf {
+        self.dir.join(EMBEDDINGS_FILE)
     }
 
     /// The files of the history, in both forms.

@@ -7,6 +7,9 @@ use regex::Regex;
 use serde_json::Value;
 use std::path::PathBuf;
 
+/// Maximum number of lines that are searched by meaning.
+const MAX_LINES_BY_MEANING: usize = 5_000;
+
 /// A matching line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryMatch {
@@ -19,7 +22,28 @@ pub struct MemoryMatch {
 impl Memory {
     /// Returns the lines that match `pattern`: those of the memory, then those of the history, oldest first.
     pub fn search(&self, pattern: &Regex) -> Result<Vec<MemoryMatch>> {
-        let mut matches = Vec::new();
+        let mut lines = self.lines()?;
+        lines.retain(|line| pattern.is_match(&line.text));
+        Ok(lines)
+    }
+
+    /// Returns the lines that a search by meaning covers: those of the memory, then the newest of the history.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn lines_by_meaning(&self) -> Result<Vec<MemoryMatch>> {
+        let (mut lines, memory) = (self.lines()?, self.path());
+        let mut surplus = lines.len().saturating_sub(MAX_LINES_BY_MEANING);
+        lines.retain(|line| {
+            let is_dropped = surplus > 0 && line.path != memory;
+            surplus -= usize::from(is_dropped);
+            !is_dropped
+        });
+        Ok(lines)
+    }
+
+    fn lines(&self) -> Result<Vec<MemoryMatch>> {
+        let mut lines = Vec::new();
         for path in self.files() {
             let bytes = durable_file::read(&path)?.unwrap_or_default();
             let is_rows = path.extension().is_some_and(|kind| kind == "jsonl");
@@ -29,12 +53,12 @@ impl Memory {
                 } else {
                     String::from_utf8_lossy(line).trim_end().to_owned()
                 };
-                if !text.is_empty() && pattern.is_match(&text) {
-                    matches.push(MemoryMatch { path: path.clone(), line: number + 1, text });
+                if !text.is_empty() {
+                    lines.push(MemoryMatch { path: path.clone(), line: number + 1, text });
                 }
             }
         }
-        Ok(matches)
+        Ok(lines)
     }
 }
 
