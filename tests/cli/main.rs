@@ -20,6 +20,7 @@ mod channel_counterparts;
 mod channel_crontab;
 mod channel_deliveries;
 mod channel_discord;
+mod channel_drafts;
 mod channel_endurance;
 mod channel_injection;
 mod channel_kills;

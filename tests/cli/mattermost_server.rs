@@ -311,6 +311,14 @@ fn respond(state: &mut State, request: &Request) -> Response {
             return error(403, "You do not have the appropriate permissions.");
         }
         ["posts"] => return state.create_post(&request.body),
+        ["posts", id, "patch"] => {
+            let mut posts = state.posts.iter_mut();
+            let Some(post) = posts.find(|post| post["id"] == **id) else {
+                return error(404, "Unable to get the post.");
+            };
+            post["message"] = request.body["message"].clone();
+            post.clone()
+        }
         ["posts", root, "thread"] => {
             let thread = state.posts.iter();
             list(thread.filter(|post| post["id"] == *root || post["root_id"] == *root))

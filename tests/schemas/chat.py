@@ -66,6 +66,7 @@ MATTERMOST_CALLS = [
     "POST /api/v4/channels/direct",
     "GET /api/v4/channels/{channel_id}/posts",
     "POST /api/v4/posts",
+    "PUT /api/v4/posts/{post_id}/patch",
     "GET /api/v4/posts/{post_id}/thread",
     "POST /api/v4/reactions",
     "POST /api/v4/files",

@@ -49,6 +49,8 @@ pub enum InboxRecord {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         ended: bool,
     },
+    /// The service has taken a draft of the answer to these messages.
+    Draft { ids: Vec<String>, remote: String },
     /// An outbound message is complete.
     Out(OutboundMessage),
     /// The service has taken a part.
@@ -73,6 +75,8 @@ pub struct InboundEntry {
     pub received_at: i64,
     /// The ids of the turns that were begun for it, with the messages that each answers.
     pub turns: Vec<BegunTurn>,
+    /// The service's id of the draft of its answer.
+    pub draft: Option<String>,
     /// The key of its answer.
     pub answer: Option<String>,
     pub settlement: Option<Settlement>,
@@ -122,6 +126,9 @@ pub struct OutboundMessage {
     pub session: String,
     pub destination: Destination,
     pub parts: Vec<Part>,
+    /// The service's id of a draft, in whose place the first part comes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<String>,
     /// The time of its creation, in milliseconds since 1970.
     pub at: i64,
     /// The sender, if the session does not have the message from its own turns.
@@ -243,6 +250,13 @@ impl InboxState {
                     }
                 }
             }
+            InboxRecord::Draft { ids, remote } => {
+                for id in &ids {
+                    if let Some(entry) = self.inbound_mut(id) {
+                        entry.draft = Some(remote.clone());
+                    }
+                }
+            }
             InboxRecord::Out(message) => self.add_outbound(message),
             InboxRecord::Sent { key, part, remote } => {
                 if let Some(entry) = self.outbound_mut(&key) {
@@ -283,6 +297,7 @@ impl InboxState {
             session,
             received_at: at,
             turns: Vec::new(),
+            draft: None,
             answer: None,
             settlement: None,
         });
@@ -328,6 +343,11 @@ impl InboxState {
     /// The entry of an inbound message.
     pub fn inbound(&self, id: &str) -> Option<&InboundEntry> {
         Some(&self.inbound[*self.inbound_index.get(id)?])
+    }
+
+    /// The service's id of the draft of the answer to an inbound message.
+    pub fn draft_of(&self, id: &str) -> Option<String> {
+        self.inbound(id)?.draft.clone()
     }
 
     fn inbound_mut(&mut self, id: &str) -> Option<&mut InboundEntry> {
@@ -678,6 +698,20 @@ mod tests {
         assert_eq!(sent.values().collect::<Vec<_>>(), ["remote-0", "remote-1"]);
         let size = std::fs::metadata(folder.path().join(ChannelInbox::FILE_NAME)).unwrap();
         assert!(size.len() < 2000, "{size:?}");
+    }
+
+    #[test]
+    fn a_compacted_journal_keeps_the_draft_of_an_answer_that_is_to_come() {
+        let draft = InboxRecord::Draft { ids: vec!["1".into(), "2".into()], remote: "d".into() };
+        let done = InboxRecord::Done { key: "a".into(), result: Settlement::Delivered };
+        let mut state = InboxState::default();
+        for record in [inbound("1"), inbound("2"), draft, answer("a", &["2"]), done] {
+            state.apply(record);
+        }
+        let text = lines(&state.compacted(3000, NEVER, false));
+        let state = InboxState::replay(&text);
+        assert_eq!((state.draft_of("1").as_deref(), state.draft_of("2")), (Some("d"), None));
+        assert!(state.has_seen("2"));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct ChannelKind {
     /// True for mail: each message is answered by itself, by one message with all text and files; addresses are compared
     /// without case, and a sender starts few turns.
     pub is_mail: bool,
+    /// True if a message that was sent can be changed cheaply: a draft can become the answer.
+    pub changes_messages: bool,
     /// True for a program of the user.
     pub is_program: bool,
     /// The form of its texts.
@@ -89,6 +91,7 @@ const CHAT: ChannelKind = ChannelKind {
     pairs: true,
     matches_names: false,
     is_mail: false,
+    changes_messages: false,
     is_program: false,
     dialect: Dialect::Plain(PLAIN_LIMIT),
     login: &[],
@@ -110,6 +113,7 @@ const fn program_kind(name: &'static str) -> ChannelKind {
 pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "telegram",
+        changes_messages: true,
         matches_names: true,
         dialect: Dialect::TelegramHtml,
         login: &[LoginQuestion::required("token", "Token of the bot, from @BotFather in Telegram")],
@@ -129,6 +133,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     },
     ChannelKind {
         name: "mattermost",
+        changes_messages: true,
         dialect: Dialect::Mattermost,
         login: &[
             LoginQuestion::required("serverUrl", "Server"),
@@ -140,6 +145,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     },
     ChannelKind {
         name: "slack",
+        changes_messages: true,
         dialect: Dialect::Slack,
         login: &[
             LoginQuestion::required("botToken", "Token of the bot, which begins with xoxb-"),
@@ -154,6 +160,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     },
     ChannelKind {
         name: "discord",
+        changes_messages: true,
         dialect: Dialect::Discord,
         login: &[LoginQuestion::required(
             "token",

@@ -6,7 +6,7 @@ use anyhow::Result;
 use nanobot_base::error::Stop;
 use nanobot_channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry};
 use nanobot_channel::settlement::Settlement;
-use nanobot_channel::{Channel, ChannelError, ChannelResult, InboundMessage};
+use nanobot_channel::{Channel, ChannelError, ChannelResult, InboundMessage, Part};
 use parking_lot::Mutex;
 
 /// Age at which an outbound message is given up, in milliseconds: a day.
@@ -86,17 +86,7 @@ fn send_parts(
             remote_ids.push(remote_id.clone());
             continue;
         }
-        let key = entry.part_key(number);
-        // An earlier process may have been killed between the sending and its record.
-        let sent_id = if entry.is_untried {
-            None
-        } else {
-            service.find_sent(&entry.message.destination, &key)?
-        };
-        let remote_id = match sent_id {
-            Some(remote_id) => remote_id,
-            None => service.send(&entry.message.destination, part, &key)?,
-        };
+        let remote_id = send_part(service, entry, number, part)?;
         remote_ids.push(remote_id.clone());
         inbox.lock().append(InboxRecord::Sent {
             key: entry.message.key.clone(),
@@ -105,6 +95,34 @@ fn send_parts(
         })?;
     }
     Ok(remote_ids)
+}
+
+/// Sends a part, the first one in the place of the draft. Returns the service's id.
+fn send_part(
+    service: &dyn Channel,
+    entry: &OutboundEntry,
+    number: usize,
+    part: &Part,
+) -> ChannelResult<String> {
+    let destination = &entry.message.destination;
+    let draft = entry.message.draft.as_ref().filter(|_| number == 0 && part.file.is_none());
+    if let Some(draft) = draft {
+        match service.edit(destination, draft, part) {
+            Ok(()) => return Ok(draft.clone()),
+            // It was removed, or is too old to be changed.
+            Err(ChannelError::Undeliverable(cause) | ChannelError::RecipientRefused(cause)) => {
+                log::info!(target: "channel", "a draft was not replaced: {cause}");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let key = entry.part_key(number);
+    // An earlier process may have been killed between the sending and its record.
+    let sent_id = if entry.is_untried { None } else { service.find_sent(destination, &key)? };
+    match sent_id {
+        Some(remote_id) => Ok(remote_id),
+        None => service.send(destination, part, &key),
+    }
 }
 
 fn settle(

@@ -13,7 +13,8 @@ use crate::ops::inbound::approval_answer::{self, QuestionAnswer};
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::chat_command::{ChatCommand, CommandEffect};
 use crate::ops::inbound::chat_model;
-use crate::ops::inbound::chat_progress;
+use crate::ops::inbound::chat_progress::{self, ProgressItem};
+use crate::ops::inbound::draft::{self, AnswerDraft};
 use crate::ops::inbound::intake::answer_key;
 use crate::ops::inbound::spoken_answer;
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
@@ -360,8 +361,10 @@ fn send_answer(
         return Ok(());
     };
     let now = run.ctx.clock.timestamp().as_millisecond();
+    let draft = channel.inbox.lock().state().draft_of(&last.message.id);
     let answer = OutboundMessage {
         answers: InboundEntry::ids_of(entries),
+        draft,
         origin,
         ..channel.open.render_message(&last.message, &last.session, key, text, now)
     };
@@ -474,12 +477,16 @@ impl ChatTurnRun<'_> {
     fn execute(&self, resumes: bool) -> Result<(Context, TurnOutcome)> {
         let ctx = Context { quiet: true, ..self.persona.ctx.beside_others() };
         let progress_token = CancelToken::new().context("start a turn")?;
-        let (text_sender, text_receiver) = mpsc::channel();
-        let observer = chat_progress::observer(&self.channel.open.files, text_sender);
+        let (item_sender, item_receiver) = mpsc::channel();
+        let draft = AnswerDraft::new(self.channel, self.entries, self.turn);
+        let files = &self.channel.open.files;
+        let observer = chat_progress::observer(files, draft.is_some(), item_sender);
         let outcome = std::thread::scope(|scope| {
             let token = Some(progress_token.clone());
             scope.spawn(move || {
-                cancel::scope(token, || self.show_progress_until_timeout(&text_receiver));
+                cancel::scope(token, || {
+                    self.show_progress_until_timeout(draft, &item_receiver);
+                });
             });
             let outcome = cancel::scope(Some(self.work.token.clone()), || {
                 self.download_and_run(&ctx, resumes, observer)
@@ -585,13 +592,17 @@ impl ChatTurnRun<'_> {
     }
 
     /// Shows the progress of the turn in the chat until it has ended, or until [`TURN_TIMEOUT`] is over, and then cancels it.
-    fn show_progress_until_timeout(&self, texts: &Receiver<String>) {
+    fn show_progress_until_timeout(
+        &self,
+        draft: Option<AnswerDraft<'_>>,
+        items: &Receiver<ProgressItem>,
+    ) {
         let Some(last) = self.entries.last() else {
             return;
         };
         let destination = last.message.destination();
         let timeout = turn_timeout(&self.run.ctx.env);
-        if !chat_progress::show(self.channel, &destination, self.turn, texts, timeout) {
+        if !chat_progress::show(self.channel, &destination, self.turn, draft, items, timeout) {
             self.has_timed_out.store(true, Ordering::SeqCst);
             self.work.token.cancel();
         }
@@ -611,8 +622,12 @@ impl ChatTurnRun<'_> {
         let Some(last) = self.entries.last() else {
             return Ok(());
         };
+        let draft_id = self.channel.inbox.lock().state().draft_of(&last.message.id);
         if !is_unanswered(&self.channel.inbox.lock(), last) {
             // `/stop` has ended the turn.
+            if let Some(id) = &draft_id {
+                draft::mark_interrupted(self.channel, last, id);
+            }
             let only_unsent = true;
             return approval_answer::close_questions(
                 self.run.ctx,
@@ -629,7 +644,8 @@ impl ChatTurnRun<'_> {
         }
         let text = ending.text.trim_end();
         let is_answer = matches!(exit, Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget);
-        if is_answer && ending.is_delivered {
+        // A draft stands until a text takes its place.
+        if is_answer && ending.is_delivered && draft_id.is_none() {
             let ids = InboundEntry::ids_of(self.entries);
             let record = InboxRecord::Dropped { ids, result: Settlement::Delivered };
             return append_and_deliver(self.run, self.channel, record, last, origin);

@@ -15,6 +15,7 @@ pub(crate) mod channel_run;
 pub(crate) mod chat_command;
 pub(crate) mod chat_model;
 mod chat_progress;
+mod draft;
 pub(crate) mod intake;
 pub(crate) mod listen;
 pub(crate) mod poll;

@@ -179,6 +179,10 @@ impl InboxState {
                 session: entry.session.clone(),
                 at: entry.received_at,
             });
+            if let Some(remote) = &entry.draft {
+                let ids = vec![entry.message.id.clone()];
+                records.push(InboxRecord::Draft { ids, remote: remote.clone() });
+            }
             for turn in &entry.turns {
                 if !turns.contains(turn) {
                     turns.push(turn.clone());

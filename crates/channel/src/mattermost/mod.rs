@@ -186,6 +186,13 @@ impl Channel for Mattermost {
         self.with_channel_of(destination, |channel| self.create_post(channel, thread, part, key))
     }
 
+    fn edit(&self, _destination: &Destination, id: &str, part: &Part) -> ChannelResult<()> {
+        let path = format!("/api/v4/posts/{}/patch", percent_encode(id));
+        let body = json!({ "message": without_pings(&part.markup, CHANNEL_MENTIONS) }).to_string();
+        let request = ServiceRequest::put(&path, "application/json", body.as_bytes());
+        self.client.exchange(&request).map(drop)
+    }
+
     fn find_sent(&self, destination: &Destination, key: &str) -> ChannelResult<Option<String>> {
         let recent_posts = self.with_channel_of(destination, |channel| {
             let channel = percent_encode(channel);
