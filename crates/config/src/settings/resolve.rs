@@ -10,8 +10,8 @@ use super::retention::Retention;
 use super::typed_reader::{TypedReader, not_blank};
 use super::{
     BudgetSettings, CompactionSettings, Config, ConsolidationMode, DefaultDirectory,
-    DefaultSession, EmbeddingSettings, ExecSettings, FlagOverrides, ImageGenerationSettings, JobStarter,
-    MemorySettings, OtlpTarget, PromptFileSettings, ProviderLimits, ProviderSettings,
+    DefaultSession, EmbeddingSettings, ExecSettings, FlagOverrides, ImageGenerationSettings,
+    JobStarter, MemorySettings, OtlpTarget, PromptFileSettings, ProviderLimits, ProviderSettings,
     ProviderTimeouts, SessionSync, Settings, SkillSettings, TelemetrySettings, ToolSettings,
     WebSettings, config_hosts, secrets,
 };
