@@ -20,7 +20,7 @@
 //!           ├ agent_turn/execute.rs         guards; then notices: what `undo` cannot take back, changed start-up files
 //!           │  └ crates/agent/src/turn.rs   push message → ask → push reply → run tool calls → push results → ask …
 //!           │     ├ turn/request.rs → crates/model/src/provider: (recording →) redact → fallback → tool_choice_fallback
-//!           │     │    → retry → budget → rate_limit → http_provider (the exchange, over crates/net: http) → chat, anthropic or responses (pure translation)
+//!           │     │    → retry → rate_limit → budget → http_provider (the exchange, over crates/net: http) → chat, anthropic or responses (pure translation)
 //!           │     ├ crates/tool/src/lib.rs (Toolbox) → one file per tool → crates/sandbox, for commands
 //!           │     └ crates/base/src/event.rs → crates/agent/src/report.rs → crates/os: terminal
 //!           └ agent_turn/post_turn.rs      after the answer: ops/consolidation, from messages to the memory

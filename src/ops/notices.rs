@@ -6,6 +6,7 @@
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use nanobot_base::error::Exit;
 use nanobot_os::durable_file;
 use nanobot_os::secret::random_hex;
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,24 @@ pub(crate) struct Failure<'a> {
     /// The exit status. Another one of the same subject makes another notice; 0 if all causes are one.
     pub(crate) status: u8,
     pub(crate) text: String,
+}
+
+/// What of a job's run failed: of a failure that lasts, each is told once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FailedPart {
+    Run,
+    /// What the run must leave on disk could not be written.
+    Writing,
+}
+
+impl FailedPart {
+    /// Tells the parts apart among the statuses of an open failure. Zero is a run, whatever its status was.
+    pub(crate) fn status(self) -> u8 {
+        match self {
+            Self::Run => 0,
+            Self::Writing => Exit::Io.code(),
+        }
+    }
 }
 
 /// The subject of the job `id`.

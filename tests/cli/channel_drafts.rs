@@ -23,15 +23,15 @@ impl Reply {
     }
 
     fn write(&self, text: &str) {
-        self.send(&json!({ "content": text }), Value::Null);
+        self.send(&json!({ "content": text }), &Value::Null);
     }
 
     fn end(self) {
-        self.send(&json!({}), json!("stop"));
+        self.send(&json!({}), &json!("stop"));
         self.0.send(b"data: [DONE]\n\n".to_vec()).unwrap();
     }
 
-    fn send(&self, delta: &Value, finish: Value) {
+    fn send(&self, delta: &Value, finish: &Value) {
         let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
         let event = json!({ "id": "c", "object": "chat.completion.chunk", "choices": [choice] });
         self.0.send(format!("data: {event}\n\n").into_bytes()).unwrap();
@@ -106,9 +106,9 @@ fn the_text_before_a_call_is_replaced() {
     telegram.wait_for_calls("sendMessage", 1);
     let call = json!({ "index": 0, "id": "t1", "type": "function",
         "function": { "name": "list_dir", "arguments": "{\"path\":\".\"}" } });
-    reply.send(&json!({ "tool_calls": [call] }), Value::Null);
+    reply.send(&json!({ "tool_calls": [call] }), &Value::Null);
     let answer = Reply::begin(&story);
-    reply.send(&json!({}), json!("tool_calls"));
+    reply.send(&json!({}), &json!("tool_calls"));
     drop(reply);
     answer.write("Nothing is here.");
     telegram.wait_for_calls("editMessageText", 1);

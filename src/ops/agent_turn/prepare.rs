@@ -98,8 +98,8 @@ pub(crate) fn prepare(
             elicitation: interactive.map(|interactive| Arc::clone(&interactive.elicitation)),
             deferred_approvals: source.chat().and_then(|chat| chat.approvals.clone()),
             answer_chat: job.and_then(|job| job.answer_chat.clone()),
-            // A job cannot create jobs, which could multiply without end.
-            // A job would outlast a run that only proposes changes.
+            // A job creates no jobs, which could multiply without end. One that is created by a run which only proposes changes would
+            // outlast that run.
             scheduler: (job.is_none() && options.grants.private_copy.is_none()).then(|| {
                 let binding = source.chat().and_then(|chat| chat.binding.clone());
                 Arc::new(StoreScheduler::new(ctx, &settings, binding)) as Arc<dyn JobScheduler>

@@ -491,6 +491,7 @@ impl ChatTurnRun<'_> {
             let outcome = cancel::scope(Some(self.work.token.clone()), || {
                 self.download_and_run(&ctx, resumes, observer)
             });
+            // The turn has dropped its observer, which ends the thread; this ends a request that it is in.
             progress_token.cancel();
             outcome
         });

@@ -34,8 +34,8 @@ pub(super) struct AnswerDraft<'a> {
     /// The reply that is being written, and its text.
     reply: String,
     text: String,
-    /// The text that the service has.
-    shown: String,
+    /// The text that the service has, in its markup.
+    sent_markup: String,
     /// The service's id of the message.
     id: Option<String>,
     /// The time of the next change, on the clock of [`signal::now`]; `None` if there is nothing new.
@@ -43,19 +43,19 @@ pub(super) struct AnswerDraft<'a> {
 }
 
 /// True if answers in the chat of `entry` are shown while they are written.
-fn is_shown(channel: &LockedChannel, entry: &InboundEntry) -> bool {
+fn is_streamed(channel: &LockedChannel, entry: &InboundEntry) -> bool {
     let files = &channel.open.files;
     files.kind.changes_messages && files.config.flag("streaming") && entry.message.chat.is_direct
 }
 
 impl<'a> AnswerDraft<'a> {
-    /// The draft of the answer of `turn` to the messages of `entries`; `None` if it is not shown. A draft of an earlier run goes on.
+    /// The draft of the answer of `turn` to the messages of `entries`; `None` if it is not streamed. A draft of an earlier run goes on.
     pub(super) fn new(
         channel: &'a LockedChannel,
         entries: &'a [InboundEntry],
         turn: &'a str,
     ) -> Option<Self> {
-        let last = entries.last().filter(|last| is_shown(channel, last))?;
+        let last = entries.last().filter(|last| is_streamed(channel, last))?;
         Some(Self {
             channel,
             entries,
@@ -63,7 +63,7 @@ impl<'a> AnswerDraft<'a> {
             destination: last.message.destination(),
             reply: String::new(),
             text: String::new(),
-            shown: String::new(),
+            sent_markup: String::new(),
             id: last.draft.clone(),
             due_at: None,
         })
@@ -97,14 +97,14 @@ impl<'a> AnswerDraft<'a> {
             return Ok(());
         }
         let rendered = self.channel.open.files.render(&format!("{}{UNFINISHED_MARK}", text.trim()));
-        let Some(part) = rendered.into_iter().next().filter(|part| part.markup != self.shown)
+        let Some(part) = rendered.into_iter().next().filter(|part| part.markup != self.sent_markup)
         else {
             return Ok(());
         };
         // A change that was given up on its way could arrive after the answer.
         let token = None;
         cancel::scope(token, || self.write(&part))?;
-        self.shown = part.markup;
+        self.sent_markup = part.markup;
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::unseen_answers;
 use crate::ops::jobs::workspace_jobs;
+use crate::ops::notices::FailedPart;
 use crate::ops::turn_setup::containment_of_job;
 use crate::options::model::{CacheTime, ModelOptions};
 use crate::options::turn::{
@@ -265,7 +266,7 @@ impl JobRunner<'_> {
         // With `notify.target`, the errors of a scheduled run become a notice: those of the run here, before the record is on disk, and
         // those of the writes below. Without it, `report_end` prints all of them.
         if !is_retried {
-            self.record_notice(job, &record, &errors);
+            self.record_notice(job, &record, &errors, FailedPart::Run);
         }
         let mut write_errors = Vec::new();
         if record.outcome == RunOutcome::Ok && self.is_stored {
@@ -282,7 +283,7 @@ impl JobRunner<'_> {
         // A failure that is retried is only recorded. What could not be written is reported: the retry may depend on it.
         let is_only_recorded = is_retried && !ctx.terminal.stderr_is_tty;
         if is_only_recorded || self.has_target(&record) {
-            self.report_errors(job, &record, &write_errors);
+            self.report_errors(job, &record, &write_errors, FailedPart::Writing);
         }
         errors.extend(write_errors);
         if !is_only_recorded {
@@ -396,7 +397,7 @@ impl JobRunner<'_> {
         });
         // The errors of a run by hand are reported in any case. The place that the config names was told of the others.
         if (is_notified || record.trigger == Trigger::Manual) && !self.has_target(record) {
-            self.report_errors(job, record, errors);
+            self.report_errors(job, record, errors, FailedPart::Run);
         }
         if is_notified {
             if is_out_of_time() {

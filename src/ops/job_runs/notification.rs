@@ -9,7 +9,7 @@ use crate::ops::jobs::job_context::job_context;
 use crate::ops::jobs::job_grants::{as_flags, stored_grants};
 use crate::ops::jobs::time_format::{self, to_one_line};
 use crate::ops::jobs::time_zone;
-use crate::ops::notices::{self, Failure};
+use crate::ops::notices::{self, FailedPart, Failure};
 use crate::ops::notify;
 use crate::ops::notify_target;
 use anyhow::{Context as _, Result};
@@ -45,16 +45,28 @@ impl JobRunner<'_> {
     }
 
     /// Reports the errors of the run in `record`: on standard error, or at the place that the config names.
-    pub(super) fn report_errors(&self, job: &Job, record: &RunRecord, errors: &[anyhow::Error]) {
+    pub(super) fn report_errors(
+        &self,
+        job: &Job,
+        record: &RunRecord,
+        errors: &[anyhow::Error],
+        part: FailedPart,
+    ) {
         if !self.has_target(record) {
             errors.iter().for_each(|error| self.report_error(job, error));
         } else if !errors.is_empty() {
-            self.record_notice(job, record, errors);
+            self.record_notice(job, record, errors, part);
         }
     }
 
     /// Records for the place that the config names how the run in `record` ended, before the record is stored: a kill loses no notice.
-    pub(super) fn record_notice(&self, job: &Job, record: &RunRecord, errors: &[anyhow::Error]) {
+    pub(super) fn record_notice(
+        &self,
+        job: &Job,
+        record: &RunRecord,
+        errors: &[anyhow::Error],
+        part: FailedPart,
+    ) {
         if self.settings.notify_target.is_none() {
             return;
         }
@@ -73,7 +85,7 @@ impl JobRunner<'_> {
         } else if !self.has_target(record) {
             // A person has started it, and sees its errors.
         } else if self.runs_again(job) {
-            notify::record_failure(ctx, Failure { subject: &subject, status: 0, text });
+            notify::record_failure(ctx, Failure { subject: &subject, status: part.status(), text });
         } else {
             notify::record_event(ctx, &text);
         }
@@ -111,11 +123,14 @@ impl JobRunner<'_> {
         report_error(&describe_error(job, error, &repetition), self.ctx.terminal);
     }
 
-    /// The number of failures in a row and the time of the first, as text; empty before the second failure. `record` is not stored yet.
+    /// The number of failures in a row and the time of the first, as text; empty before the second failure. `record` counts, also if it is
+    /// not stored yet.
     fn describe_repetition(&self, record: Option<&RunRecord>) -> String {
         // Unreadable records do not hide the error.
         let history = self.job_dir.history().unwrap_or_default();
-        let failures = history.failures + usize::from(record.is_some());
+        let last_start = history.last.as_ref().map(|last| &last.start);
+        let is_new = record.is_some_and(|record| Some(&record.start) != last_start);
+        let failures = history.failures + usize::from(is_new);
         match (failures, history.failing_since) {
             (2.., Some(since)) => {
                 let since =

@@ -8,6 +8,7 @@ use crate::ops::jobs::delivery::COMMAND_TIMEOUT;
 use crate::ops::jobs::job_context::job_context;
 use crate::ops::jobs::retry;
 use crate::ops::jobs::timing::{self, StartTime};
+use crate::ops::notices::FailedPart;
 use crate::ops::notify;
 use anyhow::{Context as _, Result, anyhow};
 use jiff::{SignedDuration, Timestamp};
@@ -378,7 +379,8 @@ impl JobRunner<'_> {
         (record.status, record.cause) = (Exit::Failed.code(), Exit::Failed.name().to_owned());
         self.job_dir.append_record(&record)?;
         self.job_dir.write_state(state)?;
-        self.report_errors(job, &record, &[anyhow!("the last run was interrupted: {message}")]);
+        let error = anyhow!("the last run was interrupted: {message}");
+        self.report_errors(job, &record, &[error], FailedPart::Run);
         let options = job.options.clone().unwrap_or_default();
         // A slot whose run crashed before is not run again, to avoid an endless loop.
         let is_first_crash = |slot: Timestamp| {

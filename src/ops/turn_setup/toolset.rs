@@ -37,7 +37,8 @@ use nanobot_tool::todo::Todo;
 use nanobot_tool::write_file;
 use std::sync::Arc;
 
-/// All tools that a run or a sub-agent can have, except `spawn` and `cron`. The tools of the Python program come in its order.
+/// All tools that a run or a sub-agent can have, except those that `build_toolbox` adds for the run alone: `spawn`, `cron`, `sessions`,
+/// `message` and `ask_user`. The tools of the Python program come in its order.
 pub(crate) fn all_tools(
     ctx: &Context,
     settings: &Settings,

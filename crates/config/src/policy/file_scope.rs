@@ -56,7 +56,8 @@ pub struct FileScope {
     /// Paths beneath the roots that no tool changes.
     #[serde(with = "wire_paths::deferred")]
     pub read_only: Deferred<Vec<PathBuf>>,
-    /// Paths beneath the roots that instruct later runs. No tool changes them once the session holds untrusted content.
+    /// Paths beneath the roots that instruct later runs. No tool changes them once the conversation has external content, unless
+    /// the user permits it.
     #[serde(rename = "notes", with = "wire_paths::list")]
     pub instruction_files: Vec<PathBuf>,
     /// Instruction files of the directory that the user trusts with their current content, and the user's own folder of skills.

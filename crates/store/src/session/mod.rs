@@ -532,7 +532,7 @@ impl Session {
             }
             None => self.window.count += 1,
         }
-        self.add_logged(message);
+        self.add_message(message);
         Ok(())
     }
 
@@ -557,7 +557,7 @@ impl Session {
     /// turns, and that the message before it got no answer. The notes about undone changes are sent with it.
     fn add_notes_before(&mut self, message: &Message) {
         if message.begins_turn() && !self.left_out.is_empty() {
-            self.add_logged(rejection::note());
+            self.add_message(rejection::note());
         }
         self.left_out.clear();
         if message.begins_turn() {
@@ -569,7 +569,7 @@ impl Session {
         }
     }
 
-    fn add_logged(&mut self, message: Message) {
+    fn add_message(&mut self, message: Message) {
         self.estimated_tokens += token_estimate::for_message(&message);
         self.messages.push(message);
     }
@@ -632,7 +632,7 @@ impl Session {
             Some(_) => {}
             None => self.window.count += usize::from(answer.is_some()),
         }
-        answer.into_iter().for_each(|answer| self.add_logged(answer));
+        answer.into_iter().for_each(|answer| self.add_message(answer));
         Ok(())
     }
 
