@@ -56,11 +56,11 @@ pub(crate) struct Failure<'a> {
     pub(crate) text: String,
 }
 
-/// What of a job's run failed: of a failure that lasts, each is told once.
+/// The part of a job's run that failed. Of a failure that lasts, each part is reported once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FailedPart {
     Run,
-    /// What the run must leave on disk could not be written.
+    /// The record, or another file that the run must write.
     Writing,
 }
 
