@@ -322,7 +322,7 @@ mod tests {
 
     fn describe(messages: &[Message]) -> String {
         let word = |message: &Message| match message {
-            Message::User(user) => to_plain_text(&user.parts),
+            Message::User(user) => to_plain_text(&user.parts).into_owned(),
             Message::Assistant(reply) if reply.tool_calls.is_empty() => match reply.text.as_str() {
                 "" => "e",
                 NO_ANSWER => "?",
