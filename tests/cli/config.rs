@@ -179,7 +179,7 @@ fn get_set_and_check() {
         .status(2)
         .stderr_has("agents.defaults.model");
     story.run(["config", "get", "model"]).status(2).stderr(
-        "nanobot: there is no key `model`\n  try: `agents.defaults.model`, `transcription.model`, `speech.model`, `memory.model`, `tools.imageGeneration.model`\n",
+        "nanobot: there is no key `model`\n  try: `agents.defaults.model`, `transcription.model`, `speech.model`, `memory.model`, `memory.embeddings.model`, `tools.imageGeneration.model`\n",
     );
     story.run(["config", "get", "api_base"]).status(2).stderr_has("`providers.NAME.apiBase`");
     let mode =

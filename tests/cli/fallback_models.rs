@@ -219,7 +219,7 @@ fn a_rate_limit_is_shared_with_other_runs() {
     // Another model is not affected.
     story.server().script([says("x")]);
     story
-        .run(["agent", "-m", "hi", "--model", "other"])
+        .run(["agent", "-m", "hello", "--model", "other"])
         .stdout("x\n")
         .stderr_has("marked as interrupted");
     // After the rate limit, requests are sent again.

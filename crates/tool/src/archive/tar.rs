@@ -164,7 +164,7 @@ mod tests {
         check(&[], Ok(""));
         let file = entry("a/SKILL.md", b'0', b"text");
         check(&[entry("a/", b'5', b""), file.clone()], Ok("a/SKILL.md=4"));
-        check(&[entry("pax", b'x', b"13 path=a/b\n\n"), file.clone()], Err("damaged"));
+        check(&[entry("pax", b'x', b"13 path=a/b\n"), file.clone()], Err("damaged"));
         check(&[entry("pax", b'x', b"12 path=a/b\n"), file.clone()], Ok("a/b=4"));
         check(&[entry("pax", b'g', b"52 comment=x\n"), file.clone()], Ok("a/SKILL.md=4"));
         check(&[entry("././@LongLink", b'L', b"long/name\0"), file.clone()], Ok("long/name=4"));
