@@ -60,9 +60,9 @@ pub struct FoundPage {
     pub excerpt: String,
 }
 
-/// The providers with a search of their own. Sources: the vendors' API references (OpenAI, "Web search"; Anthropic, "Web search tool";
-/// Google, "Grounding with Google Search"; xAI, "Web Search"; OpenRouter, "Web Search"), and the types of the SDKs of OpenAI, Anthropic
-/// and Google.
+/// The providers with a search of their own. Sources: the types of the SDKs of OpenAI, Anthropic, Google (`google-genai`) and OpenRouter.
+/// xAI's own SDK speaks gRPC: its row is OpenAI's interface, as its API reference says. The prices of a search are in no SDK, and may be out
+/// of date.
 pub const NATIVE_SEARCHES: &[NativeSearch] = &[
     NativeSearch {
         provider: "openai",
