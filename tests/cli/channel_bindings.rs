@@ -351,8 +351,15 @@ fn a_group_has_one_memory_and_a_topic_may_have_another() {
     assert_eq!(ask(KIM, -100, None), neither);
     assert_eq!(ask(ANN, -100, Some(5)), child);
     assert_eq!(ask(KIM, -100, Some(6)), neither);
-    // The binding of a sender holds in direct chats.
-    assert_eq!(ask(KIM, -200, None), owner);
+    assert_eq!(ask(ANN, -200, None), owner);
+    // The binding of a sender holds in direct chats. It cannot be left by a group that the sender has made.
+    let before = story.requests().len();
+    telegram.add(json!({
+        "from": { "id": KIM, "is_bot": false }, "chat": { "id": -200, "type": "supergroup" },
+        "text": "hi @my_bot", "entities": [{ "type": "mention", "offset": 3, "length": 7 }],
+    }));
+    story.run(["channel", "poll"]).status(78).stderr_has("which is not bound");
+    assert_eq!(story.requests().len(), before);
     assert!(family.join("sessions/telegram_-100.jsonl").exists());
     assert!(family.join("sessions/telegram_-100_topic_6.jsonl").exists());
     assert!(kids.join("sessions/telegram_-100_topic_5.jsonl").exists());

@@ -230,6 +230,11 @@ fn slack_tells_of_a_press_by_socket_mode_or_by_a_signed_request() {
                 .finish();
             let unsigned = post(&[("X-Slack-Signature", "v0=00")], &form);
             let signed = slack_request(STORY_TIME, &form);
+            // The text of an event is of anyone: a form in it is no press.
+            let event = format!(r#"{{"type":"event_callback","event":{{"text":"x&{form}&"}}}}"#);
+            story = story.stdin(slack_request(STORY_TIME, &event));
+            story.run(["serve", "webhook", "slack"]).stdout(ACCEPTED);
+            assert_eq!(count_runs(&story), 0);
             // The service may repeat a request.
             for (request, status) in [(&unsigned, 77), (&signed, 0), (&signed, 0)] {
                 story = story.stdin(request);

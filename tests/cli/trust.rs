@@ -146,7 +146,9 @@ fn instructions_that_an_attack_writes_into_a_subdirectory_have_no_effect() {
     ]);
     let result = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     let stderr = result.error_text();
-    assert_eq!(stderr.matches("--allow startup").count(), 4, "{stderr}");
+    let denials: Vec<&str> = stderr.lines().filter(|line| line.contains(" denied: ")).collect();
+    assert_eq!(denials.len(), 4, "{stderr}");
+    assert!(denials.iter().all(|denial| denial.contains("--allow startup")), "{stderr}");
     drop(result);
     assert!(!story.dir().join("docs").exists());
     // The command's files were renamed. One that comes by other means is not read either.

@@ -75,6 +75,17 @@ pub(crate) fn find_for(
     ranked.min_by_key(|(rank, _)| *rank).map(|(_, binding)| binding)
 }
 
+/// True if `sender` has a binding of its own that keeps something from it.
+pub(crate) fn limits_sender(bindings: &[ChatBinding], kind: &ChannelKind, sender: &str) -> bool {
+    let sender = normalize_id(kind, sender);
+    bindings.iter().any(|binding| {
+        let is_limit = binding.workspace.is_some()
+            || binding.profile.is_some()
+            || binding.daily_budget.is_some();
+        binding.kind == BindingKind::Sender && binding.id == sender && is_limit
+    })
+}
+
 /// The binding of the chat with the session key `key`, which has no message at hand: by the ids in the key, or by the bound workspace that
 /// has such a session, because in some services the id of a direct chat is not that of its sender.
 ///

@@ -5,7 +5,7 @@ use crate::ops::channel::bindings;
 use crate::ops::context::Context;
 use crate::options::turn::TurnOptions;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_channel::InboundMessage;
 use nanobot_channel::table::{ChannelKind, find};
 use nanobot_config::settings::bindings::ChatBinding;
@@ -23,7 +23,8 @@ impl Persona {
     /// The persona that answers a message of the channel `kind`.
     ///
     /// # Errors
-    /// Status 78 if the binding cannot be used; the config cannot be read.
+    /// Status 78 if the binding cannot be used, or if the sender is limited in direct chats and writes in a group that is not bound: there, it
+    /// would have what its binding keeps from it. The config cannot be read.
     pub(crate) fn of_message(
         ctx: &Context,
         settings: &Settings,
@@ -32,7 +33,19 @@ impl Persona {
     ) -> Result<Self> {
         let config = ctx.load_config()?;
         let bindings = bindings::of_channel(ctx, &config, kind)?;
-        let binding = bindings::find_for(bindings, kind, &message.chat, &message.from.id);
+        let (chat, sender) = (&message.chat, &message.from.id);
+        let is_limited = bindings::limits_sender(&bindings, kind, sender);
+        let binding = bindings::find_for(bindings, kind, chat, sender);
+        if binding.is_none() && is_limited {
+            let (name, group) = (kind.name, &chat.id);
+            return Err(fail_with_hint(
+                Exit::Config,
+                format!(
+                    "`{sender}` is bound in direct chats, and writes in the group `{group}`, which is not bound"
+                ),
+                format!("`nanobot channel bind {name} --chat {group} …`"),
+            ));
+        }
         Self::new(ctx, settings, &config, binding)
     }
 

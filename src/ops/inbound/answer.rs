@@ -646,7 +646,7 @@ impl ChatTurnRun<'_> {
         let text = ending.text.trim_end();
         let is_answer = matches!(exit, Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget);
         // A draft stands until a text takes its place.
-        if is_answer && ending.is_delivered && draft_id.is_none() {
+        if is_answer && ending.is_delivered && (draft_id.is_none() || text.is_empty()) {
             let ids = InboundEntry::ids_of(self.entries);
             let record = InboxRecord::Dropped { ids, result: Settlement::Delivered };
             return append_and_deliver(self.run, self.channel, record, last, origin);

@@ -140,7 +140,10 @@ fn may_answer(files: &ChannelFiles, question: &ApprovalQuestion, message: &Inbou
         approvers.contains(&message.from.id)
     };
     let is_verified = !files.kind.is_mail || message.from.passed_dmarc;
-    is_person(message) && is_approver && is_verified
+    // A question of a direct chat is for its sender. Another person may have been invited to it since.
+    let is_for_person =
+        !message.chat.is_direct || question.sender.as_ref() == Some(&message.from.id);
+    is_person(message) && is_approver && is_verified && is_for_person
 }
 
 /// The message, and if it is a press, that in the chat of its question, as this was put there; `None` for a press below something else.

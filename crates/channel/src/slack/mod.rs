@@ -255,9 +255,12 @@ impl Channel for Slack {
         if !is_signed(secret.expose(), &message, signature) || !is_recent {
             return refused();
         }
-        // The payload of a press is a field of a form (Slack, "Handling user interaction").
+        // The payload of a press is the field of a form (Slack, "Handling user interaction"). An event is JSON, and its texts are of
+        // anyone: one that holds such a field is no form.
         let mut fields = form_urlencoded::parse(&request.body);
-        if let Some((_, payload)) = fields.find(|(name, _)| name == "payload") {
+        if request.body.starts_with(b"payload=")
+            && let Some((_, payload)) = fields.next()
+        {
             let payload = serde_json::from_str(&payload).unwrap_or_default();
             return Ok(WebhookReceipt {
                 messages: to_press(&payload).into_iter().collect(),
