@@ -128,9 +128,14 @@ impl<'a> MediaService<'a> {
         };
         let reservation = ledger.reserve(&budget, session_usd, request.max_usd, &mut |_| Ok(()))?;
         let start = Instant::now();
-        let result = self.send(request, read);
-        let usd = match &result {
-            Ok(reply) => reply.usd,
+        let mut result = self.send(request, read);
+        let usd = match &mut result {
+            Ok(reply) => {
+                // A cost that is not one counts as unknown, and an unknown one as the most that was reserved.
+                let reserved = (request.max_usd > 0.0).then_some(request.max_usd);
+                reply.usd = reply.usd.filter(|usd| usd.is_finite() && *usd >= 0.0).or(reserved);
+                reply.usd
+            }
             Err(_) => Some(0.0),
         };
         ledger.record(

@@ -247,7 +247,8 @@ fn choose_folder(paths: &[&str], wanted: Option<&str>) -> Result<ChosenFolder, S
     };
     check_paths(paths.iter().filter_map(|path| chosen.relative(path)))?;
     // A path out of the folder is no file of the skill, and still a reason to take nothing from there.
-    check_paths(paths.iter().map(|path| plain_path(path)))?;
+    let leads_out = |path: &&str| path.starts_with('/') || path.split('/').any(|name| name == "..");
+    check_paths(paths.iter().map(|path| plain_path(path)).filter(leads_out))?;
     Ok(chosen)
 }
 

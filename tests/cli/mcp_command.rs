@@ -199,7 +199,9 @@ fn changed_tools_are_shown_and_accepted() {
 
 #[test]
 fn servers_are_added_and_removed() {
-    let story = Story::bare().file("plan.json", server_plan().to_string());
+    let mut plan = server_plan();
+    plan["instructions"] = json!("Look twice.\n\u{1b}[2JThen leap.");
+    let story = Story::bare().file("plan.json", plan.to_string());
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/plain.py");
     let (plan, log) = (story.dir().join("plan.json"), story.dir().join("log"));
     write(&log, b"");
@@ -220,7 +222,9 @@ fn servers_are_added_and_removed() {
     let result = story.run(add.iter().chain(&command));
     let error = result.error_text();
     assert!(result.text().starts_with("ok    one: "), "{error}");
-    // Adding a server accepts its tools.
+    // Adding a server accepts its tools and its instructions, which are shown.
+    let printed = result.text();
+    assert!(printed.contains("      > Look twice.\n      > Then leap.\n"), "{printed}");
     assert!(!result.text().contains("not accepted"), "{}", result.text());
     story.run(["mcp", "list"]).stdout_has(" ok ");
     assert!(error.contains("added `mcp_one_*` to `tools.allow`"), "{error}");

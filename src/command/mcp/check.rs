@@ -7,6 +7,7 @@ use nanobot_base::error::{Exit, exit_for, hint_for};
 use nanobot_config::settings::servers::McpServer;
 use nanobot_mcp::catalog::ServerView;
 use nanobot_mcp::client::unmakeable_files;
+use nanobot_mcp::protocol::INSTRUCTIONS;
 use nanobot_mcp::sanitize;
 use nanobot_os::signal;
 use serde_json::{Value, json};
@@ -89,9 +90,25 @@ pub(super) fn test_added_server(mcp: &McpContext<'_>, name: &str) -> Result<Exit
         mcp.catalog.accept(name, Some(&accepted))?;
         view.unaccepted.retain(|name| !accepted.contains(name));
         print_test(mcp, &test, false)?;
+        if accepted.iter().any(|name| name == INSTRUCTIONS) {
+            print_instructions(mcp, &test)?;
+        }
         exit = exit_status(&test);
     }
     Ok(exit)
+}
+
+/// Prints the instructions of a server, which were accepted with it and which the user has not seen yet.
+fn print_instructions(mcp: &McpContext<'_>, test: &ServerTest<'_>) -> Result<()> {
+    let Ok(ServerView { features, .. }) = &test.result else {
+        return Ok(());
+    };
+    let text = sanitize::clean(features.instructions.as_deref().unwrap_or_default());
+    let lines: String = text.trim().lines().map(|line| format!("      > {line}\n")).collect();
+    let name = &test.server.name;
+    mcp.ctx.terminal.print(&format!(
+        "      its instructions, which are part of the prompt from now on:\n{lines}      try: `nanobot mcp remove {name}` if they are not what you expect\n"
+    ))
 }
 
 /// Prints on a terminal that the servers are being contacted, since that takes time.

@@ -346,6 +346,8 @@ impl Http {
             .http_status_as_error(false)
             .max_redirects(if is_public { MAX_REDIRECTS } else { 0 })
             .max_redirects_will_error(is_public)
+            // Nor does a redirect lead from TLS to plain text.
+            .https_only(is_public && tls)
             .user_agent(self.user_agent.as_deref().unwrap_or(default_agent))
             .max_idle_age(MAX_IDLE_AGE)
             // The buffers of TLS, and of the handshake with a proxy.
