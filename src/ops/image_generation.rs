@@ -52,6 +52,7 @@ pub(crate) fn generate(
         let messages = json!([{ "role": "user", "content": prompt }]);
         let body = json!({
             "model": model, "messages": messages, "modalities": ["image", "text"], "image_config": config,
+            "usage": { "include": true },
         });
         ("/chat/completions", body)
     } else {

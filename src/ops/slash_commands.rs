@@ -127,6 +127,7 @@ pub(crate) const REPLACEMENTS: &[(&str, &str)] = &[
     ("permissions", "`/profile`, and nanobot policy explain"),
     ("plan", "`/profile plan`"),
     ("plugins", "`/tools`"),
+    ("redo", "`/undo --redo`"),
     ("rename", "`/session title TITLE`"),
     ("stats", "`/cost`, or `/usage`"),
     ("version", "nanobot --version"),

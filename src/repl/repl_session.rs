@@ -148,7 +148,8 @@ impl<'w> ReplSession<'w> {
         let Some(text) = &self.last_message else {
             return;
         };
-        let label = if self.is_unfinished { "unfinished" } else { "last message" };
+        let label =
+            if self.is_unfinished { "unfinished (/retry continues it)" } else { "last message" };
         let text = truncate_line(text, MAX_MESSAGE_CHARS);
         self.ctx.terminal.eprint_dim(&format!("{label}: {text}"));
         if let (Some(answer), false) = (&self.last_answer, self.is_unfinished) {

@@ -9,7 +9,7 @@ use crate::ops::slash_commands::parse_count_back;
 use crate::ops::{retention, undo};
 use anyhow::Result;
 use nanobot_agent::report::short_text::{count_noun, truncate_line};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
 use nanobot_os::secret::random_hex;
 use nanobot_store::session::{self, LoggedMessage, REWOUND_PREFIX, SessionEntry, SessionStore};
 use nanobot_tool::undo::journal::UndoTurn;
@@ -137,8 +137,21 @@ impl ReplSession<'_> {
         index: usize,
         changes: &[UndoTurn],
     ) -> Result<()> {
-        for turn in changes {
-            self.run_program(&["undo", "--", &turn.id.to_string()], "")?;
+        for (undone, turn) in changes.iter().enumerate() {
+            let id = turn.id.to_string();
+            if let Err(error) = self.run_program(&["undo", "--", &id], "") {
+                // What was undone stays so, and the conversation as it is: the user decides which of both goes on.
+                let turns = count_noun(undone, "later turn");
+                return Err(fail_with_hint(
+                    exit_for(&error),
+                    format!(
+                        "the conversation is not rewound: the file changes of turn {id} stay, and those of {turns} are undone: {error:#}"
+                    ),
+                    format!(
+                        "`/undo --force {id}`, or `/rewind` again and `n` at the question about files"
+                    ),
+                ));
+            }
         }
         if index > 0 {
             session::continue_renamed(store, old_key, key, index)?;

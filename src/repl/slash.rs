@@ -283,7 +283,13 @@ impl ReplSession<'_> {
         options.model.reasoning_effort = Some(level.to_owned());
         let choice = agent_turn::select_provider(self.ctx, &options)?;
         self.options = options;
-        self.print_line(&format!("switched to reasoning effort `{level}`"));
+        let levels = EFFORT_LEVELS.join(", ");
+        let remark = if EFFORT_LEVELS.contains(&level) {
+            String::new()
+        } else {
+            format!(", which few models take; the usual ones are {levels}")
+        };
+        self.print_line(&format!("switched to reasoning effort `{level}`{remark}"));
         if choice.quirks.thinking == ThinkingStyle::Unsupported {
             let model = &choice.model;
             self.print_line(&format!(

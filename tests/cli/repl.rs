@@ -1070,7 +1070,7 @@ fn the_last_exchange_is_there_in_the_next_process_and_gone_after_new() {
     send_line(&mut screen, "fails").until("(/retry asks again)");
     screen.exit_with_ctrl_d();
     let mut screen = start_repl(&story);
-    assert!(screen.text().contains("unfinished: fails"));
+    assert!(screen.text().contains("unfinished (/retry continues it): fails"));
     assert!(!screen.text().contains("last answer"), "{}", screen.text());
     screen.exit_with_ctrl_d();
 }
@@ -1406,6 +1406,23 @@ fn a_question_without_an_answer_changes_nothing() {
     screen.type_("n").until("took back 1 message").until_prompt("> write it");
     assert!(story.dir().join("a.md").exists());
     screen.press(Key::Ctrl('u'));
+    screen.exit_with_ctrl_d();
+}
+
+/// A file that was changed since is not overwritten, and the conversation is not rewound without it.
+#[test]
+fn a_rewind_that_cannot_undo_the_files_says_what_stays() {
+    let story = Story::new().script([
+        calls("write_file", json!({ "path": "a.md", "content": "new" })),
+        says("Written."),
+    ]);
+    let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "--write"]));
+    send_line(&mut screen, "write it").until("Written.").until_prompt("> ");
+    write(&story.dir().join("a.md"), b"mine");
+    send_line(&mut screen, "/rewind").until("Undo that too? [y/N/cancel]").pause();
+    screen.type_("y").until("the conversation is not rewound").until("`/undo --force 1`");
+    screen.until_prompt("> ");
+    assert_eq!(std::fs::read_to_string(story.dir().join("a.md")).unwrap(), "mine");
     screen.exit_with_ctrl_d();
 }
 

@@ -158,10 +158,13 @@ impl ExecTool {
         let closed_paths = sandbox_spec::denied_files(scope, &self.prepare_sandbox().ok()?).ok()?;
         let is_named = |closed_path: &&PathBuf| {
             lines.iter().flat_map(|line| possible_paths(line)).any(|word| {
-                // A command may have been in another directory.
+                let path = scope.absolute(word);
+                // A command may have been in another directory, unless there is such a file in this one.
                 let mut parents = Path::new(word.trim_start_matches("../")).ancestors();
-                scope.absolute(word).starts_with(closed_path)
-                    || parents.any(|path| path.file_name().is_some() && closed_path.ends_with(path))
+                path.starts_with(closed_path)
+                    || !path.exists()
+                        && parents
+                            .any(|path| path.file_name().is_some() && closed_path.ends_with(path))
             })
         };
         let path = closed_paths.iter().find(is_named)?;
