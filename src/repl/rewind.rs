@@ -140,7 +140,7 @@ impl ReplSession<'_> {
         for (undone, turn) in changes.iter().enumerate() {
             let id = turn.id.to_string();
             if let Err(error) = self.run_program(&["undo", "--", &id], "") {
-                // What was undone stays so, and the conversation as it is: the user decides which of both goes on.
+                // The later turns stay undone and the conversation stays as it is. The user decides how to go on.
                 let turns = count_noun(undone, "later turn");
                 return Err(fail_with_hint(
                     exit_for(&error),

@@ -523,6 +523,19 @@ fn the_code_is_not_shown_to_the_model() {
     assert!(story.requests()[2].last_content().contains("a question about a call"));
 }
 
+/// Checks that a call which was approved once was made once, or not at all if a process was killed while it made it: then the model is
+/// told. No message waits.
+pub(crate) fn assert_made_at_most_once(story: &Story, case: &str) {
+    let runs = count_runs(story);
+    // A process that is killed while the call is made leaves it as it is, and says so.
+    let is_unknown =
+        story.requests().iter().any(|request| request.raw.contains("was stopped while it made"));
+    assert!(runs == 1 || runs == 0 && is_unknown, "{case} {runs}");
+    let is_answered = story.requests().iter().any(|it| it.last_content().contains("approved_call"));
+    assert!(is_answered, "{case}");
+    story.run(["channel", "inbox"]).stdout("");
+}
+
 /// Kills the poll that asks, or the one that gets the answer, at the `n`-th system call of a kind.
 fn kill_at(kind: &str, n: usize, kills_answer: bool) -> bool {
     let (story, telegram) = story();
@@ -561,14 +574,7 @@ fn kill_at(kind: &str, n: usize, kills_answer: bool) -> bool {
     for _ in 0..3 {
         poll(&story);
     }
-    let runs = count_runs(&story);
-    // A process that is killed while the call is made leaves it as it is, and says so.
-    let is_unknown =
-        story.requests().iter().any(|request| request.raw.contains("was stopped while it made"));
-    assert!(runs == 1 || runs == 0 && is_unknown, "{case} {runs}");
-    let is_answered = story.requests().iter().any(|it| it.last_content().contains("approved_call"));
-    assert!(is_answered, "{case}");
-    story.run(["channel", "inbox"]).stdout("");
+    assert_made_at_most_once(&story, &case);
     was_killed
 }
 

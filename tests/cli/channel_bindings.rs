@@ -189,7 +189,7 @@ fn a_chat_keeps_to_its_profile_its_model_and_its_budget() {
     story.server().script([write_file, says("Fed.")]);
     run();
     assert!(!kids.join("a.md").exists());
-    // What the job has cost counts for its chat, and the next run finds nothing left.
+    // The cost of the job counts against the budget of its chat, which is used up for the next run.
     run().status(4).stderr_has("the budget of today of its binding is used up");
     check_budget(&story);
 }

@@ -57,7 +57,7 @@ fn the_answer_to_a_voice_message_is_sent_and_spoken() {
     let lines = ledger_lines(&story, "speech");
     assert_eq!((lines.len(), &lines[0]["sender"]), (1, &json!("telegram:7")));
     assert_eq!(lines[0]["usd"], 15.0 * text.len() as f64 / 1e6);
-    // Who writes gets text alone.
+    // A written message is answered by text alone.
     telegram.message(ANN, "hi");
     story.run(["channel", "poll"]);
     assert_eq!((telegram.sent().len(), telegram.calls("sendVoice").len()), (2, 1));

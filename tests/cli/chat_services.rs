@@ -40,7 +40,7 @@ pub(crate) trait StandIn {
     /// # Panics
     /// The service has neither.
     fn press(&self, _chat: usize, _answer: &str) {
-        unimplemented!("{} has no buttons", self.facts().name)
+        panic!("{} has no buttons", self.facts().name)
     }
     /// The number of requests that the service got, if they are HTTP and counted.
     fn request_count(&self) -> usize {

@@ -86,7 +86,7 @@ fn unsafe_code_that_nobody_has_read_is_refused() {
     let marked = "| other | 1.0.0 | 3 | memory | to be read; 1.0.0 with 2: read |";
     edit_page(root, marked, "| other | 1.0.0 | 3 | memory | maintainers: others |");
 
-    // What is trusted for its maintainers need not be read again if it has no more.
+    // A crate that is trusted for its maintainers is read again only if its count has grown.
     set_version(root, "1.1.0");
     assert_refused("other 1.0.0, other 1.1.0");
     run_script(root, &["--write"]).unwrap();

@@ -539,7 +539,7 @@ mod tests {
         check(BEFORE.replace("[alias]\n\tx = !echo\n", ""), false);
         check(BEFORE.replace("\tfsmonitor = ./watch\n", ""), false);
         check(with("[alias]\n\ty = !z\n"), false);
-        // What branches track has an address, and keeps it.
+        // A remote that a branch tracks, or that is pushed to by default, must have an address, and keep it.
         let tracked = "[branch \"b\"]\n\tremote = fork\n[remote]\n\tpushDefault = fork\n";
         check(with(tracked), false);
         check(with(&format!("[remote \"fork\"]\n\turl = git@x.org:y/z.git\n{tracked}")), true);

@@ -34,7 +34,7 @@ pub(super) fn run(
     let SessionListing { sessions, mut failures } = match session {
         None => {
             let mut listing = session::list(store)?;
-            // What a conversation was before `/rewind` would be found twice.
+            // The copies of conversations before a `/rewind` would give each line twice.
             listing.sessions.retain(|session| !session.key.starts_with(REWOUND_PREFIX));
             listing
         }

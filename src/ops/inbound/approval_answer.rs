@@ -100,7 +100,7 @@ fn path_of(files: &ChannelFiles) -> PathBuf {
 
 /// The file for a turn that answers `message`; `None` if its calls cannot be approved: approvals are off, the config lists neither
 /// an approver who is in the chat nor the sender by id, or the channel does not say what the sender has typed, as the bridge of WhatsApp.
-/// Who is bound to a workspace, and no approver, could approve that another one is read.
+/// A sender that is bound to a workspace must be an approver: otherwise it could approve a call that reads another workspace.
 ///
 /// # Errors
 /// The pairings cannot be read.
@@ -445,7 +445,7 @@ pub(crate) fn unsent_questions(
         let text = question_text(open, question, &entry.message.chat);
         let key = question.key();
         let mut message = open.render_message(&entry.message, &entry.session, &key, &text, now);
-        // What is not shown as a whole takes its code.
+        // A question that is cut has no buttons: it is answered by its code.
         if let Some(part) = message.parts.last_mut().filter(|_| !is_long(question)) {
             part.question = Some(question.id.clone());
         }

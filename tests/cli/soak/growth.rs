@@ -145,5 +145,8 @@ fn what_grows_with_the_rounds_is_unbounded_and_what_fills_up_is_not() {
         files: u64::from(round == 999),
         bytes: 100
     }));
+    let undo = |files| move |_| Size { files, bytes: 1 << 20 };
+    assert!(is_unbounded("/undo/N/journal.jsonl", undo(101)));
+    assert!(!is_unbounded("/undo/N/journal.jsonl", undo(100)));
     assert!(!is_unbounded("/cursor.json", |round| one(40 + round.to_string().len() as u64)));
 }
