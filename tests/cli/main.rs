@@ -188,6 +188,7 @@ mod terminal;
 mod test_hooks;
 mod text_files;
 mod tidy;
+mod time_limit;
 mod tool_programs;
 mod topics;
 mod traces;

@@ -6,6 +6,7 @@
 use crate::fake_crontab::FakeCrontab;
 use crate::formats::Format;
 use crate::server::{Request, Responder, Server};
+use crate::time_limit::TimeLimit;
 use serde_json::{Value, json};
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsStr;
@@ -25,6 +26,7 @@ pub(crate) struct Story {
     server: OnceCell<Server>,
     env: Vec<(String, String)>,
     stdin: Option<Vec<u8>>,
+    _time_limit: TimeLimit,
 }
 
 impl Story {
@@ -39,7 +41,13 @@ impl Story {
         std::fs::create_dir(temp.path().join("home")).unwrap();
         std::fs::create_dir(temp.path().join("dir")).unwrap();
         FakeCrontab::install(&temp.path().join("programs"));
-        Self { temp, server: OnceCell::new(), env: Vec::new(), stdin: None }
+        Self {
+            _time_limit: TimeLimit::start(temp.path()),
+            temp,
+            server: OnceCell::new(),
+            env: Vec::new(),
+            stdin: None,
+        }
     }
 
     /// Like [`Self::bare`], with a config for the scripted server.
