@@ -44,6 +44,7 @@ mod channel_weixin;
 mod chat_services;
 mod chat_week;
 mod check;
+mod clouds;
 mod compaction;
 mod completions;
 mod concurrency;

@@ -49,6 +49,15 @@ pub fn read(source: &SecretSource, env: &[(String, String)], label: &str) -> Res
     Ok(secret)
 }
 
+/// Forgets the secret of `source` if it is `secret`, so that the next read is a new one: a command may print a token that
+/// expires.
+pub fn forget(source: &SecretSource, secret: &Secret) {
+    let mut secrets = READ_SECRETS.lock();
+    if secrets.get(source).is_some_and(|read| read.expose() == secret.expose()) {
+        secrets.remove(source);
+    }
+}
+
 fn read_file(path: &Path) -> Result<Secret> {
     let bytes = input::read_file(path, &path.display().to_string(), MAX_SECRET_BYTES)
         .map_err(|error| fail(Exit::Config, format!("{error:#}")))?;

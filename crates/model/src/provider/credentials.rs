@@ -1,5 +1,6 @@
 //! Resolves API keys on first use: from the config, a file, a command, a service manager credential, an environment
-//! variable or a login. Keys are read once per run; a login's token is checked before each request, because it expires.
+//! variable or a login. Keys are read once per run; a login's token is checked before each request, because it expires. What a
+//! command prints may expire too: it runs again when the server rejects that.
 
 use super::login::{self, LoginEndpoints, RequestCredentials};
 use super::registry::{KeyLabel, KeySource};
@@ -8,6 +9,7 @@ use nanobot_net::http::Http;
 use nanobot_os::clock::Clock;
 use nanobot_os::secret::{self, Secret};
 use nanobot_sandbox::stored_secret::{self, SecretSource};
+use parking_lot::Mutex;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
@@ -19,6 +21,8 @@ pub struct LazyCredentials {
     /// The environment of the command.
     env: Vec<(String, String)>,
     logins: LoginStore,
+    /// The key of the last request.
+    used_token: Mutex<Option<Secret>>,
 }
 
 /// Access to stored logins, and the means to renew them.
@@ -53,7 +57,7 @@ impl LazyCredentials {
         env: Vec<(String, String)>,
         logins: LoginStore,
     ) -> Self {
-        Self { source, source_label, env, logins }
+        Self { source, source_label, env, logins, used_token: Mutex::default() }
     }
 
     /// True if a key is configured.
@@ -79,7 +83,23 @@ impl LazyCredentials {
             KeySource::Command(command) => self.read(&SecretSource::Command(command.clone()))?,
         };
         secret::register(&token);
+        *self.used_token.lock() = Some(token.clone());
         Ok(Some(RequestCredentials { token, base_url: None, headers: Vec::new() }))
+    }
+
+    /// Gets a new key in place of the one that the server has rejected. Returns true if there is another one.
+    ///
+    /// # Errors
+    /// The errors of [`Self::resolve`].
+    pub(super) fn renew(&self, http: &Http) -> Result<bool> {
+        let (Some(KeySource::Command(command)), Some(rejected)) =
+            (&self.source, self.used_token.lock().clone())
+        else {
+            return Ok(false);
+        };
+        stored_secret::forget(&SecretSource::Command(command.clone()), &rejected);
+        let credentials = self.resolve(http)?;
+        Ok(credentials.is_some_and(|credentials| credentials.token.expose() != rejected.expose()))
     }
 
     fn read(&self, source: &SecretSource) -> Result<Secret> {

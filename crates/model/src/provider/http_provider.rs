@@ -41,6 +41,12 @@ const MIN_REPORTED_DELAY: Duration = Duration::from_secs(60);
 /// Maximum number of pages read of a list of models.
 const MAX_MODEL_PAGES: usize = 100;
 
+/// The header for the key of a resource of Azure.
+const AZURE_KEY_HEADER: &str = "api-key";
+
+/// The start of each JWT: `{"` in Base64.
+const JWT_START: &str = "eyJ";
+
 /// A model server, and how to reach it.
 pub struct HttpProvider {
     pub format: Box<dyn WireFormat>,
@@ -159,13 +165,21 @@ impl HttpProvider {
         content: RequestContent<'_>,
         on_notice: &mut dyn FnMut(&str) -> Result<(), ProviderError>,
     ) -> Result<(String, Response), ProviderError> {
-        let (base, headers) = self.base_and_headers()?;
-        let send = |base: &str| {
+        let (base, mut headers) = self.base_and_headers()?;
+        let send = |base: &str, headers: &[(String, String)]| {
             let url = self.url(base, path);
-            let response = self.send_successfully(&url, &headers, content)?;
+            let response = self.send_successfully(&url, headers, content)?;
             Ok((url, response))
         };
-        let first = send(&base);
+        let mut first = send(&base, &headers);
+        let is_rejected = |error: &ProviderError| error.kind() == Some(FailureKind::KeyRejected);
+        if first.as_ref().is_err_and(is_rejected)
+            && self.key.renew(&self.http).map_err(ProviderError::Aborted)?
+        {
+            log::info!(target: "http", "the key has changed: once more");
+            (_, headers) = self.base_and_headers()?;
+            first = send(&base, &headers);
+        }
         let is_no_address =
             |error: &ProviderError| error.kind() == Some(FailureKind::NoSuchAddress);
         if !first.as_ref().is_err_and(is_no_address)
@@ -176,7 +190,7 @@ impl HttpProvider {
         }
         for other in self.address.others() {
             self.address.set_current(other.clone());
-            match send(&other) {
+            match send(&other, &headers) {
                 Err(error) if is_no_address(&error) => {}
                 Err(error) => return Err(error),
                 Ok(exchange) => {
@@ -260,8 +274,7 @@ impl HttpProvider {
         headers.extend(self.headers.iter().cloned());
         let mut base = self.address.current();
         if let Some(credentials) = self.key.resolve(&self.http).map_err(ProviderError::Aborted)? {
-            let key = self.key_value(credentials.token.expose());
-            headers.push((self.key_header().into(), key));
+            headers.push(self.key_header(credentials.token.expose()));
             headers.extend(credentials.headers);
             // A login can determine the address, unless the user configured one.
             if !self.is_base_configured
@@ -312,18 +325,18 @@ impl HttpProvider {
         self.format.body(request, self.stream, body)
     }
 
-    fn key_header(&self) -> &'static str {
-        match self.key_header {
-            "authorization" => self.format.key_header(),
-            other => other,
-        }
-    }
-
-    fn key_value(&self, key: &str) -> String {
-        match self.key_header() {
+    /// The header that has `key`. Azure tells keys of a resource from tokens of Entra by the header; the latter are JWTs.
+    fn key_header(&self, key: &str) -> (String, String) {
+        let name = match (self.key_header, self.format.key_header()) {
+            (AZURE_KEY_HEADER, _) if key.starts_with(JWT_START) => "authorization",
+            (AZURE_KEY_HEADER, "authorization") => AZURE_KEY_HEADER,
+            (_, header) => header,
+        };
+        let value = match name {
             "authorization" => format!("Bearer {key}"),
             _ => key.to_owned(),
-        }
+        };
+        (name.to_owned(), value)
     }
 
     /// A curl command that sends the request. It reads the key from an environment variable that the user must set.
@@ -336,8 +349,8 @@ impl HttpProvider {
         );
         if self.key.is_configured() {
             let variable = self.key.source_label.variable().unwrap_or("API_KEY");
-            let value = self.key_value(&format!("${variable}"));
-            command.push_str(&format!("  -H \"{}: {value}\" \\\n", self.key_header()));
+            let (name, value) = self.key_header(&format!("${variable}"));
+            command.push_str(&format!("  -H \"{name}: {value}\" \\\n"));
         }
         for (name, value) in self.format.headers() {
             command.push_str(&format!("  -H {} \\\n", shell_quote(&format!("{name}: {value}"))));

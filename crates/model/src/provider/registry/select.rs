@@ -476,7 +476,12 @@ fn resolve_format(
     base: &str,
     model: &str,
 ) -> Result<ApiFormat> {
+    // Clouds serve Anthropic's models beneath a path of their own.
+    let is_anthropic = |provider: &ProviderInfo| {
+        !provider.url_suffix.is_empty() && base.trim_end_matches('/').ends_with("/anthropic")
+    };
     let format = match configured.map(normalize_name).as_deref() {
+        None | Some("" | "auto") if provider.is_some_and(is_anthropic) => ApiFormat::Anthropic,
         None | Some("" | "auto") => provider.map_or(ApiFormat::Chat, |provider| provider.format),
         Some("chat" | "openai" | "openaichat" | "chatcompletions" | "openaicompletions") => {
             ApiFormat::Chat

@@ -37,7 +37,7 @@ pub const PROVIDERS: &[ProviderInfo] = &[
         ..DEFAULTS
     },
     ProviderInfo {
-        name: "azureOpenai", label: "Azure OpenAI", kind: ProviderKind::Direct, quirks: OPENAI,
+        name: "azureOpenai", label: "Azure OpenAI (and Foundry)", kind: ProviderKind::Direct, quirks: OPENAI,
         key_variables: &["AZURE_OPENAI_API_KEY"], key_header: "api-key", url_keyword: "openai.azure.com", url_suffix: "/openai/v1", default_model: "gpt-6-luna",
         keywords: &["azure"], ..DEFAULTS
     },
