@@ -19,18 +19,19 @@ pub fn run(ctx: &Context, arguments: &UndoArgs) -> Result<Exit> {
         ctx.notice(text);
         Ok(())
     };
-    undo_or_redo(ctx, arguments, &|_| Ok(()), &report)
+    undo_or_redo(ctx, arguments, None, &report)
 }
 
-/// Like [`run`], but within the session of the REPL: a turn of another session is undone only if its number is given, and
-/// the turn is a part of the result.
+/// Like [`run`], but within the session of the REPL: the last turn is that of this session, a turn of another one is undone only if
+/// its number is given, and the turn is a part of the result.
 pub(super) fn run_in_session(
     ctx: &Context,
     arguments: &UndoArgs,
     session: Option<&str>,
 ) -> Result<Exit> {
     let report = |text: &str| ctx.terminal.print(&format!("{text}\n"));
-    undo_or_redo(ctx, arguments, &|turn| undo::require_session(turn, session), &report)
+    // A session that is not saved has no turns that it could name.
+    undo_or_redo(ctx, arguments, Some(session.unwrap_or_default()), &report)
 }
 
 /// Prints the changes of files by the conversation in the session `key`: of its last turn with changes, or of all turns.
@@ -51,7 +52,7 @@ pub(super) fn print_diff(ctx: &Context, key: &str, of_all_turns: bool) -> Result
 fn undo_or_redo(
     ctx: &Context,
     arguments: &UndoArgs,
-    check_chosen: &dyn Fn(&UndoTurn) -> Result<()>,
+    session: Option<&str>,
     report: &dyn Fn(&str) -> Result<()>,
 ) -> Result<Exit> {
     let UndoArgs { turn, list, json, dry_run, redo, force } = arguments;
@@ -66,7 +67,7 @@ fn undo_or_redo(
             direction: if *redo { RestoreDirection::Redo } else { RestoreDirection::Undo },
             is_dry_run: *dry_run,
             force: *force,
-            check_chosen,
+            session,
             report,
         },
     )?;

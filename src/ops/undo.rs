@@ -2,21 +2,17 @@
 
 use crate::ops::context::Context;
 use anyhow::Result;
-use nanobot_base::diff::Diff;
 use nanobot_base::error::{Exit, HintPart, UserAction, fail, fail_with_hint, fail_with_parts};
 use nanobot_base::format::{list_first, on_one_line};
 use nanobot_os::age::Age;
-use nanobot_os::durable_file;
 use nanobot_os::terminal::sanitize;
 use nanobot_store::session;
+use nanobot_tool::git_patch::turn_diff::format_path_diff;
 use nanobot_tool::undo::UndoStore;
 use nanobot_tool::undo::journal::UndoTurn;
 use nanobot_tool::undo::restore::{RestoreDirection, RestorePlan, RestoreStep};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-
-/// Unchanged lines around each change in a diff.
-const DIFF_CONTEXT_LINES: usize = 3;
 
 /// The turn to undo or redo.
 pub(crate) struct UndoRequest<'a> {
@@ -26,8 +22,8 @@ pub(crate) struct UndoRequest<'a> {
     pub(crate) is_dry_run: bool,
     /// True if later changes are overwritten.
     pub(crate) force: bool,
-    /// Checks that a turn may be selected without its number.
-    pub(crate) check_chosen: &'a dyn Fn(&UndoTurn) -> Result<()>,
+    /// The session whose last turn it is; `None` for that of any session. A number names a turn of any.
+    pub(crate) session: Option<&'a str>,
     /// Reports which turn was selected without its number, and that a turn needs no change.
     pub(crate) report: &'a dyn Fn(&str) -> Result<()>,
 }
@@ -44,25 +40,7 @@ pub(crate) fn list_turns(ctx: &Context) -> Result<Vec<UndoTurn>> {
     })
 }
 
-/// Checks that `turn` belongs to the conversation `session`.
-///
-/// # Errors
-/// Status 66 if it does not.
-pub(crate) fn require_session(turn: &UndoTurn, session: Option<&str>) -> Result<()> {
-    if session == Some(turn.info.session.as_str()) {
-        return Ok(());
-    }
-    Err(fail_with_hint(
-        Exit::NoInput,
-        format!(
-            "this session changed no files that can be restored; the last change here is of another session: {}",
-            describe_turn(turn)
-        ),
-        format!("`/undo {}` to undo that turn, `/undo --list` for all", turn.id),
-    ))
-}
-
-/// The files that a conversation has changed, as a unified diff from before its last turn with changes, or before its first
+/// The files that a conversation has changed, as a patch of git from before its last turn with changes, or before its first
 /// one, to now. Turns that were undone do not count.
 ///
 /// # Errors
@@ -94,30 +72,12 @@ pub(crate) fn diff(
         }
     }
     let mut text = String::new();
+    let directory = std::env::current_dir().unwrap_or_default();
     for (path, (turn, index)) in first_changes {
-        let before = turn.read_before(index)?;
-        let is_file = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
-        let now = if is_file { durable_file::read(path)?.unwrap_or_default() } else { Vec::new() };
-        text.push_str(&diff_file(path, &before, &now));
+        let name = path.strip_prefix(&directory).unwrap_or(path);
+        text.push_str(&format_path_diff(turn, index, name)?);
     }
     Ok(text)
-}
-
-/// The largest file of which a diff is made, in bytes.
-const MAX_DIFF_BYTES: usize = 1 << 20;
-
-fn diff_file(path: &Path, before: &[u8], now: &[u8]) -> String {
-    let name = display_path(path);
-    let texts = (std::str::from_utf8(before), std::str::from_utf8(now));
-    match texts {
-        (Ok(before), Ok(now)) if before.len().max(now.len()) <= MAX_DIFF_BYTES => {
-            let header = |text: &str| if text.is_empty() { "/dev/null" } else { &name };
-            let (old_name, new_name) = (header(before), header(now));
-            Diff::new(before, now).unified_with_header(DIFF_CONTEXT_LINES, old_name, new_name)
-        }
-        _ if before == now => String::new(),
-        _ => format!("{name}: changed, but large or not text\n"),
-    }
 }
 
 /// Undoes or redoes the changes of a turn, and adds a note to its conversation. Returns the steps, which a dry run does not
@@ -127,11 +87,8 @@ fn diff_file(path: &Path, before: &[u8], now: &[u8]) -> String {
 /// There is no such turn, nothing of it can be taken back, or files have changed since.
 pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<RestoreStep>> {
     let turns = list_turns(ctx)?;
-    let turn = choose_turn(ctx, &turns, request.turn, request.direction)?;
-    if request.turn.is_none() {
-        (request.check_chosen)(turn)?;
-    }
-    let plan = RestorePlan::new(turn, request.direction)?;
+    let turn = choose_turn(ctx, &turns, request)?;
+    let plan = RestorePlan::new(turn, &turns, request.direction)?;
     let gaps: Vec<String> =
         turn.gaps.iter().map(|gap| sanitize(&gap.to_string()).replace('\n', "?")).collect();
     if request.direction == RestoreDirection::Undo && !turn.has_changes() {
@@ -140,7 +97,7 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
             name_turn(turn),
             list_first(&gaps, MAX_LISTED_PATHS)
         );
-        return Err(match find_older(ctx, &turns, turn) {
+        return Err(match find_older(ctx, &turns, turn, request.session) {
             Some(older) => fail_with_parts(
                 Exit::Failed,
                 cause,
@@ -205,10 +162,10 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
 fn choose_turn<'a>(
     ctx: &Context,
     turns: &'a [UndoTurn],
-    name: Option<&str>,
-    direction: RestoreDirection,
+    request: &UndoRequest<'_>,
 ) -> Result<&'a UndoTurn> {
-    if let Some(name) = name {
+    let direction = request.direction;
+    if let Some(name) = request.turn {
         // A number is at most as long as the id of a turn, which may have only digits.
         let is_named = |turn: &&UndoTurn| name == turn.info.turn || name.parse() == Ok(turn.id);
         let turn = turns.iter().find(is_named).ok_or_else(|| {
@@ -247,34 +204,60 @@ fn choose_turn<'a>(
         )
     })?;
     let home = real_home(ctx);
-    let mut candidates = turns.iter().filter(|turn| concerns(turn, &directory, &home));
-    let (turn, verb) = match direction {
-        RestoreDirection::Undo => (candidates.find(|turn| turn.undone_at.is_none()), "undo"),
-        // The turn reverted last; of several reverted at the same instant, the oldest.
-        RestoreDirection::Redo => (
-            candidates.filter(|turn| turn.undone_at.is_some()).max_by(|one, other| {
-                one.undone_at.cmp(&other.undone_at).then(other.id.cmp(&one.id))
-            }),
-            "redo",
-        ),
+    let here: Vec<&UndoTurn> =
+        turns.iter().filter(|turn| concerns(turn, &directory, &home)).collect();
+    let (own, of_others): (Vec<&UndoTurn>, Vec<&UndoTurn>) =
+        here.into_iter().partition(|turn| is_of_session(turn, request.session));
+    if let Some(turn) = last_turn(&own, direction) {
+        return Ok(turn);
+    }
+    let verb = match direction {
+        RestoreDirection::Undo => "undo",
+        RestoreDirection::Redo => "redo",
     };
-    turn.ok_or_else(|| {
-        let cause = format!("there is nothing to {verb} in this directory");
-        if turns.is_empty() {
-            fail(Exit::NoInput, cause)
-        } else {
-            fail_with_parts(
-                Exit::NoInput,
-                cause,
-                [
-                    list_action(),
-                    ", and ".into(),
-                    UserAction::Undo("TURN".into()).into(),
-                    " for a turn in another directory".into(),
-                ],
-            )
-        }
+    if let Some(other) = last_turn(&of_others, direction) {
+        let flag = if direction == RestoreDirection::Redo { "--redo " } else { "" };
+        return Err(fail_with_hint(
+            Exit::NoInput,
+            format!(
+                "this session has nothing to {verb} here; the last turn that has is of another session: {}",
+                describe_turn(other)
+            ),
+            format!("`/undo {flag}{}` to {verb} that turn, `/undo --list` for all", other.id),
+        ));
+    }
+    let cause = format!("there is nothing to {verb} in this directory");
+    Err(if turns.is_empty() {
+        fail(Exit::NoInput, cause)
+    } else {
+        fail_with_parts(
+            Exit::NoInput,
+            cause,
+            [
+                list_action(),
+                ", and ".into(),
+                UserAction::Undo("TURN".into()).into(),
+                " for a turn in another directory".into(),
+            ],
+        )
     })
+}
+
+/// The turn made last of those that are not undone, or the one undone last; of several that were undone at the same instant, the
+/// oldest.
+fn last_turn<'a>(turns: &[&'a UndoTurn], direction: RestoreDirection) -> Option<&'a UndoTurn> {
+    let mut turns = turns.iter().copied();
+    match direction {
+        RestoreDirection::Undo => turns.find(|turn| turn.undone_at.is_none()),
+        RestoreDirection::Redo => turns
+            .filter(|turn| turn.undone_at.is_some())
+            .max_by(|one, other| one.undone_at.cmp(&other.undone_at).then(other.id.cmp(&one.id))),
+    }
+}
+
+/// True if `turn` is one of `session`, or if any session will do.
+fn is_of_session(turn: &UndoTurn, session: Option<&str>) -> bool {
+    session.is_none_or(|session| turn.info.session == session)
 }
 
 /// The part of a hint that lists the turns.
@@ -283,13 +266,19 @@ fn list_action() -> HintPart {
 }
 
 /// The last turn of the current directory before `turn` that can be undone.
-fn find_older<'a>(ctx: &Context, turns: &'a [UndoTurn], turn: &UndoTurn) -> Option<&'a UndoTurn> {
+fn find_older<'a>(
+    ctx: &Context,
+    turns: &'a [UndoTurn],
+    turn: &UndoTurn,
+    session: Option<&str>,
+) -> Option<&'a UndoTurn> {
     let directory = std::env::current_dir().ok()?;
     let home = real_home(ctx);
     turns.iter().find(|older| {
         older.id < turn.id
             && older.undone_at.is_none()
             && older.has_changes()
+            && is_of_session(older, session)
             && concerns(older, &directory, &home)
     })
 }

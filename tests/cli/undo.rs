@@ -312,6 +312,24 @@ fn files_changed_by_others_since_are_left_alone() {
     assert_eq!(snapshot_tree(&story.dir()), now);
 }
 
+/// A mode alone is a change too.
+#[test]
+fn what_a_later_turn_changed_is_a_conflict() {
+    let story = Story::new().file("a", "one").script([
+        calls("write_file", json!({ "path": "a", "content": "two" })),
+        says("ok"),
+        calls("exec", json!({ "command": "chmod +x a" })),
+        says("ok"),
+    ]);
+    for session in ["one", "two"] {
+        story.run(["agent", "-s", session, "-m", "x", "--write"]).stdout("ok\n");
+    }
+    story.run(["undo", "1"]).status(1).stderr_has("since turn 1: `a`: a later turn changed it");
+    story.run(["undo"]).stderr_has("turn 2 of").stdout("restored a\n");
+    story.run(["undo"]).stderr_has("turn 1 of").stdout("restored a\n");
+    assert_eq!(file_text(&story, "a"), "one");
+}
+
 fn file_text(story: &Story, name: &str) -> String {
     std::fs::read_to_string(story.dir().join(name)).unwrap()
 }

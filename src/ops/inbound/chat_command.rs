@@ -267,7 +267,7 @@ fn undo_last_turn(
         direction: RestoreDirection::Undo,
         is_dry_run: false,
         force: false,
-        check_chosen: &|_| Ok(()),
+        session: None,
         report: &|_| Ok(()),
     };
     let steps = undo::undo(&ctx, &request)?;

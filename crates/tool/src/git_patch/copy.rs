@@ -226,7 +226,7 @@ impl DirectoryCopy {
                 return Err(fail_with_hint(Exit::BadInput, cause, "`--write`, or a smaller task"));
             }
             let name = prefix.join(path);
-            let change = format_change(&name, old.as_ref(), new.as_ref(), self.objects);
+            let change = format_change(&name, old.as_ref(), new.as_ref(), Some(self.objects));
             changes.patch.push_str(&change.context("compress a binary file")?);
         }
         for [paths, others] in [[&created, &removed], [&removed, &created]] {

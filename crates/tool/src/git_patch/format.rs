@@ -15,7 +15,7 @@ const CONTEXT_LINES: usize = 3;
 const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// The part of a patch for the file `path`, whose name has no `a/` and `b/`. `None` is a file that does not exist. Empty if nothing has
-/// changed.
+/// changed. Without `objects` it is for reading, as that of `git diff`: no ids, and of binary files only that they differ.
 ///
 /// # Errors
 /// The content cannot be compressed.
@@ -23,7 +23,7 @@ pub fn format_change(
     path: &Path,
     old: Option<&GitFile>,
     new: Option<&GitFile>,
-    objects: ObjectFormat,
+    objects: Option<ObjectFormat>,
 ) -> io::Result<String> {
     if old == new {
         return Ok(String::new());
@@ -50,25 +50,32 @@ pub fn format_change(
     if old_bytes == new_bytes {
         return Ok(text);
     }
-    let id = |bytes: Option<&[u8]>| {
-        bytes.map_or_else(|| objects.null_id(), |bytes| objects.blob_id(bytes))
+    if let Some(objects) = objects {
+        let id = |bytes: Option<&[u8]>| {
+            bytes.map_or_else(|| objects.null_id(), |bytes| objects.blob_id(bytes))
+        };
+        let blank = if mode.is_empty() { "" } else { " " };
+        text.push_str(&format!("index {}..{}{blank}{mode}\n", id(old_bytes), id(new_bytes)));
+    }
+    let header = |bytes: Option<&[u8]>, name: &str| {
+        bytes.map_or_else(|| "/dev/null".to_owned(), |_| name.to_owned())
     };
-    let blank = if mode.is_empty() { "" } else { " " };
-    text.push_str(&format!("index {}..{}{blank}{mode}\n", id(old_bytes), id(new_bytes)));
+    let [old_header, new_header] = [header(old_bytes, &old_name), header(new_bytes, &new_name)];
     let [old_content, new_content] = [old_bytes, new_bytes].map(Option::unwrap_or_default);
     match (as_text(old_content), as_text(new_content)) {
         (Some(old_text), Some(new_text)) => {
             let hunks = Diff::new(old_text, new_text).patch_hunks(CONTEXT_LINES);
             if !hunks.is_empty() {
-                let header = |bytes: Option<&[u8]>, name: &str| {
-                    // Programs that take a name to end at the first blank take one that ends at a tab.
-                    let end = if name.contains(' ') { "\t" } else { "" };
-                    bytes.map_or_else(|| "/dev/null".to_owned(), |_| format!("{name}{end}"))
-                };
-                let [old_header, new_header] =
-                    [header(old_bytes, &old_name), header(new_bytes, &new_name)];
-                text.push_str(&format!("--- {old_header}\n+++ {new_header}\n{hunks}"));
+                // Programs that take a name to end at the first blank take one that ends at a tab.
+                let end = |header: &str| if header.contains(' ') { "\t" } else { "" };
+                let (old_end, new_end) = (end(&old_header), end(&new_header));
+                text.push_str(&format!(
+                    "--- {old_header}{old_end}\n+++ {new_header}{new_end}\n{hunks}"
+                ));
             }
+        }
+        _ if objects.is_none() => {
+            text.push_str(&format!("Binary files {old_header} and {new_header} differ\n"));
         }
         _ => {
             text.push_str("GIT binary patch\n");
@@ -124,7 +131,7 @@ mod tests {
 
     fn format(name: &[u8], old: Option<&GitFile>, new: Option<&GitFile>) -> String {
         let path = Path::new(OsStr::from_bytes(name));
-        format_change(path, old, new, ObjectFormat::Sha1).unwrap()
+        format_change(path, old, new, Some(ObjectFormat::Sha1)).unwrap()
     }
 
     /// The expected texts are those of `git diff --binary --full-index --no-renames`.

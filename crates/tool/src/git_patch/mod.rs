@@ -12,6 +12,7 @@ mod base85;
 pub mod copy;
 pub mod format;
 pub mod parse;
+pub mod turn_diff;
 
 /// The digits of an abbreviated id are too few to identify a content. An id that names one has 40 digits (SHA-1) or 64 (SHA-256).
 const SHA1_ID_CHARS: usize = 40;

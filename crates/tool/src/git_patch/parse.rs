@@ -506,7 +506,7 @@ mod tests {
                     let (old_file, new_file) = (file(old), file(new));
                     let path = Path::new(name);
                     let format = |old: Option<&GitFile>, new: Option<&GitFile>| {
-                        format_change(path, old, new, ObjectFormat::Sha1).unwrap()
+                        format_change(path, old, new, Some(ObjectFormat::Sha1)).unwrap()
                     };
                     let text = format(Some(&old_file), Some(&new_file))
                         + &format(None, Some(&new_file))
@@ -614,7 +614,8 @@ mod tests {
     #[test]
     fn binary_contents_have_a_limit_together() {
         let content_after = |binary_bytes| {
-            let part = format_change(Path::new("x"), None, Some(&file(b"\0")), ObjectFormat::Sha1);
+            let part =
+                format_change(Path::new("x"), None, Some(&file(b"\0")), Some(ObjectFormat::Sha1));
             let part = part.unwrap();
             let (_, content) = part.split_once("GIT binary patch\n").unwrap();
             parse_binary(&mut Lines { rest: content.as_bytes(), number: 0, binary_bytes })
@@ -644,7 +645,7 @@ mod tests {
         let seeds: [Vec<u8>; 2] =
             [(&b"1\n2"[..], &b"1\n3\n"[..]), (b"\0", b"\x01\0")].map(|(old, new)| {
                 let path = Path::new("a \u{e9}");
-                format_change(path, Some(&file(old)), Some(&file(new)), ObjectFormat::Sha1)
+                format_change(path, Some(&file(old)), Some(&file(new)), Some(ObjectFormat::Sha1))
                     .unwrap()
                     .into()
             });

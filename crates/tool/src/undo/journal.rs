@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub const JOURNAL_FILE: &str = "journal.jsonl";
 
 /// The copy of the content that the path `index` had before the turn whose folder is `dir`.
-pub(super) fn copy_path(dir: &Path, index: usize) -> PathBuf {
+pub(crate) fn copy_path(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("{index}.old"))
 }
 
@@ -248,19 +248,6 @@ impl UndoTurn {
     /// True if the turn made a change that can be undone.
     pub fn has_changes(&self) -> bool {
         !self.changed_paths.is_empty() || !self.created_dirs.is_empty()
-    }
-
-    /// Reads the content that the changed path with this index had before the turn; nothing if it was no file.
-    ///
-    /// # Errors
-    /// The copy cannot be read.
-    pub fn read_before(&self, index: usize) -> Result<Vec<u8>> {
-        match self.changed_paths[index].before {
-            RestorableState::File { .. } => {
-                Ok(durable_file::read(&copy_path(&self.dir, index))?.unwrap_or_default())
-            }
-            _ => Ok(Vec::new()),
-        }
     }
 
     fn apply_line(&mut self, line: JournalLine) {

@@ -73,12 +73,16 @@ pub struct RestorePlan<'a> {
 }
 
 impl<'a> RestorePlan<'a> {
-    /// Checks the current state of everything that `turn` changed.
+    /// Checks the current state of everything that `turn` changed. `turns` are all turns of the journal.
     ///
     /// # Errors
     /// Status 75 while the turn is running, or if another process has changed the journal since `turn` was read. A file cannot be
     /// read.
-    pub fn new(turn: &'a UndoTurn, direction: RestoreDirection) -> Result<Self> {
+    pub fn new(
+        turn: &'a UndoTurn,
+        turns: &[UndoTurn],
+        direction: RestoreDirection,
+    ) -> Result<Self> {
         let path = turn.dir.join(journal::JOURNAL_FILE);
         let journal = durable_file::open_append(&path)?;
         if let Err(TryLockError::WouldBlock) = journal.try_lock() {
@@ -116,11 +120,7 @@ impl<'a> RestorePlan<'a> {
                     RestorableState::Nothing
                 }
                 Err(error) => {
-                    let obstacle = if is_link(&error) {
-                        "its path contains a link"
-                    } else if error.kind() == ErrorKind::InvalidData {
-                        "another type of file is there"
-                    } else {
+                    let Some(obstacle) = find_obstacle(&error) else {
                         return Err(error)
                             .with_context(|| format!("read `{}`", changed_path.path.display()));
                     };
@@ -137,6 +137,10 @@ impl<'a> RestorePlan<'a> {
                     _ => "it was changed",
                 };
                 plan.conflicts.push((changed_path.path.clone(), change));
+            } else if direction == RestoreDirection::Undo
+                && has_later_change(turn, turns, &changed_path.path, &current_state)
+            {
+                plan.conflicts.push((changed_path.path.clone(), "a later turn changed it"));
             }
             plan.changes.push(PlannedRestore {
                 index,
@@ -387,12 +391,24 @@ impl<'a> RestorePlan<'a> {
     }
 }
 
+/// True if a turn after `turn` changed `path`, for example its mode alone, and the current state still has its change.
+fn has_later_change(
+    turn: &UndoTurn,
+    turns: &[UndoTurn],
+    path: &Path,
+    current_state: &RestorableState,
+) -> bool {
+    let later_turns = turns.iter().filter(|later| later.id > turn.id && later.undone_at.is_none());
+    let mut later_changes = later_turns.flat_map(|later| &later.changed_paths);
+    later_changes.any(|change| change.path == path && change.before != *current_state)
+}
+
 fn allow(_: PendingChange<'_>) -> io::Result<()> {
     Ok(())
 }
 
 /// Returns `path`, which is absolute, relative to the root.
-fn relative_to_root(path: &Path) -> &Path {
+pub(crate) fn relative_to_root(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
@@ -400,7 +416,7 @@ fn relative_to_root(path: &Path) -> &Path {
 ///
 /// # Errors
 /// The state cannot be read; kind `InvalidData` if the path is of a type that cannot be saved.
-fn read_state(root: &RootDir, path: &Path) -> io::Result<RestorableState> {
+pub(crate) fn read_state(root: &RootDir, path: &Path) -> io::Result<RestorableState> {
     use std::os::unix::fs::PermissionsExt;
     let path = relative_to_root(path);
     let metadata = match root.metadata(path) {
@@ -424,7 +440,16 @@ fn read_state(root: &RootDir, path: &Path) -> io::Result<RestorableState> {
     }
 }
 
-fn read_file(root: &RootDir, path: &Path) -> io::Result<Vec<u8>> {
+/// Says what an error of [`read_state`] found in the place of a path; `None` if it is another one.
+pub(crate) fn find_obstacle(error: &io::Error) -> Option<&'static str> {
+    if is_link(error) {
+        Some("its path contains a link")
+    } else {
+        (error.kind() == ErrorKind::InvalidData).then_some("another type of file is there")
+    }
+}
+
+pub(crate) fn read_file(root: &RootDir, path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     root.open_for_reading(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -452,11 +477,11 @@ mod tests {
         drop(recorder);
         let read = || store.turns(&mut |_, error| panic!("{error:#}")).unwrap().remove(0);
         let [first, second] = [read(), read()];
-        RestorePlan::new(&first, RestoreDirection::Undo).unwrap().execute("now").unwrap();
+        RestorePlan::new(&first, &[], RestoreDirection::Undo).unwrap().execute("now").unwrap();
         assert!(!file.exists());
-        let error = RestorePlan::new(&second, RestoreDirection::Undo).unwrap_err();
+        let error = RestorePlan::new(&second, &[], RestoreDirection::Undo).unwrap_err();
         assert_eq!(exit_for(&error), Exit::TryAgain);
-        RestorePlan::new(&read(), RestoreDirection::Redo).unwrap().execute("now").unwrap();
+        RestorePlan::new(&read(), &[], RestoreDirection::Redo).unwrap().execute("now").unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), b"new");
     }
 }
