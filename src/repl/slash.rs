@@ -8,7 +8,7 @@ use crate::ops::slash_commands::{
 };
 use crate::ops::{agent_turn, model, skills, user_commands};
 use crate::options::turn::DryRunForm;
-use crate::repl::editor::{Candidate, edit_text};
+use crate::repl::editor::{Candidate, EditedText, edit_text};
 use anyhow::{Error, Result};
 use nanobot_agent::report::columns::{Column, Side, format_table, hanging_indent};
 use nanobot_agent::report::short_text::{count_noun, format_age};
@@ -105,13 +105,7 @@ impl ReplSession<'_> {
             "trust" => self.run_program(&["trust"], rest),
             "save" => self.save(rest),
             "copy" => self.copy(),
-            "edit" => {
-                match edit_text(&self.ctx.env, rest)? {
-                    Some(text) => self.send_message(&text),
-                    None => self.print_line("the message is empty, and was not sent"),
-                }
-                Ok(())
-            }
+            "edit" => self.edit(rest),
             "shell" => self.shell(rest),
             _ => self.send_command(name, rest),
         }
@@ -126,6 +120,21 @@ impl ReplSession<'_> {
             None => return Err(unknown_command(name)),
         };
         self.send_message(&message);
+        Ok(())
+    }
+
+    /// Sends a message from the user's editor. One that is not saved there is back at the prompt.
+    fn edit(&mut self, initial: &str) -> Result<()> {
+        let EditedText { text, is_saved } = edit_text(&self.ctx.env, initial)?;
+        if text.trim().is_empty() {
+            self.print_line("the message is empty, and was not sent");
+        } else if is_saved {
+            self.send_message(&text);
+        } else {
+            self.print_line("the editor did not save the message, so it was not sent");
+            let draft = self.editor().fold(&text);
+            self.draft = draft;
+        }
         Ok(())
     }
 

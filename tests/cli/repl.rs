@@ -6,8 +6,10 @@ use crate::screen::{Key, Screen};
 use crate::server::{Ending, Response, calls, fails, says, sends};
 use crate::signals::{children_of, is_alive};
 use crate::story::{Story, write};
+use crate::undo::snapshot_tree;
 use crate::wait::until_exists;
 use crate::web::{PageServer, page_response};
+use crate::worktree::git;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -1008,6 +1010,34 @@ fn repl_commands() {
     screen.exit_with_ctrl_d();
 }
 
+/// Only what was saved in the editor is sent. Other text is back at the prompt.
+#[test]
+fn a_message_that_is_not_saved_in_the_editor_is_not_sent() {
+    let story = Story::new().script([says("One."), says("Two."), says("Three.")]);
+    let editor = story.dir().join("editor");
+    let screen = story.screen(24, 80).env("EDITOR", "sh editor");
+    let mut screen = wait_until_started(screen.args(["repl"]));
+    for (script, draft) in [
+        ("true", "> deploy it"),
+        ("exit 1", "> deploy it"),
+        ("echo more >> \"$1\"; exit 1", "> deploy itmore"),
+    ] {
+        write(&editor, script.as_bytes());
+        send_line(&mut screen, "/edit deploy it").until("did not save").until_prompt(draft);
+        screen.press(Key::Ctrl('u')).press(Key::Ctrl('l')).until_gone("did not save");
+    }
+    assert!(story.requests().is_empty());
+    write(&editor, b"true");
+    send_line(&mut screen, "/edit").until("is empty").until_prompt("> ");
+    for (script, answer) in [("touch \"$1\"", "One."), ("echo more >> \"$1\"", "Two.")] {
+        write(&editor, script.as_bytes());
+        send_line(&mut screen, "/edit tell me").until(answer).until_prompt("> ");
+    }
+    let messages = user_messages(&story);
+    assert!(messages.last().unwrap().contains("tell memore"), "{messages:?}");
+    screen.exit_with_ctrl_d();
+}
+
 #[test]
 fn an_answer_is_saved_in_the_directory_of_the_turns() {
     let story = Story::new().file("work/my notes/a.md", "").script([says("Milk.")]);
@@ -1278,8 +1308,8 @@ fn the_file_changes_of_the_conversation_are_shown() {
     // Later turns without changes do not count.
     send_line(&mut screen, "c").until("Third.").until_prompt("> ");
     send_line(&mut screen, "/diff")
-        .until("--- a.md\n+++ a.md\n@@ -1,2 +1,3 @@\n one\n two\n+three\n")
-        .until("--- /dev/null\n+++ new.md\n@@ -0,0 +1 @@\n+new\n")
+        .until("diff --git a/a.md b/a.md\n--- a/a.md\n+++ b/a.md\n@@ -1,2 +1,3 @@\n one\n two\n+three\n")
+        .until("new file mode 100644\n--- /dev/null\n+++ b/new.md\n@@ -0,0 +1 @@\n+new\n")
         .until_prompt("> ");
     send_line(&mut screen, "/diff all")
         .until("@@ -1 +1,3 @@\n one\n+two\n+three\n")
@@ -1290,6 +1320,41 @@ fn the_file_changes_of_the_conversation_are_shown() {
     send_line(&mut screen, "/undo").until("restored a.md").until_prompt("> ");
     send_line(&mut screen, "/diff all").until("@@ -1 +1,2 @@\n one\n+two\n").until_prompt("> ");
     screen.exit_with_ctrl_d();
+}
+
+/// The diff has all that `undo` would take back, and git takes it back as well.
+#[test]
+fn modes_links_and_empty_files_are_in_the_diff() {
+    if !require("git") {
+        return;
+    }
+    let commands = [
+        "chmod +x n.txt; mv m.txt m3.txt; : > empty; ln -s n.txt lnk",
+        "printf '\\0' > bin; chmod 600 m3.txt; chmod 700 sub",
+    ];
+    let mut story = Story::new().file("n.txt", "n\n").file("m.txt", "m\n").file("sub/x", "x\n");
+    for command in commands {
+        story = story.script([calls("exec", json!({ "command": command })), says("Done.")]);
+    }
+    let before = snapshot_tree(&story.dir());
+    let mut screen = wait_until_started(story.screen(50, 120).args(["repl", "--write"]));
+    send_line(&mut screen, "a").until("Done.").until_prompt("> ");
+    send_line(&mut screen, "/diff").until("new file mode 120000").until_prompt("> ");
+    let text = screen.text_with_scrollback();
+    let start = text.find("diff --git").unwrap();
+    let patch = text[start..].trim_end_matches("> ").to_owned();
+    assert!(patch.contains("old mode 100644\nnew mode 100755\n"), "{patch}");
+    send_line(&mut screen, "b").until("Done.").until_prompt("> ");
+    send_line(&mut screen, "/diff")
+        .until("Binary files /dev/null and b/bin differ\n")
+        .until("m3.txt: a file with mode 0644, now a file with mode 0600\n")
+        .until("sub: a directory with mode 0755, now a directory with mode 0700\n")
+        .until_prompt("> ");
+    send_line(&mut screen, "/undo").until("removed bin").until_prompt("> ");
+    screen.exit_with_ctrl_d();
+    write(&story.home().join("patch"), patch.as_bytes());
+    git(&story, "git apply -R \"$HOME/patch\"");
+    assert_eq!(snapshot_tree(&story.dir()), before);
 }
 
 /// Text of others does not become words of the user, who alone names hosts.
@@ -1439,6 +1504,34 @@ fn changes_of_another_session_are_undone_only_by_number() {
     assert!(story.dir().join("a.md").exists());
     send_line(&mut screen, "/undo 1").until("removed");
     assert!(!story.dir().join("a.md").exists());
+    screen.exit_with_ctrl_d();
+}
+
+/// The last turn of the session, whatever others have done in the directory since.
+#[test]
+fn undo_and_redo_are_those_of_the_session() {
+    let write_file = |name: &str| calls("write_file", json!({ "path": name, "content": "new" }));
+    let story = Story::new().script([
+        write_file("a.md"),
+        says("Written."),
+        write_file("b.md"),
+        says("Written."),
+    ]);
+    for session in ["one", "two"] {
+        story.run(["agent", "-s", session, "--write", "-m", "write"]).stdout("Written.\n");
+    }
+    let mut screen = wait_until_started(story.screen(24, 160).args(["repl", "-s", "one"]));
+    send_line(&mut screen, "/undo --redo").until("there is nothing to redo").until_prompt("> ");
+    send_line(&mut screen, "/undo").until("removed a.md").until_prompt("> ");
+    send_line(&mut screen, "/undo").until("in `two`").until("try: `/undo 2`").until_prompt("> ");
+    assert!(story.dir().join("b.md").exists());
+    send_line(&mut screen, "/session two").until("switched").until_prompt("> ");
+    // What is undone is offered for a redo only.
+    send_line(&mut screen, "/undo --redo").until("in `one`").until("try: `/undo --redo 1`");
+    screen.until_prompt("> ");
+    send_line(&mut screen, "/session one").until("switched").until_prompt("> ");
+    send_line(&mut screen, "/undo --redo").until("restored a.md").until_prompt("> ");
+    assert!(story.dir().join("a.md").exists());
     screen.exit_with_ctrl_d();
 }
 

@@ -44,6 +44,21 @@ fn text_typed_during_a_turn_is_visible_and_sent_after_it() {
     assert!(requests[2].last_content().contains("the next question"));
     assert!(!requests[1].last_content().contains("the next question"));
     screen.exit_with_ctrl_d();
+    let history = story.home().join(".nanobot/history/repl_history");
+    assert_eq!(std::fs::read_to_string(history).unwrap(), "#V2\nwait\nthe next question\n");
+}
+
+/// A line that waits is in the history at once.
+#[test]
+fn a_line_that_waits_outlasts_a_run_that_is_killed() {
+    let story = Story::new().script([waits()]);
+    let mut screen = start_repl(&story);
+    screen.type_("wait").press(Key::Enter).until("exec");
+    screen.type_("the next question").press(Key::Enter);
+    screen.until("> the next question  after this turn").kill();
+    let mut screen = start_repl(&story);
+    screen.press(Key::Up).until_prompt("> the next question").press(Key::Ctrl('u'));
+    screen.until_prompt("> ").exit_with_ctrl_d();
 }
 
 #[test]

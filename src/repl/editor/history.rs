@@ -8,8 +8,10 @@ use anyhow::Result;
 use nanobot_os::durable_file;
 use nanobot_os::secret;
 use nanobot_os::terminal::sanitize;
+use parking_lot::Mutex;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Maximum number of entries kept.
 pub(super) const MAX_ENTRIES: usize = 10_000;
@@ -19,12 +21,17 @@ const FILE_HEADER: &str = "#V2";
 /// The Python program's file, in the same directory.
 const PYTHON_FILE_NAME: &str = "cli_history";
 
+/// The history, shared by all that take input.
+pub(super) type SharedHistory = Arc<Mutex<InputHistory>>;
+
 /// The history file and its last entry.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct InputHistory {
     /// `None` if it cannot be used; the history is then kept in memory only.
     path: Option<PathBuf>,
     last: Option<String>,
+    /// Entries that are in the file before their turn has come.
+    queued: Vec<String>,
 }
 
 impl InputHistory {
@@ -45,7 +52,7 @@ impl InputHistory {
         };
         let last = entries.last().cloned();
         let path = Some(path);
-        Ok((Self { path, last }, entries))
+        Ok((Self { path, last, queued: Vec::new() }, entries))
     }
 
     /// True if `text` is to be added. The caller must then append it.
@@ -57,8 +64,23 @@ impl InputHistory {
         is_accepted
     }
 
+    /// Appends a line that waits for the end of a turn, so that it outlasts a run that ends before. If that fails, it is appended when
+    /// its turn has come, which reports the failure.
+    pub(super) fn append_queued(&mut self, text: &str) {
+        if may_be_stored(text)
+            && self.last.as_deref() != Some(text)
+            && self.path.as_deref().is_some_and(|path| append(path, text).is_ok())
+        {
+            self.queued.push(text.to_owned());
+        }
+    }
+
     /// Appends `text`. After a failure, later calls do nothing.
     pub(super) fn append(&mut self, text: &str) -> Result<()> {
+        if let Some(index) = self.queued.iter().position(|queued| queued == text) {
+            self.queued.remove(index);
+            return Ok(());
+        }
         let result = self.path.as_deref().map_or(Ok(()), |path| append(path, text));
         if result.is_err() {
             self.path = None;
@@ -252,7 +274,8 @@ mod tests {
         };
         std::thread::scope(|scope| {
             durable_file::with_line_log(&path, |_| {
-                let mut history = InputHistory { path: Some(path.clone()), last: None };
+                let mut history =
+                    InputHistory { path: Some(path.clone()), ..InputHistory::default() };
                 scope.spawn(move || history.append("after").unwrap());
                 // The writer has opened the old file.
                 while opened() < 2 {

@@ -20,7 +20,7 @@ mod type_ahead;
 mod typing_guard;
 
 pub use choice::Choice;
-pub use external_editor::{edit_text, external_editor};
+pub use external_editor::{EditedText, edit_text, external_editor};
 pub use line::{Candidate, CompletionSource, EditorLine, LineKey, Prompt};
 pub use typing_guard::TypingGuard;
 
@@ -28,7 +28,7 @@ use anyhow::{Context, Result};
 use canonical_reader::CanonicalReader;
 use choice::ChoiceInput;
 use helper::HistoryEntries;
-use history::{InputHistory, MAX_ENTRIES};
+use history::{InputHistory, MAX_ENTRIES, SharedHistory};
 use nanobot_base::error::{Exit, Stop, fail};
 use nanobot_os::env::Env;
 use nanobot_os::secret;
@@ -56,7 +56,7 @@ const DUMB_TERMINALS: [&str; 3] = ["dumb", "cons25", "emacs"];
 pub struct Editor {
     modes: TerminalModes,
     reader: LineReader,
-    history: InputHistory,
+    history: SharedHistory,
     /// All entries of the history.
     history_entries: HistoryEntries,
     /// A notice for the user, once.
@@ -124,7 +124,9 @@ impl Editor {
         resume_rx.set_nonblocking(true).with_context(what)?;
         let resume_handler = pipe::register(SIGCONT, resume_tx).with_context(what)?;
         signal::prepare_for_deadly_signals(restore_terminal).with_context(what)?;
-        let keys = TypedKeys::new(&modes, &resume_rx, &pastes, terminal).with_context(what)?;
+        let history = SharedHistory::new(Mutex::new(history));
+        let keys =
+            TypedKeys::new(&modes, &resume_rx, &pastes, &history, terminal).with_context(what)?;
         Ok(Self {
             modes,
             reader,
@@ -281,7 +283,7 @@ impl Editor {
     /// # Errors
     /// The history file cannot be written. This is reported once; from then on the history is kept in memory only.
     pub fn add_to_history(&mut self, text: &str) -> Result<()> {
-        if !self.history.accept(text) {
+        if !self.history.lock().accept(text) {
             return Ok(());
         }
         let folded = self.pastes.lock().fold_entry(text);
@@ -289,7 +291,7 @@ impl Editor {
             reader.add_to_history(&folded)?;
         }
         self.history_entries.lock().insert(folded);
-        self.history.append(text)
+        self.history.lock().append(text)
     }
 
     /// Restores the original terminal settings for another program.

@@ -3,6 +3,7 @@
 //! The input is read continuously instead of being left in the kernel's buffer, since the kernel looks for Ctrl-C only
 //! in the first 4,096 waiting bytes.
 
+use super::history::SharedHistory;
 use super::line::EditorLine;
 use super::multiline::continue_entry;
 use super::pasted::SharedPastes;
@@ -42,11 +43,16 @@ pub(super) struct TypeAhead {
     /// True after the Escape key, until the next one.
     shows_stop_hint: bool,
     pastes: SharedPastes,
+    history: SharedHistory,
 }
 
 impl TypeAhead {
-    pub(super) fn new(pastes: &SharedPastes) -> Self {
-        Self { pastes: SharedPastes::clone(pastes), ..Self::default() }
+    pub(super) fn new(pastes: &SharedPastes, history: &SharedHistory) -> Self {
+        Self {
+            pastes: SharedPastes::clone(pastes),
+            history: SharedHistory::clone(history),
+            ..Self::default()
+        }
     }
 
     /// Removes and returns the first complete line.
@@ -204,7 +210,9 @@ impl TypeAhead {
     fn enter(&mut self) -> usize {
         if !self.partial.is_empty() && !continue_entry(&mut self.partial) {
             let text = std::mem::take(&mut self.partial);
-            self.lines.push_back(EditorLine::Text(text.trim_end_matches('\n').to_owned()));
+            let text = text.trim_end_matches('\n').to_owned();
+            self.history.lock().append_queued(&self.pastes.lock().unfold(&text));
+            self.lines.push_back(EditorLine::Text(text));
         }
         1
     }
@@ -213,7 +221,9 @@ impl TypeAhead {
     fn steer(&mut self) -> usize {
         let is_message = !self.partial.trim_start().starts_with(['/', '!']);
         if is_message && !self.partial.trim().is_empty() {
-            self.steering.push_back(std::mem::take(&mut self.partial));
+            let text = std::mem::take(&mut self.partial);
+            self.history.lock().append_queued(&self.pastes.lock().unfold(&text));
+            self.steering.push_back(text);
         } else {
             self.enter();
         }

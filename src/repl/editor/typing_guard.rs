@@ -1,5 +1,6 @@
 //! Collects keys while no line is being read. They are shown below the output instead of within it, and none is lost.
 
+use super::history::SharedHistory;
 use super::pasted::SharedPastes;
 use super::type_ahead::TypeAhead;
 use nanobot_os::signal;
@@ -75,10 +76,11 @@ impl TypedKeys {
         modes: &TerminalModes,
         resume_rx: &UnixStream,
         pastes: &SharedPastes,
+        history: &SharedHistory,
         terminal: Terminal,
     ) -> io::Result<Self> {
         Ok(Self {
-            type_ahead: Arc::new(Mutex::new(TypeAhead::new(pastes))),
+            type_ahead: Arc::new(Mutex::new(TypeAhead::new(pastes, history))),
             terminal,
             modes: modes.try_clone()?,
             resume_rx: resume_rx.try_clone()?,
