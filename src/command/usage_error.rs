@@ -122,6 +122,7 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("--output-last-message", "`> FILE`: standard output is the answer and nothing else"),
     ("--permission-mode", PERMISSIONS_TOPIC),
     ("--provider", "`--model PROVIDER/MODEL`"),
+    ("--resume", "nanobot agent --resume, or nanobot repl --session KEY"),
     ("--session-id", "`--session KEY`"),
     ("--set", "nanobot config set KEY VALUE"),
     ("--show-completion", "nanobot completions bash, or zsh, or fish"),

@@ -14,7 +14,7 @@ use nanobot_config::settings::key_type::KeyType;
 use nanobot_config::settings::keys::{ConfigKey, KEYS, KeySupport, nearest};
 use nanobot_config::settings::layers::UnknownKey;
 use nanobot_config::settings::secrets::{is_secret, secret_arguments};
-use nanobot_config::settings::{Config, LayeredConfig, config_file, validation};
+use nanobot_config::settings::{Config, LayeredConfig, config_file, model_keys, validation};
 use nanobot_model::provider::registry::{PROVIDERS, find_provider};
 use nanobot_os::env::Env;
 use nanobot_os::input::{self, read_stdin_value};
@@ -298,7 +298,10 @@ fn quoting_hint(key: &str) -> Option<String> {
     };
     let path = join_names(&parse_path(key)?, is_key)?;
     let quoted_key = quote(&format_path(&path));
-    Some(format!("`{quoted_key}`: a name with a dot is quoted"))
+    // The last name may as well be meant for a key of the model or the preset.
+    let keys = if path.len() == 2 { model_keys::keys_at(&path) } else { None };
+    let keys = keys.map_or_else(String::new, |keys| format!("one of {}, or ", keys.join(", ")));
+    Some(format!("{keys}`{quoted_key}`: a name with a dot is quoted"))
 }
 
 /// The error `cause` about `key`, which contains an unknown name.

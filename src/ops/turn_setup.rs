@@ -643,6 +643,7 @@ fn keep_listed(
     };
     if let Some(name) = names.iter().find(is_unknown) {
         let hint = match nearest(name, tool_names.iter().map(String::as_str)) {
+            _ if name.as_str() == "none" => "`--no-tools`, in a prompt file `tools: []`".to_owned(),
             Some(similar) => format!("`{similar}`"),
             None => tool_names.join(", "),
         };

@@ -453,6 +453,10 @@ fn a_value_that_would_break_every_run_is_not_written() {
         .run(["config", "check"])
         .stdout_has("warning: ")
         .stdout_has("could direct the agent to almost any reachable host");
+    story
+        .run(["config", "set", "agents.defaults.timezone", "Mars/X"])
+        .stderr_has("`Mars/X`, which is no time zone here, so the system's is used");
+    story.run(["config", "check"]).stdout_has("`Mars/X`, which is no time zone here");
 }
 
 #[test]
@@ -529,6 +533,12 @@ fn the_check_finds_what_stops_every_run() {
 #[test]
 fn a_name_with_a_dot_is_quoted() {
     let story = Story::new();
+    // It may as well be a wrong name of a key.
+    story
+        .run(["config", "set", "models.m.inputPrice", "1"])
+        .status(2)
+        .stderr_has("try: one of contextWindowTokens, ")
+        .stderr_has(", price, or `'models.\"m.inputPrice\"'`");
     let read = || -> Value {
         let text = std::fs::read_to_string(story.home().join(".nanobot/config.json"));
         serde_json::from_str(&text.unwrap()).unwrap()

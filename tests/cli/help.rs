@@ -258,6 +258,7 @@ fn commands_of_the_python_program_get_a_suggestion() {
     check(&["gateway", "--port", "1"], "`nanobot channel poll --wait 60`");
     check(&["agent", "-m", "x", "--yolo"], "nanobot help permissions");
     check(&["--yolo"], "nanobot help permissions");
+    check(&["--resume"], "nanobot agent --resume");
     check(&["agent", "-m", "x", "--add-dir=/srv"], "nanobot help permissions");
     check(&["agent", "-m", "x", "--set", "a=b"], "nanobot config set KEY VALUE");
     check(&["agent", "-m", "x", "--provider", "openai"], "`--model PROVIDER/MODEL`");

@@ -1074,7 +1074,7 @@ fn a_refusal_begins_with_its_reason() {
     let run_result = story.run(["agent", "-m", "x", "--write"]).stdout("Restored.\n");
     let reason = "commands may not change `.bashrc`, so it was restored; tell the user";
     let stderr = run_result.error_text();
-    let line = format!("denied: exec: {reason}");
+    let line = format!("denied: exec: the command ran, but {reason}");
     assert!(stderr.contains(&line) && !stderr.contains("399"), "{stderr}");
     let result = story.requests()[1].last_content();
     let (before, after) = result.split_once(reason).expect("the reason");

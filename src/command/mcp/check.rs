@@ -1,6 +1,7 @@
 //! `mcp check`: contacts servers, all at once.
 
 use super::list::transport_name;
+use crate::ops::context::report_error;
 use crate::ops::mcp_servers::{McpContext, ServerTest, query_servers, query_under_cron};
 use anyhow::Result;
 use nanobot_base::error::{Exit, exit_for, hint_for};
@@ -77,10 +78,11 @@ pub(super) fn test_added_server(mcp: &McpContext<'_>, name: &str) -> Result<Exit
         let view = match test.result {
             Ok(ref mut view) => view,
             Err(error) => {
+                let exit = report_error(&error, mcp.ctx.terminal);
                 mcp.ctx.notice(&format!(
                     "`{name}` was added to the config anyway: add it again with `--force`, or `nanobot mcp remove {name}`"
                 ));
-                return Err(error);
+                return Ok(exit);
             }
         };
         // Adding a server accepts its tools, except those that have changed since an earlier version of them was stored.

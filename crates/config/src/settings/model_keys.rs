@@ -31,7 +31,7 @@ const PRICE_KEYS: &[&str] = &["input", "output", "cachedInput", "cacheWrite"];
 const EXTRA_BODY: &str = "extraBody";
 
 /// The keys of the value at `path`, if it belongs to a model or a preset. Most values have none.
-pub(super) fn keys_at(path: &[impl AsRef<str>]) -> Option<&'static [&'static str]> {
+pub fn keys_at(path: &[impl AsRef<str>]) -> Option<&'static [&'static str]> {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     match path[..] {
         ["models", _] => Some(METADATA_KEYS),

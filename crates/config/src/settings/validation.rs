@@ -11,6 +11,7 @@ use crate::policy::rule::{PolicyRule, RuleEffect};
 use crate::policy::{CommandPattern, Permission, net};
 use nanobot_net::ip_ranges::IpRange;
 use nanobot_net::web_url;
+use nanobot_os::clock::named_zone;
 use serde_json::Value;
 
 /// The address of a job's pings that stands for none.
@@ -121,6 +122,12 @@ pub fn warn(path: &str, value: &Value) -> Option<String> {
             let text = texts.find(is_wide)?;
             Some(format!(
                 "`{path}` contains `{text}`: a web page could direct the agent to almost any reachable host, including this machine and cloud metadata; list only the ranges that you need"
+            ))
+        }
+        "agents.defaults.timezone" => {
+            let name = value.as_str().filter(|name| named_zone(name).is_none())?;
+            Some(format!(
+                "`{path}` is `{name}`, which is no time zone here, so the system's is used"
             ))
         }
         _ => None,

@@ -100,9 +100,10 @@ pub(super) fn is_allowed_by(scope: &FileScope, flag: &str, path: &Path) -> bool 
 }
 
 /// The refusal for a command that changed protected files, and whose output is `text`. The reason comes first: the output
-/// may be long.
+/// may be long. What else the command has changed stays.
 pub(super) fn undone_refusal(scope: &FileScope, text: &str, undone: &[UndoneChange]) -> Refusal {
     let mut refusal = explain_undone(scope, undone);
+    refusal.message.insert_str(0, "the command ran, but ");
     let text = text.trim_start_matches('\n');
     if !text.is_empty() {
         refusal.message.push_str(&format!("\n\n{text}"));
