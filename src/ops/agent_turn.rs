@@ -204,6 +204,7 @@ pub(crate) fn run_repl_turn(
 ) -> ReplOutcome {
     let mut reporter = new_reporter(ctx, options, ReportFormat::Text);
     reporter.progress.show_status_line();
+    reporter.command_prefix = "/";
     let TurnOutcome { ending, exit, run_metadata, post_turn, .. } =
         run_to_outcome(ctx, options, TurnSource::Interactive(context), &mut reporter);
     let printed =
@@ -501,11 +502,16 @@ fn run_steps(
         && let Some(command) = source.resume_command(session.key(), &default_key)
     {
         let is_left_out = ending.is_left_out;
+        // The REPL has a line of its own for it, and a script knows what it has done.
+        let says_interrupted =
+            matches!(source, TurnSource::CommandLine) && ctx.terminal.stderr_is_tty;
         let command = match &options.until.command {
             Some(until) => format!("{command} --until {}", shell_quote::quote(until)),
             None => command,
         };
-        ending.error = ending.error.map(|error| with_next_step(error, &command, is_left_out));
+        ending.error = ending
+            .error
+            .map(|error| with_next_step(error, &command, is_left_out, says_interrupted));
     }
     if prepared.compaction.is_none() {
         post_turn.title =
@@ -566,7 +572,12 @@ fn create_workspace(ctx: &Context, options: &TurnOptions, request: &TurnRequest)
 }
 
 /// Adds to the hint of `error` that `command` continues the turn.
-fn with_next_step(error: anyhow::Error, command: &str, is_left_out: bool) -> anyhow::Error {
+fn with_next_step(
+    error: anyhow::Error,
+    command: &str,
+    is_left_out: bool,
+    says_interrupted: bool,
+) -> anyhow::Error {
     let exit = exit_for(&error);
     let step = if is_left_out {
         format!(
@@ -574,7 +585,10 @@ fn with_next_step(error: anyhow::Error, command: &str, is_left_out: bool) -> any
         )
     } else {
         match exit {
-            Exit::Timeout | Exit::Budget => format!("`{command}` continues where this run stopped"),
+            Exit::Interrupted if !says_interrupted => return error,
+            Exit::Timeout | Exit::Budget | Exit::Interrupted => {
+                format!("`{command}` continues where this run stopped")
+            }
             // Until the user has followed the hint, another attempt would fail the same way.
             Exit::Unavailable if hint_for(&error).is_some() => return error,
             Exit::Unavailable => format!("`{command}` continues this turn"),

@@ -6,6 +6,7 @@ use crate::ops::proposal::prefix_in_repository;
 use crate::ops::turn_setup;
 use crate::options::grants::Grants;
 use anyhow::{Context as _, Result};
+use nanobot_agent::report::PROGRAM_PREFIX;
 use nanobot_base::error::{Exit, Stop, fail};
 use nanobot_base::message::Origin;
 use nanobot_config::policy::{PolicyDecision, Refusal};
@@ -70,7 +71,9 @@ pub(crate) fn apply(
     let stop = signal::check().err();
     signal::begin_shutdown_if_stopped();
     let changes = changes?;
-    startup_files_notices(ctx, files, true, false).iter().for_each(|text| ctx.notice(text));
+    for notice in startup_files_notices(ctx, files, true, false, PROGRAM_PREFIX) {
+        ctx.notice(&notice);
+    }
     Ok(AppliedPatch { changes, stop })
 }
 

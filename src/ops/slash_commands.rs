@@ -147,7 +147,11 @@ pub(crate) fn parse_count_back(name: &str, rest: &str) -> Result<usize> {
         return Ok(1);
     }
     rest.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
-        fail_with_hint(Exit::Usage, format!("`{rest}` is not a number"), format!("`/{name} 2`"))
+        fail_with_hint(
+            Exit::Usage,
+            format!("`{rest}` is not a number from 1 on"),
+            format!("`/{name} 2`"),
+        )
     })
 }
 

@@ -252,8 +252,11 @@ impl TerminalPrompter {
                 "always" => ApprovalAnswer::Always,
                 "no" => ApprovalAnswer::No(None),
                 "reason" => {
-                    let reason = self.read_answer("  why not? ", &[], false)?;
-                    ApprovalAnswer::No((!reason.is_empty()).then_some(reason))
+                    match self.read_answer("  why not? ", &[], false) {
+                        // Escape leaves the reason, not the question.
+                        Err(ToolError::Declined(_)) => continue,
+                        reason => ApprovalAnswer::No(Some(reason?).filter(|text| !text.is_empty())),
+                    }
                 }
                 "view" => {
                     for (text, style) in &rows {

@@ -104,7 +104,7 @@ impl ReplSession<'_> {
             None => String::new(),
         };
         if !instructions.is_list_damaged() {
-            self.reported_notice.replace(ignored_notice(self.ctx, instructions));
+            self.reported_notice.replace(ignored_notice(instructions, true, "/trust"));
         }
         text
     }

@@ -33,6 +33,8 @@ mod slash;
 /// Two Ctrl-C within this time end the REPL.
 const DOUBLE_INTERRUPT_WINDOW: Duration = Duration::from_millis(1500);
 
+const EXIT_HINT: &str = "(press Ctrl-C again, Ctrl-D or /exit to end)";
+
 /// Runs the REPL until the user ends it. Each turn is run with `options`.
 pub(crate) fn run(
     ctx: &Context,
@@ -78,6 +80,13 @@ fn run_loop(mut repl: ReplSession<'_>) -> Result<Exit> {
                     LineKey::LastOutput => run_command(&mut repl, "last", ""),
                     LineKey::Paste => run_command(&mut repl, "paste", ""),
                     LineKey::Rewind => run_command(&mut repl, "rewind", ""),
+                    LineKey::Discard => {
+                        // The Up key brings it back. Ctrl-C ends the REPL, unless something is typed before.
+                        let text = std::mem::take(&mut repl.draft);
+                        add_to_history(&repl, &text);
+                        interrupted = Some(Instant::now());
+                        repl.print_line(EXIT_HINT);
+                    }
                 }
                 signal::clear_interrupt()?;
                 continue;
@@ -90,19 +99,14 @@ fn run_loop(mut repl: ReplSession<'_>) -> Result<Exit> {
             }
             EditorLine::Interrupted => {
                 interrupted = Some(Instant::now());
-                repl.print_line("(press Ctrl-C again, Ctrl-D or /exit to end)");
+                repl.print_line(EXIT_HINT);
                 continue;
             }
         };
         interrupted = None;
         let input = parse(&text);
         if !matches!(input, ReplInput::Empty | ReplInput::Exit) {
-            let result = repl.editor().add_to_history(&text);
-            if let Err(error) = result {
-                repl.print_line(&format!(
-                    "nanobot: cannot save the line in the history: {error:#}"
-                ));
-            }
+            add_to_history(&repl, &text);
         }
         match input {
             ReplInput::Empty => {}
@@ -119,6 +123,13 @@ fn run_loop(mut repl: ReplSession<'_>) -> Result<Exit> {
         }
         // The signal that ended a turn must not end later ones, except for a hang-up.
         signal::clear_interrupt()?;
+    }
+}
+
+fn add_to_history(repl: &ReplSession<'_>, text: &str) {
+    let result = repl.editor().add_to_history(text);
+    if let Err(error) = result {
+        repl.print_line(&format!("nanobot: cannot save the line in the history: {error:#}"));
     }
 }
 

@@ -222,7 +222,11 @@ impl ReplSession<'_> {
                     ("title", title) => &["session", "title", "--", &key, title],
                     _ => &["session", "export", "-o", &file, "--", &key],
                 };
-                self.program.run(self.ctx, arguments, &self.options)
+                self.program.run(self.ctx, arguments, &self.options)?;
+                if verb == "title" && !argument.is_empty() {
+                    self.print_line(&format!("the title is now: {argument}"));
+                }
+                Ok(())
             }
             _ if verb.starts_with('-') => self.run_program(&["session", "list"], rest),
             _ => self.switch_session(rest),

@@ -150,8 +150,10 @@ fn sessions_are_searched_titled_and_exported_from_the_conversation() {
     let mut screen = start_repl(&story);
     send_line(&mut screen, "a fruit?").until("A kiwi.");
     screen.until_prompt("> ");
-    send_line(&mut screen, "/session title Fruit of the day").until_prompt("> ");
-    send_line(&mut screen, "/session title").until("Fruit of the day\n> ");
+    send_line(&mut screen, "/session title Fruit of the day")
+        .until("the title is now: Fruit of the day\n")
+        .until_prompt("> ");
+    send_line(&mut screen, "/session title").until("> /session title\nFruit of the day\n>");
     send_line(&mut screen, "/session search kiwi").until("assistant: A kiwi.");
     send_line(&mut screen, "/session export fruit.md").until_prompt("> ");
     send_line(&mut screen, "/session list").until("cli:direct");
@@ -283,6 +285,9 @@ fn a_question_takes_keys_arrows_and_escape() {
     screen.type_("n").until("  allow? no\n").until("Answer 1.");
     screen.until_prompt("> ");
     send_line(&mut screen, "2").until_prompt("  allow?");
+    // The Escape key leaves the reason, and then the question.
+    screen.type_("r").until_prompt("  why not?");
+    screen.type_to("beca", "  why not? beca").press(Key::Escape).until_prompt("  allow?").pause();
     screen.press(Key::Escape).until("Answer 2.").until_prompt("> ");
     send_line(&mut screen, "3").until_prompt("  allow?");
     screen.press(Key::Down).until("  allow? yes  Enter confirms");
@@ -717,7 +722,12 @@ fn ctrl_c_does_not_hide_another_signal() {
 fn ctrl_c_at_the_prompt_clears_the_line_and_a_second_one_exits() {
     let story = Story::new();
     let mut screen = start_repl(&story);
-    screen.type_("half a li").press(Key::Ctrl('c')).until("press Ctrl-C again");
+    screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
+    // After text, Ctrl-C never ends the REPL, and the text is in the history.
+    screen.type_to("half a li", "> half a li").press(Key::Ctrl('c'));
+    screen.until("> half a li\n(press Ctrl-C again").until_prompt("> ");
+    screen.press(Key::Up).until_prompt("> half a li").press(Key::Ctrl('c'));
+    screen.until("half a li\n(press Ctrl-C again, Ctrl-D or /exit to end)\n> half a li\n(press");
     assert!(story.server().requests().is_empty());
     screen.press(Key::Ctrl('c'));
     assert_eq!(screen.code(), 130);
@@ -1013,7 +1023,7 @@ fn repl_commands() {
 /// Only what was saved in the editor is sent. Other text is back at the prompt.
 #[test]
 fn a_message_that_is_not_saved_in_the_editor_is_not_sent() {
-    let story = Story::new().script([says("One."), says("Two."), says("Three.")]);
+    let story = Story::new().script([says("One."), says("Two.")]);
     let editor = story.dir().join("editor");
     let screen = story.screen(24, 80).env("EDITOR", "sh editor");
     let mut screen = wait_until_started(screen.args(["repl"]));
@@ -1420,7 +1430,7 @@ fn the_last_message_is_edited_again() {
         "{messages:?}"
     );
     // Back to the start.
-    send_line(&mut screen, "/rewind x").until("`x` is not a number").until_prompt("> ");
+    send_line(&mut screen, "/rewind 0").until("`0` is not a number from 1").until_prompt("> ");
     send_line(&mut screen, "/rewind 3").until("has 2 messages").until("try: `/rewind 2`");
     screen.until_prompt("> ");
     send_line(&mut screen, "/rewind 2")

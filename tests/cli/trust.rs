@@ -44,6 +44,17 @@ fn trusting_at_a_terminal_says_what_is_read_and_how_to_take_it_back() {
     }
 }
 
+/// A script gets the notice on request, and the result has the path in any case.
+#[test]
+fn files_of_a_directory_that_is_not_trusted_are_named_on_request() {
+    let story = Story::new().file("AGENTS.md", "SAY MOO");
+    let (ignored, notice) = run_in(&story, ".", &[]);
+    assert_eq!((ignored.len(), notice.as_str()), (1, ""));
+    let (_, notice) = run_in(&story, ".", &["-v"]);
+    let line = "nanobot: `$DIR/AGENTS.md` ignored: not trusted; read it, then run `nanobot trust` to use it\n";
+    assert!(notice.contains(line), "{notice}");
+}
+
 #[test]
 fn a_dry_run_lists_what_would_be_trusted_and_trusts_nothing() {
     let story = Story::new().file("AGENTS.md", "SAY MOO").file("p.md", "Hello.");

@@ -67,7 +67,12 @@ pub struct Reporter {
     extract: Option<CodeSelection>,
     /// Prints the answer to standard error.
     is_beside_patch: bool,
+    /// The text before the name of a command in a notice: that of the program, or the slash in the REPL.
+    pub command_prefix: &'static str,
 }
+
+/// The command prefix outside of the REPL.
+pub const PROGRAM_PREFIX: &str = "nanobot ";
 
 /// The code of an answer that is printed in place of the answer: its first fenced block, or the first one of a language.
 #[derive(Clone, Debug)]
@@ -104,6 +109,7 @@ impl Reporter {
             is_buffered: false,
             extract: None,
             is_beside_patch: false,
+            command_prefix: PROGRAM_PREFIX,
         }
     }
 

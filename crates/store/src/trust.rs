@@ -149,8 +149,8 @@ impl DirectoryInstructions {
         self.damage_notice.is_some()
     }
 
-    /// The notice about files in trusted directories that were not read, or about a damaged list.
-    pub fn stale_notice(&self) -> Option<String> {
+    /// The notice about files in trusted directories that were not read, or about a damaged list. `command` is that of `trust`.
+    pub fn stale_notice(&self, command: &str) -> Option<String> {
         if self.damage_notice.is_some() {
             return self.damage_notice.clone();
         }
@@ -161,14 +161,14 @@ impl DirectoryInstructions {
             CHANGED_SINCE
         };
         let root = self.trusted.first().map_or(first.as_path(), PathBuf::as_path);
-        Some(stale_notice(&self.stale, reason, root))
+        Some(stale_notice(&self.stale, reason, root, command))
     }
 
     /// The files of directories beneath that were not read in the run, and the notice about them.
-    pub fn nested_stale(&self) -> Option<(Vec<PathBuf>, String)> {
+    pub fn nested_stale(&self, command: &str) -> Option<(Vec<PathBuf>, String)> {
         let stale = self.nested.as_ref()?.stale();
         let root = stale.first()?.parent()?;
-        let notice = stale_notice(&stale, CHANGED_SINCE, root);
+        let notice = stale_notice(&stale, CHANGED_SINCE, root, command);
         Some((stale, notice))
     }
 }
@@ -176,15 +176,15 @@ impl DirectoryInstructions {
 /// The reason that a file of a trusted directory is not read.
 const CHANGED_SINCE: &str = "it changed or was added since its directory was trusted";
 
-/// The notice that the files at `paths` were not read, and that trusting `directory` lets them be read.
-fn stale_notice(paths: &[PathBuf], reason: &str, directory: &Path) -> String {
+/// The notice that the files at `paths` were not read, and that trusting `directory` with `command` lets them be read.
+fn stale_notice(paths: &[PathBuf], reason: &str, directory: &Path, command: &str) -> String {
     let first = paths.first().map(|path| path.display().to_string());
     let more = match paths.len() {
         0 | 1 => String::new(),
         count => format!(" and {} more", count - 1),
     };
     format!(
-        "`{}`{more} not read: {reason}; read it, then run `nanobot trust {}` to use it",
+        "`{}`{more} not read: {reason}; read it, then run `{command} {}` to use it",
         first.unwrap_or_default(),
         directory.display()
     )

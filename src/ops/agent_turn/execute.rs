@@ -192,7 +192,8 @@ fn report_undo_gaps(setup: &TurnSetup, reporter: &mut Reporter) {
         return;
     }
     reporter.notice(&format!(
-        "`nanobot undo` cannot take back all that commands changed: {}",
+        "`{}undo` cannot take back all that commands changed: {}",
+        reporter.command_prefix,
         list_first(&gaps, MAX_NAMED_PATHS)
     ));
 }
@@ -207,18 +208,25 @@ fn report_startup_files(
 ) {
     let files = &setup.shared.files;
     files.take_signatures().iter().for_each(|line| reporter.notice(line));
-    for notice in startup_files_notices(ctx, files, is_recorded, purpose.job.is_some()) {
+    for notice in startup_files_notices(
+        ctx,
+        files,
+        is_recorded,
+        purpose.job.is_some(),
+        reporter.command_prefix,
+    ) {
         reporter.notice(&notice);
     }
 }
 
 /// The notices about the files that were changed and that programs, agents or later runs will read on their own. `is_recorded` if
-/// changes can be undone.
+/// changes can be undone. `command_prefix` is as in [`Reporter`].
 pub(crate) fn startup_files_notices(
     ctx: &Context,
     files: &Files,
     is_recorded: bool,
     is_job: bool,
+    command_prefix: &str,
 ) -> Vec<String> {
     let scope = &files.file_scope;
     let changed = files.take_changed_startup_files().into_iter();
@@ -247,7 +255,11 @@ pub(crate) fn startup_files_notices(
         notices.push(format!(
             "changed {what}: {}{}",
             list_first(&names.collect::<Vec<_>>(), MAX_NAMED_PATHS),
-            if can_undo { "; `nanobot undo` takes it back" } else { "" }
+            if can_undo {
+                format!("; `{command_prefix}undo` takes it back")
+            } else {
+                String::new()
+            }
         ));
     }
     notices

@@ -115,7 +115,7 @@ pub(crate) fn prepare(
     setup.shared.files.keep_git_history(ctx.paths.git_objects());
     restore_origin(&session, &setup);
     log_policy(&profile.name, &setup);
-    report_ignored_files(ctx, source, &setup, reporter, run_metadata);
+    report_ignored_files(ctx, options, source, &setup, reporter, run_metadata);
     setup.sections.extend(source.prompt_section());
     setup.sections.extend(options.until.command.as_deref().map(prompt::until_section));
     if let Some(copy) = options.grants.private_copy.as_ref().filter(|_| !prompt_request.is_bare) {
@@ -238,7 +238,9 @@ pub(crate) fn report_nested_files(
     reporter: &mut Reporter,
     run_metadata: &mut json::RunMetadata,
 ) {
-    if let Some((stale, notice)) = setup.instructions.nested_stale() {
+    if let Some((stale, notice)) =
+        setup.instructions.nested_stale(&format!("{}trust", reporter.command_prefix))
+    {
         reporter.notice(&notice);
         run_metadata.ignored_files.extend(stale);
     }
@@ -247,6 +249,7 @@ pub(crate) fn report_nested_files(
 /// Reports the instruction files that were not read because their directory is not trusted. A conversation repeats no notice.
 fn report_ignored_files(
     ctx: &Context,
+    options: &TurnOptions,
     source: &TurnSource<'_>,
     setup: &TurnSetup,
     reporter: &mut Reporter,
@@ -259,7 +262,9 @@ fn report_ignored_files(
         reporter.notice(&notice);
     }
     run_metadata.ignored_files.clone_from(&setup.instructions.ignored);
-    let notice = ignored_notice(ctx, &setup.instructions);
+    let command = format!("{}trust", reporter.command_prefix);
+    let names_untrusted = ctx.terminal.stderr_is_tty || options.output.is_verbose();
+    let notice = ignored_notice(&setup.instructions, names_untrusted, &command);
     let last = source.interactive().map(|interactive| &interactive.reported_notice);
     let last = last.and_then(|reported| reported.replace(notice.clone()));
     if let Some(notice) = notice.filter(|notice| last.as_ref() != Some(notice)) {
@@ -268,21 +273,22 @@ fn report_ignored_files(
 }
 
 /// The notice about the instruction files that are not read. Those of a trusted directory are reported in a pipe too: the user relies on
-/// them.
+/// them. `command` is that of `trust`.
 pub(crate) fn ignored_notice(
-    ctx: &Context,
     instructions: &DirectoryInstructions,
+    names_untrusted: bool,
+    command: &str,
 ) -> Option<String> {
     let untrusted_notice = || {
-        let path = instructions.ignored.first().filter(|_| ctx.terminal.stderr_is_tty)?;
+        let path = instructions.ignored.first().filter(|_| names_untrusted)?;
         let more = match instructions.ignored.len() {
             1 => String::new(),
             count => format!(" and {} more", count - 1),
         };
         let path = path.display();
         Some(format!(
-            "`{path}`{more} ignored: not trusted; read it, then run `nanobot trust` to use it"
+            "`{path}`{more} ignored: not trusted; read it, then run `{command}` to use it"
         ))
     };
-    instructions.stale_notice().or_else(untrusted_notice)
+    instructions.stale_notice(command).or_else(untrusted_notice)
 }

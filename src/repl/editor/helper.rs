@@ -167,6 +167,21 @@ impl<K: Copy + Send + Sync> ConditionalEventHandler for AcceptKey<K> {
     }
 }
 
+/// Ctrl-C: after text it ends the line, whose text is then known, unlike that of an interrupted one.
+pub(super) struct DiscardKey {
+    pub(super) pressed: PressedKey<LineKey>,
+}
+
+impl ConditionalEventHandler for DiscardKey {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        if context.line().is_empty() {
+            return None;
+        }
+        *self.pressed.lock() = Some(LineKey::Discard);
+        Some(Cmd::AcceptLine)
+    }
+}
+
 /// Two Escape keys within this time have a meaning.
 const DOUBLE_ESCAPE_WINDOW: Duration = Duration::from_millis(1500);
 

@@ -41,6 +41,8 @@ pub enum LineKey {
     Paste,
     /// Esc Esc, without text.
     Rewind,
+    /// Ctrl-C after text, which is given up.
+    Discard,
 }
 
 /// The result of reading a line.

@@ -154,6 +154,9 @@ impl Editor {
         let line = self.read_folded(prompt, initial)?;
         Ok(match line {
             EditorLine::Text(text) => EditorLine::Text(self.pastes.lock().unfold(&text)),
+            EditorLine::Key(LineKey::Discard, text) => {
+                EditorLine::Key(LineKey::Discard, self.pastes.lock().unfold(&text))
+            }
             other => other,
         })
     }

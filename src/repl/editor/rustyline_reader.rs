@@ -6,8 +6,8 @@
 //! input.
 
 use super::helper::{
-    AcceptKey, DoubleEscapeKey, EditorHelper, EnterKey, HistoryEntries, HistorySearchKey,
-    PressedKey,
+    AcceptKey, DiscardKey, DoubleEscapeKey, EditorHelper, EnterKey, HistoryEntries,
+    HistorySearchKey, PressedKey,
 };
 use super::line::{CompletionSource, EditorLine, LineKey, Prompt};
 use super::paste_keys::{BackspaceKey, OutsidePaste, PasteCollector};
@@ -130,6 +130,8 @@ impl RustylineReader {
             let pressed = PressedKey::clone(&self.pressed);
             self.bind(event, &collector, AcceptKey { key, pressed });
         }
+        let pressed = PressedKey::clone(&self.pressed);
+        self.bind(control('C'), &collector, DiscardKey { pressed });
         // In vi, the key has a meaning, and is often pressed twice.
         if self.edit_mode == EditMode::Emacs {
             let escape = KeyEvent(KeyCode::Esc, Modifiers::NONE);
@@ -224,9 +226,12 @@ impl RustylineReader {
                 let Some(key) = pressed else {
                     return Ok(EditorLine::Text(text.trim_end_matches('\n').to_owned()));
                 };
-                // Erases the entry with all its rows.
-                let (rows, _) = cursor_row(&format!("{}{text}", prompt.0), stderr_width());
-                modes.write(format!("\x1b[{}A\r\x1b[J", rows + 1).as_bytes()).with_context(what)?;
+                if key != LineKey::Discard {
+                    // Erases the entry with all its rows.
+                    let (rows, _) = cursor_row(&format!("{}{text}", prompt.0), stderr_width());
+                    let sequence = format!("\x1b[{}A\r\x1b[J", rows + 1);
+                    modes.write(sequence.as_bytes()).with_context(what)?;
+                }
                 Ok(EditorLine::Key(key, text))
             }
             Err(ReadlineError::Interrupted) => Ok(EditorLine::Interrupted),

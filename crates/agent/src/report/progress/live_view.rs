@@ -490,17 +490,14 @@ impl LiveView {
     pub(super) fn status_line(&self, now: Instant, width: usize, is_detailed: bool) -> StyledLine {
         let Usage { input, cached, output, .. } = self.usage;
         let mut parts = Vec::new();
+        let mut meter = String::new();
         let window = self.context_window.map(u64::from);
         if self.context > 0
             && let Some(window) = window
         {
-            let percent = format!("{} context", format_percent(self.context, window));
+            parts.push(format!("{} context", format_percent(self.context, window)));
             let share = self.context as f64 / window as f64;
-            parts.push(if width >= MIN_METER_WINDOW_COLUMNS {
-                format!("{} {percent}", draw_meter(share, METER_COLUMNS))
-            } else {
-                percent
-            });
+            meter = format!("{} ", draw_meter(share, METER_COLUMNS));
         }
         let cached = match cached {
             0 => String::new(),
@@ -515,7 +512,11 @@ impl LiveView {
             parts.push(count_noun(self.requests as usize, "request"));
             parts.push(count_noun(self.tools as usize, "tool call"));
         }
-        StyledLine::default().dim(parts.join(" · "))
+        let text = parts.join(" · ");
+        // The meter says nothing that the text does not.
+        let has_room = width >= MIN_METER_WINDOW_COLUMNS
+            && meter.chars().count() + text.chars().count() <= width;
+        StyledLine::default().dim(if has_room { meter + &text } else { text })
     }
 
     /// True if there was any request.
