@@ -765,7 +765,7 @@ fn the_official_typescript_client_converses() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let sdk = root.join("target/mcp/node_modules/@agentclientprotocol/sdk");
     if !sdk.exists() {
-        return skip("`.ci/mcp` has not fetched the client for editors");
+        return skip("`.ci/fetch` has not fetched the client for editors");
     }
     let write = calls("write_file", json!({ "path": "note.md", "content": "tea" }));
     let story = Story::new().script([write, says("Written."), says("Planned.")]);

@@ -471,7 +471,7 @@ fn the_official_sdk_gets_a_reply() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/mcp");
     let python = folder.join("venv/bin/python");
     if !folder.join("versions").exists() || !python.exists() {
-        return skip("`.ci/mcp` has not fetched the SDK");
+        return skip("`.ci/fetch` has not fetched the SDK");
     }
     let story = Story::new().file("server.py", SDK_SERVER);
     let base = std::fs::read_to_string(folder.join("venv/pyvenv.cfg")).unwrap();

@@ -1,5 +1,5 @@
 //! `nanobot serve mcp`: what a client gets, what it may not do, and what happens with a client that misbehaves. The official
-//! clients for Python and TypeScript drive it too, as `.ci/mcp` fetches them.
+//! clients for Python and TypeScript drive it too, as `.ci/fetch` fetches them.
 
 use crate::memory::{calls_save_memory, session_text};
 use crate::requirements::skip;
@@ -363,7 +363,7 @@ fn with_environment<'c>(story: &Story, command: &'c mut Command) -> &'c mut Comm
 fn the_official_python_client_is_served() {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/mcp/venv/bin/python");
     if !python.exists() {
-        return skip("`.ci/mcp` has not fetched the Python client");
+        return skip("`.ci/fetch` has not fetched the Python client");
     }
     let story = official_story();
     let mut command = Command::new(python);
@@ -376,7 +376,7 @@ fn the_official_typescript_client_is_served() {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("target/mcp/node_modules/@modelcontextprotocol/sdk");
     if !sdk.exists() {
-        return skip("`.ci/mcp` has not fetched the TypeScript client");
+        return skip("`.ci/fetch` has not fetched the TypeScript client");
     }
     let story = official_story();
     let mut command = Command::new("node");

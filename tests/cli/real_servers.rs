@@ -1,4 +1,4 @@
-//! Public MCP servers, as fetched by `.ci/mcp` into `target/mcp`: tools, calls, errors, images, progress and shutdown, all
+//! Public MCP servers, as fetched by `.ci/fetch` into `target/mcp`: tools, calls, errors, images, progress and shutdown, all
 //! in the sandbox. If they are not installed, the stories are skipped with a notice.
 
 use crate::requirements::skip;
@@ -24,7 +24,7 @@ fn program_path(program: &str) -> Option<String> {
     };
     let ready = folder.join("versions").exists() && path.exists();
     if !ready {
-        skip(&format!("`.ci/mcp` has not fetched `{program}`"));
+        skip(&format!("`.ci/fetch` has not fetched `{program}`"));
     }
     ready.then(|| path.to_str().unwrap().to_owned())
 }

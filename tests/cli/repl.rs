@@ -7,7 +7,7 @@ use crate::server::{Ending, Response, calls, fails, says, sends};
 use crate::signals::{children_of, is_alive};
 use crate::story::{Story, write};
 use crate::undo::snapshot_tree;
-use crate::wait::until_exists;
+use crate::wait::{accept, until_exists};
 use crate::web::{PageServer, page_response};
 use crate::worktree::git;
 use rustix::process::Signal;
@@ -341,7 +341,7 @@ fn a_command_that_did_not_reach_a_server_of_the_machine_can_be_run_again() {
     let question = format!("exec failed, because it may not reach {address}. Run it again with");
     send_line(&mut screen, "go").until(&question).until_prompt("  allow?");
     screen.type_("y");
-    let (mut stream, _) = listener.accept().unwrap();
+    let mut stream = accept(&listener);
     let _: usize = std::io::Read::read(&mut stream, &mut [0; 64]).unwrap();
     let page = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\npage\n";
     std::io::Write::write_all(&mut stream, page).unwrap();

@@ -289,8 +289,11 @@ impl<'a> Screen<'a> {
         });
         self.tty.write_all(END_MARK).expect("a terminal can be written");
         let state = self.output.state.lock().expect("the lock is not poisoned");
-        let all = self.output.changed.wait_while(state, |state| !state.is_complete);
-        all.expect("the lock is not poisoned").is_complete = false;
+        let all = self.output.changed.wait_timeout_while(state, DEADLINE, |state| !state.is_complete);
+        let (mut state, timeout) = all.expect("the lock is not poisoned");
+        assert!(!timeout.timed_out(), "the output does not end");
+        state.is_complete = false;
+        drop(state);
         self.resize(rows, columns).signal(Signal::CONT)
     }
 

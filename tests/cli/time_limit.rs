@@ -57,17 +57,20 @@ impl Drop for TimeLimit {
 fn check_limits() {
     loop {
         std::thread::sleep(GRACE);
+        let mut exceeded = Vec::new();
         for (start, running) in &mut *RUNNING.lock().unwrap() {
             let age = start.elapsed();
-            if age > LIMIT + GRACE && running.is_killed {
+            if age > LIMIT + 3 * GRACE {
                 report(&format!("{} does not end, so all tests are aborted", running.test));
                 std::process::abort();
-            } else if age > LIMIT && !running.is_killed {
-                running.is_killed = true;
-                let killed = kill_processes(&running.directory);
-                let test = &running.test;
-                report(&format!("{test} has not ended after {LIMIT:?}; killed: {killed:?}"));
             }
+            if age > LIMIT && !std::mem::replace(&mut running.is_killed, true) {
+                exceeded.push((running.test.clone(), running.directory.clone()));
+            }
+        }
+        for (test, directory) in exceeded {
+            let killed = kill_processes(&directory);
+            report(&format!("{test} has not ended after {LIMIT:?}; killed: {killed:#?}"));
         }
     }
 }
@@ -77,7 +80,7 @@ fn report(text: &str) {
     drop(writeln!(std::io::stderr(), "\n{text}"));
 }
 
-/// Kills the processes of the story in `directory`, and returns their command lines.
+/// Kills the processes of the story in `directory`, and returns the command line of each and where it waits in the kernel.
 fn kill_processes(directory: &Path) -> Vec<String> {
     let directory = directory.as_os_str().as_encoded_bytes();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -88,10 +91,12 @@ fn kill_processes(directory: &Path) -> Vec<String> {
             std::fs::read(format!("/proc/{}/{name}", id.as_raw_nonzero())).unwrap_or_default()
         };
         if memchr::memmem::find(&read("environ"), directory).is_some() {
-            let command = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+            let [command, function] = ["cmdline", "wchan"].map(|name| {
+                String::from_utf8_lossy(&read(name)).trim_end_matches('\0').replace('\0', " ")
+            });
             // One that has ended meanwhile needs no signal.
             if kill_process(id, Signal::KILL).is_ok() {
-                killed.push(command);
+                killed.push(format!("{command} ({function})"));
             }
         }
     }
@@ -104,9 +109,9 @@ fn the_processes_of_a_story_are_recognised() {
     let other = crate::story::Story::new();
     let [mut mine, mut others] = [&story, &other]
         .map(|story| story.program("sleep").arg("600").spawn().expect("the program starts"));
-    assert_eq!(kill_processes(&story.home()), ["sleep 600 "]);
+    assert!(kill_processes(&story.home())[0].starts_with("sleep 600 ("));
     assert!(!mine.wait().unwrap().success());
     assert!(others.try_wait().unwrap().is_none());
-    assert_eq!(kill_processes(&other.home()), ["sleep 600 "]);
+    assert_eq!(kill_processes(&other.home()).len(), 1);
     others.wait().unwrap();
 }

@@ -3,6 +3,7 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -54,4 +55,15 @@ pub(crate) fn until(event: &str, mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "{event}");
         std::thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// The next connection of `listener`. Reading from it has the same deadline.
+#[track_caller]
+pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
+    let deadline = Timespec::try_from(DEADLINE).unwrap();
+    let ready = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&deadline)).unwrap();
+    assert_eq!(ready, 1, "nothing connected to {}", listener.local_addr().unwrap());
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream
 }

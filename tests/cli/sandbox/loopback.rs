@@ -5,6 +5,7 @@ use crate::requirements::require;
 use crate::server::{Responder, calls, says};
 use crate::situation::{User, available_users};
 use crate::story::Story;
+use crate::wait::accept;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
@@ -231,7 +232,7 @@ fn a_server_of_the_machine_that_is_not_reached_is_a_denial() {
     }
     let flag = format!("--net={address}");
     let answer = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
+        let mut stream = accept(&listener);
         let mut request = [0; 64];
         let _: usize = std::io::Read::read(&mut stream, &mut request).unwrap();
         let page = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\npage\n";

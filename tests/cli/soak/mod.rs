@@ -59,7 +59,8 @@ fn run_in_namespaces(name: &str) {
     );
     let mut inner = unshare();
     inner.args(["/bin/sh", "-c", &script]).arg(disk.path()).arg(std::env::current_exe().unwrap());
-    inner.args(["--exact", name, "--include-ignored", "--nocapture"]);
+    inner.args(["--exact", name, "--nocapture"]);
+    inner.args(std::env::args().filter(|argument| argument.ends_with("ignored")));
     let mut child = inner.env(DISK_VARIABLE, disk.path()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     lines.map_while(Result::ok).for_each(|line| println!("{line}"));

@@ -78,10 +78,14 @@ fn answer(mut stream: TcpStream) -> io::Result<Option<String>> {
         None => ("404 Not Found", "There is no such page.\n"),
     };
     let length = page.len();
-    write!(
+    let sent = write!(
         stream,
         "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{page}"
-    )?;
+    );
+    // A browser that is gone has brought the query all the same.
+    if query.is_none() {
+        sent?;
+    }
     Ok(query)
 }
 
