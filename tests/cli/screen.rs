@@ -289,7 +289,8 @@ impl<'a> Screen<'a> {
         });
         self.tty.write_all(END_MARK).expect("a terminal can be written");
         let state = self.output.state.lock().expect("the lock is not poisoned");
-        let all = self.output.changed.wait_timeout_while(state, DEADLINE, |state| !state.is_complete);
+        let all =
+            self.output.changed.wait_timeout_while(state, DEADLINE, |state| !state.is_complete);
         let (mut state, timeout) = all.expect("the lock is not poisoned");
         assert!(!timeout.timed_out(), "the output does not end");
         state.is_complete = false;

@@ -10,7 +10,7 @@ use nanobot_store::skill::BUILT_IN_SKILLS;
 use serde_json::{Value, json};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command};
+use std::process::Command;
 
 /// A skill with this description.
 fn skill_text(text: &str) -> String {
