@@ -89,6 +89,7 @@ impl<'c> Reader<'c> {
             wait,
             store_batch: &mut store_batch,
             report: &|text| panic!("{text}"),
+            move_chat: &|moved| panic!("{moved:?}"),
         })?;
         Ok(messages)
     }

@@ -365,6 +365,53 @@ fn a_group_has_one_memory_and_a_topic_may_have_another() {
     assert!(kids.join("sessions/telegram_-100_topic_5.jsonl").exists());
 }
 
+/// A group gets another id when it becomes a supergroup.
+#[test]
+fn a_group_with_another_id_keeps_its_memory() {
+    let (story, telegram, kids) = bound_story();
+    bind(&story, &["telegram", "--chat", "-5", "-w", kids.to_str().unwrap(), "--model", "small"]);
+    let notice = |chat: i64, members: Value| {
+        let mut message = members;
+        message["from"] = json!({ "id": ANN, "is_bot": false });
+        message["chat"] = json!({ "id": chat, "type": "supergroup" });
+        telegram.add(message);
+    };
+    let ask = |chat: i64| {
+        story.server().script([says("Gus.")]);
+        notice(
+            chat,
+            json!({ "text": "who? @story_bot", "entities": [{ "type": "mention", "offset": 5, "length": 10 }] }),
+        );
+    };
+    let is_of_kids = || {
+        let request = story.last_request();
+        request.raw.contains("The guinea pig is Gus.") && !request.raw.contains("4711")
+    };
+    notice(-5, json!({ "migrate_to_chat_id": -1001 }));
+    notice(-1001, json!({ "migrate_from_chat_id": -5 }));
+    ask(-1001);
+    // Where the binding cannot be written, the group is not answered with the memory of the owner.
+    let lock = story.home().join(".nanobot/config.json.lock");
+    std::fs::create_dir(&lock).unwrap();
+    let failed = story.run(["channel", "poll"]).stderr_has("its binding was not carried over");
+    assert_ne!(failed.code(), 0);
+    assert_eq!(story.requests().len(), 0);
+    std::fs::remove_dir(&lock).unwrap();
+    story.run(["channel", "poll"]).stderr(
+        "nanobot: channel telegram: the group -5 has the id -1001 now, and its binding was carried over\n",
+    );
+    assert!(is_of_kids());
+    story.run(["channel", "list"]).stdout_has("chat -1001  workspace `~/kids`, model `small`");
+    // A repeated notice changes nothing, and neither does one about a group that is not bound.
+    bind(&story, &["telegram", "--chat", "-1001", "--model", "scripted"]);
+    notice(-1001, json!({ "migrate_from_chat_id": -5 }));
+    notice(-1002, json!({ "migrate_from_chat_id": -6 }));
+    ask(-1001);
+    story.run(["channel", "poll"]);
+    assert!(is_of_kids());
+    story.run(["channel", "list"]).stdout_has("chat -1001  workspace `~/kids`, model `scripted`");
+}
+
 #[test]
 fn rooms_threads_and_addresses_are_bound_in_any_spelling() {
     let check = |story: &Story, arguments: &[&str], service: &str, write: &dyn Fn()| {

@@ -112,6 +112,7 @@ fn a_room_with_thousands_of_new_messages_is_read_page_by_page() {
             wait: Duration::ZERO,
             store_batch: &mut take,
             report: &|text| panic!("{text}"),
+            move_chat: &|moved| panic!("{moved:?}"),
         });
         assert_eq!(polled.is_err(), limit > 0);
         batches

@@ -158,6 +158,15 @@ pub struct PollRequest<'a> {
     pub store_batch: &'a mut dyn FnMut(Batch) -> Result<()>,
     /// Tells the owner, in one line, of a message that cannot be handed over.
     pub report: &'a dyn Fn(&str),
+    /// Carries over what belongs to the id of a chat that has another one now, before the messages under that are stored.
+    pub move_chat: &'a dyn Fn(&MovedChat) -> Result<()>,
+}
+
+/// A chat to which the service has given another id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovedChat {
+    pub from: String,
+    pub to: String,
 }
 
 /// A cursor that is an object, without those of its `members` that are no objects though they should be: a file that something has

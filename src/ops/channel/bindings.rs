@@ -7,8 +7,8 @@ use crate::ops::permissions;
 use crate::ops::profiles;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint, hint_for};
-use nanobot_channel::Chat;
 use nanobot_channel::table::{CHANNELS, ChannelKind, find};
+use nanobot_channel::{Chat, MovedChat};
 use nanobot_config::settings::bindings::{BindingKind, ChatBinding};
 use nanobot_config::settings::channels::ChannelConfig;
 use nanobot_config::settings::{Config, FlagOverrides, LayeredConfig, Settings};
@@ -304,23 +304,63 @@ pub(crate) fn bind(ctx: &Context, name: &str, change: &BindingChange) -> Result<
         durable_file::create_dir(workspace)
             .with_context(|| format!("create the workspace `{}`", workspace.display()))?;
     }
+    let written = ChatBinding {
+        channel: channel.name,
+        kind: *kind,
+        id: id.clone(),
+        profile: profile.clone(),
+        workspace,
+        model: model.clone(),
+        daily_budget: *daily_budget,
+    };
+    write_members(ctx, &written)?;
+    let bindings = of_channel(ctx, &ctx.load_config()?, channel)?;
+    let binding = bindings.into_iter().find(|binding| binding.kind == *kind && binding.id == *id);
+    binding.ok_or_else(|| fail(Exit::Config, "the binding is not in the config"))
+}
+
+/// Writes the members of a binding that are not `None`. The others stay as they are.
+fn write_members(ctx: &Context, binding: &ChatBinding) -> Result<()> {
+    let ChatBinding { channel, kind, id, profile, workspace, model, daily_budget } = binding;
     let members = [
         (ChatBinding::PROFILE, profile.as_ref().map(|name| json!(name))),
-        (ChatBinding::WORKSPACE, workspace.map(|path| json!(path.display().to_string()))),
+        (ChatBinding::WORKSPACE, workspace.as_ref().map(|path| json!(path.display().to_string()))),
         (ChatBinding::MODEL, model.as_ref().map(|name| json!(name))),
         (ChatBinding::DAILY_BUDGET, daily_budget.map(|usd| json!(usd))),
     ];
     Config::change(&ctx.paths, |config| {
         for (member, value) in members {
             if let Some(value) = value {
-                config.set(&["channels", name, kind.key(), id, member], &value)?;
+                config.set(&["channels", channel, kind.key(), id, member], &value)?;
             }
         }
         Ok(())
-    })?;
-    let bindings = of_channel(ctx, &ctx.load_config()?, channel)?;
-    let binding = bindings.into_iter().find(|binding| binding.kind == *kind && binding.id == *id);
-    binding.ok_or_else(|| fail(Exit::Config, "the binding is not in the config"))
+    })
+}
+
+/// Gives a chat the binding that it had under its former id, unless the owner has bound it anew. Without it, a group would have the memory
+/// of the owner.
+///
+/// # Errors
+/// Status 78 if a binding cannot be used; the config cannot be changed.
+pub(crate) fn carry_over(ctx: &Context, kind: &ChannelKind, moved: &MovedChat) -> Result<()> {
+    let MovedChat { from, to } = moved;
+    let bindings = of_channel(ctx, &ctx.load_config()?, kind)?;
+    let find = |id: &str| {
+        let id = normalize_id(kind, id);
+        bindings.iter().find(|binding| binding.kind == BindingKind::Chat && binding.id == id)
+    };
+    let (Some(binding), None) = (find(from), find(to)) else {
+        return Ok(());
+    };
+    let name = kind.name;
+    write_members(ctx, &ChatBinding { id: normalize_id(kind, to), ..binding.clone() }).with_context(
+        || format!("the group `{from}` of {name} has the id `{to}` now, and its binding was not carried over"),
+    )?;
+    ctx.notice(&format!(
+        "channel {name}: the group {from} has the id {to} now, and its binding was carried over"
+    ));
+    Ok(())
 }
 
 /// Removes a binding.

@@ -4,6 +4,7 @@
 //! the fetching. Turns in progress may end within a grace period, and the next poll does the rest.
 
 use crate::ops::channel::attachments;
+use crate::ops::channel::bindings;
 use crate::ops::channel::health::ChannelActivity;
 use crate::ops::channel::open_channel::{ChannelFiles, find_named};
 use crate::ops::context::Context;
@@ -305,6 +306,9 @@ impl<'scope> ChannelThread<'scope, '_> {
                 wait: window,
                 store_batch: &mut store_batch,
                 report: &|text| self.run.ctx.notice(&format!("channel {}: {text}", self.name)),
+                move_chat: &|moved| {
+                    bindings::carry_over(self.run.ctx, channel.open.files.kind, moved)
+                },
             });
             match poll_result {
                 Ok(()) => {

@@ -53,7 +53,7 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl Channel for Telegram {
     fn poll(&self, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { identity, cursor, wait, store_batch, .. } = request;
+        let PollRequest { identity, cursor, wait, store_batch, move_chat, .. } = request;
         let mut offset = cursor.and_then(Value::as_i64).unwrap_or(0);
         let mut wait = wait.min(MAX_SERVICE_TIMEOUT);
         loop {
@@ -78,6 +78,7 @@ impl Channel for Telegram {
                 return Ok(());
             };
             offset = last + 1;
+            update::moved_chats(&updates).iter().try_for_each(move_chat)?;
             store_batch(Batch {
                 messages: update::to_messages(&updates, identity),
                 cursor: offset.into(),

@@ -1,7 +1,9 @@
 //! Conversion of a Bot API `Message` to an [`InboundMessage`]. Pure.
 
 use crate::press::with_payload;
-use crate::{AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender};
+use crate::{
+    AttachmentKind, Chat, Identity, InboundMessage, MovedChat, QuotedText, RemoteFile, Sender,
+};
 use nanobot_base::message::user_text::UserText;
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -39,6 +41,26 @@ pub(super) fn to_messages(updates: &[Value], identity: &Identity) -> Vec<Inbound
 /// The id of the album that the message of an update belongs to.
 pub(super) fn album_of(update: &Value) -> Option<&str> {
     update["message"]["media_group_id"].as_str()
+}
+
+/// The groups that became supergroups, which have other ids. The notices stand in the group and in the supergroup.
+pub(super) fn moved_chats(updates: &[Value]) -> Vec<MovedChat> {
+    let mut moved_chats = Vec::new();
+    for update in updates {
+        let message = &update["message"];
+        let id = message["chat"]["id"].as_i64();
+        let old_id = message["migrate_from_chat_id"].as_i64().or(id);
+        let new_id = message["migrate_to_chat_id"].as_i64().or(id);
+        if let (Some(old_id), Some(new_id)) = (old_id, new_id)
+            && old_id != new_id
+        {
+            let moved = MovedChat { from: old_id.to_string(), to: new_id.to_string() };
+            if !moved_chats.contains(&moved) {
+                moved_chats.push(moved);
+            }
+        }
+    }
+    moved_chats
 }
 
 /// Adds another message of the same album.
