@@ -41,7 +41,11 @@ fn a_token_is_asked_for_until_the_service_accepts_it() {
     assert!(!screen_text.contains(TOKEN) && !screen_text.contains("wrong-token"), "{screen_text}");
     screen.snapshot("channel-login", &screen_text);
     screen.assert_restored();
-    assert_eq!(telegram.calls("setMyCommands").len(), 1);
+    let [menu] = &telegram.calls("setMyCommands")[..] else { panic!("one call") };
+    let menu = menu.body["commands"].as_array().unwrap();
+    let names: Vec<&str> = menu.iter().map(|it| it["command"].as_str().unwrap()).collect();
+    assert!(["new", "undo", "grants"].iter().all(|name| names.contains(name)), "{names:?}");
+    assert!(!names.contains(&"paste"), "a command of terminals: {names:?}");
     let stored = &channels(&story)["telegram"];
     assert_eq!(stored["token"], TOKEN);
     assert_eq!(stored["enabled"], true);

@@ -190,6 +190,16 @@ pub trait LoginDialog {
     /// # Errors
     /// There is no terminal, or the user leaves.
     fn ask(&mut self, question: &str) -> Result<String>;
+
+    /// The commands of chats, in the order of their help.
+    fn commands(&self) -> Vec<MenuCommand>;
+}
+
+/// A command of chats, for the menu of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MenuCommand {
+    pub name: &'static str,
+    pub description: &'static str,
 }
 
 /// The end of a login.

@@ -3,9 +3,10 @@
 use crate::command::question::{self, Cancelled, ask_text};
 use crate::ops::channel::login::{ChannelLogin, LoginPrompt};
 use crate::ops::context::{Context, report_error};
+use crate::ops::slash_commands;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, exit_for, fail};
-use nanobot_channel::{LoginDialog, LoginValue};
+use nanobot_channel::{LoginDialog, LoginValue, MenuCommand};
 use nanobot_os::terminal::Terminal;
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
@@ -77,6 +78,11 @@ impl LoginDialog for TerminalDialog {
     fn ask(&mut self, question: &str) -> Result<String> {
         require_terminal()?;
         ask_text(self.0, question, "")
+    }
+
+    fn commands(&self) -> Vec<MenuCommand> {
+        let rows = slash_commands::in_chats();
+        rows.map(|row| MenuCommand { name: row.name, description: row.description }).collect()
     }
 }
 

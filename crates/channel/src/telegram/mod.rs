@@ -14,7 +14,7 @@ use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
     AttachmentKind, Batch, Channel, ChannelResult, Chat, Destination, Identity, InboundMessage,
-    LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile,
+    LoginDialog, LoginOutcome, MenuCommand, Part, PollRequest, RemoteFile,
 };
 use anyhow::Result;
 use api::{Api, ApiError, ApiRefusal};
@@ -148,15 +148,12 @@ impl Channel for Telegram {
         })
     }
 
-    fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
+    fn login(&self, dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
         let Identity { id, name } = self.identity()?;
-        let commands = [
-            ("new", "start a new conversation"),
-            ("stop", "stop the running task"),
-            ("status", "show the state of this conversation"),
-            ("help", "list the commands"),
-        ];
-        let commands = commands.map(|(name, text)| json!({ "command": name, "description": text }));
+        let commands = dialog.commands().into_iter().map(|MenuCommand { name, description }| {
+            json!({ "command": name, "description": description })
+        });
+        let commands: Vec<Value> = commands.collect();
         self.api.call("setMyCommands", &json!({ "commands": commands }))?;
         Ok(LoginOutcome::of_message(format!("@{name} ({id}); the command menu is set")))
     }
