@@ -359,7 +359,10 @@ fn a_group_answers_by_a_reply_and_only_the_approvers_do() {
     assert!(question.contains("It is for a message of <code>7</code>."), "{question}");
     assert!(question.contains("in this chat for messages of <code>7</code>: "), "{question}");
     write(ANN, "yes", Some((id, &question)));
-    assert_eq!(last_sent(&telegram), "You cannot answer question 1 in this way. Nothing was done.");
+    assert_eq!(
+        last_sent(&telegram),
+        "Question 1 is for somebody else to answer. Nothing was done."
+    );
     write(8, "yes", Some((1001, "I will tell you.")));
     assert_eq!(count_runs(&story), 0, "another message");
     write(8, "yes", Some((id, &question)));
@@ -477,7 +480,7 @@ fn always_holds_for_the_sender_in_the_chat_until_it_is_taken_back() {
     assert_eq!(count_runs(&story), 2, "another chat");
     later(&telegram, "/grants", 7);
     poll(&story);
-    assert!(last_sent(&telegram).contains("1. <code>every call of exec is allowed</code> (for 7)"));
+    assert!(last_sent(&telegram).contains("\n1. <code>every call of exec is allowed</code>\n"));
     later(&telegram, "/grants remove 1", 8);
     later(&telegram, "please run it", 9);
     poll(&story);
@@ -685,6 +688,16 @@ fn a_mail_approves_by_its_code_and_dmarc_alone() {
     assert_eq!(count_runs(&story), 1);
 }
 
+/// The first line that a named pipe with these arguments answers to `line`.
+pub(crate) fn send_line(story: &Story, arguments: &[&str], line: &Value) -> Value {
+    let mut command = story.command(arguments);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(line.to_string().as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let first = String::from_utf8(output.stdout).unwrap();
+    serde_json::from_str(first.lines().next().unwrap()).unwrap()
+}
+
 #[test]
 fn a_program_approves_a_call_by_its_code() {
     let story = Story::new()
@@ -692,14 +705,7 @@ fn a_program_approves_a_call_by_its_code() {
         .set("memory", json!({ "consolidate": "manual" }));
     story.server().always(running_model());
     let arguments = ["serve", "pipe", "--name", "bus", "--approvals"];
-    let send = |arguments: &[&str], line: &Value| {
-        let mut command = story.command(arguments);
-        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(line.to_string().as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let first = String::from_utf8(output.stdout).unwrap();
-        serde_json::from_str::<Value>(first.lines().next().unwrap()).unwrap()
-    };
+    let send = |arguments: &[&str], line: &Value| send_line(&story, arguments, line);
     let answer = send(&arguments, &json!({ "id": "1", "session": "s", "text": "please run it" }));
     let questions = answer["approvals"].as_array().unwrap();
     assert_eq!((questions.len(), &questions[0]["tool"]), (1, &json!("exec")));

@@ -189,7 +189,10 @@ fn in_a_group_only_the_approvers_press() {
         poll(&story);
     };
     press("q1", ANN);
-    assert_eq!(last_sent(&telegram), "You cannot answer question 1 in this way. Nothing was done.");
+    assert_eq!(
+        last_sent(&telegram),
+        "Question 1 is for somebody else to answer. Nothing was done."
+    );
     assert_eq!(count_runs(&story), 0);
     press("q2", 8);
     assert_eq!(count_runs(&story), 1);
@@ -291,7 +294,7 @@ fn a_press_in_a_thread_of_discord_is_of_its_server() {
     let child = story.start(&mut command);
     discord.press(discord_server::THREAD, discord_server::EVE, "Yes");
     let last_text = || discord.answer_texts(discord_server::THREAD).pop().unwrap_or_default();
-    until("another person is refused", || last_text().starts_with("You cannot answer"));
+    until("another person is refused", || last_text().starts_with("Question 1 is for"));
     assert_eq!(count_runs(&story), 0);
     // The refusal stands below the question, whose buttons are still there.
     let is_callback = |path: &str| path.contains("/interactions/") && path.ends_with("/callback");
@@ -325,7 +328,7 @@ fn a_reaction_in_matrix_answers_the_question_alone() {
     matrix.push(room_id, "m.reaction", "@ann:h", json!({}));
     poll(&story);
     assert_eq!((count_runs(&story), story.requests().len()), (0, 2));
-    assert!(matrix.answers_in(0).pop().unwrap().starts_with("You cannot answer question 1"));
+    assert!(matrix.answers_in(0).pop().unwrap().starts_with("Question 1 is for somebody else"));
     matrix.react(room_id, "@ann:h", &question, "✅\u{fe0f}");
     poll(&story);
     assert_eq!((count_runs(&story), story.requests().len()), (1, 3));

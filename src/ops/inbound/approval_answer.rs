@@ -226,9 +226,11 @@ pub(crate) fn recognize(
     };
     let number = question.number;
     if !may_answer(files, question, message) {
-        return reply(&format!(
-            "You cannot answer question {number} in this way. Nothing was done."
-        ));
+        return reply(&if is_mail {
+            format!("You cannot answer question {number} in this way. Nothing was done.")
+        } else {
+            format!("Question {number} is for somebody else to answer. Nothing was done.")
+        });
     }
     if !question.is_open() {
         // An expired one stays closed if the clock is set back.
@@ -442,7 +444,7 @@ pub(crate) fn unsent_questions(
     };
     let questions = file.open_questions(&entry.session).filter(is_unsent);
     let to_message = |question: &ApprovalQuestion| {
-        let text = question_text(open, question, &entry.message.chat);
+        let text = question_text(open, question, &entry.message);
         let key = question.key();
         let mut message = open.render_message(&entry.message, &entry.session, &key, &text, now);
         // A question that is cut has no buttons: it is answered by its code.
@@ -520,8 +522,12 @@ fn is_long(question: &ApprovalQuestion) -> bool {
     question.draft.details.chars().count() > MAX_SHOWN_CHARS
 }
 
-/// The message that puts a question.
-fn question_text(open: &OpenChannel, question: &ApprovalQuestion, chat: &Chat) -> String {
+/// The message that puts a question in the chat of `message`.
+fn question_text(
+    open: &OpenChannel,
+    question: &ApprovalQuestion,
+    message: &InboundMessage,
+) -> String {
     let ApprovalQuestion { number, code, draft, .. } = question;
     if is_long(question) {
         let headline = draft.details.lines().next().unwrap_or_default();
@@ -534,30 +540,32 @@ fn question_text(open: &OpenChannel, question: &ApprovalQuestion, chat: &Chat) -
     let head = format!("Question {number}: {}", draft.details);
     let answers = if open.files.kind.is_mail {
         format!("Answer `yes {code}` or `no {code}` in the first line of a mail, within an hour.")
-    } else if chat.is_direct {
+    } else if message.chat.is_direct {
         format!(
             "Answer `yes` or `no` within an hour, or `yes {code}` if other messages came in between."
         )
     } else {
         format!(
             "It is for a message of {}. Send `yes {code}` or `no {code}` within an hour, or reply to this message with `yes` or `no`.",
-            sender_span(question)
+            sender_span(question, message)
         )
     };
-    format!("{head}\n\n{answers} {}", always_text(question, chat))
+    format!("{head}\n\n{answers} {}", always_text(question, message))
 }
 
-/// The sender whose message led to the call.
-fn sender_span(question: &ApprovalQuestion) -> String {
-    code_span(question.sender.as_deref().unwrap_or("a program"))
+/// The sender whose message led to the call, by name if `message` is of the same one.
+fn sender_span(question: &ApprovalQuestion, message: &InboundMessage) -> String {
+    let is_same = question.sender.as_ref() == Some(&message.from.id);
+    let name = message.from.name.as_deref().filter(|_| is_same);
+    code_span(name.or(question.sender.as_deref()).unwrap_or("a program"))
 }
 
 /// The sentence about a lasting approval, which names its sender where there are several.
-fn always_text(question: &ApprovalQuestion, chat: &Chat) -> String {
-    let sender_part = if chat.is_direct {
+fn always_text(question: &ApprovalQuestion, message: &InboundMessage) -> String {
+    let sender_part = if message.chat.is_direct {
         String::new()
     } else {
-        format!(" for messages of {}", sender_span(question))
+        format!(" for messages of {}", sender_span(question, message))
     };
     format!(
         "With `always {}`, what needs the same permission is no longer asked about in this chat{sender_part}: {}.",
@@ -589,20 +597,21 @@ pub(crate) fn show(
     let (number, code, details) = (question.number, &question.code, &question.draft.details);
     Ok(format!(
         "Question {number}: {details}\n\nAnswer `yes {code}` or `no {code}`. {}",
-        always_text(question, &entry.message.chat)
+        always_text(question, &entry.message)
     ))
 }
 
-/// The answer to `/grants` with these arguments.
+/// The answer to `/grants` with these arguments in the message of `entry`.
 ///
 /// # Errors
 /// The approvals cannot be read or written.
 pub(crate) fn grants(
     ctx: &Context,
     channel: &LockedChannel,
-    session: &str,
+    entry: &InboundEntry,
     arguments: &str,
 ) -> Result<String> {
+    let session = entry.session.as_str();
     let path = path_of(&channel.open.files);
     let now = ctx.clock.timestamp().as_millisecond();
     let line = |approval: &LastingApproval| code_span(&approval.permission);
@@ -616,9 +625,14 @@ pub(crate) fn grants(
         });
     }
     let file = ApprovalFile::load(&path, now)?;
+    let is_direct = entry.message.chat.is_direct;
     let lines: Vec<String> = (1..)
         .zip(file.lasting_of(session))
-        .map(|(number, approval)| format!("{number}. {} (for {})", line(approval), approval.sender))
+        .map(|(number, approval)| {
+            let sender_part =
+                if is_direct { String::new() } else { format!(" (for {})", approval.sender) };
+            format!("{number}. {}{sender_part}", line(approval))
+        })
         .collect();
     if lines.is_empty() {
         return Ok("Nothing is approved for good in this chat.".to_owned());

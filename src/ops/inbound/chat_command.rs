@@ -114,7 +114,7 @@ impl<'m> ChatCommand<'m> {
                 "cost" => conversation_cost::describe(ctx, settings, session)?,
                 "jobs" => jobs_text(ctx, settings)?,
                 "show" => approval_answer::show(run, channel, entry, self.rest)?,
-                "grants" => approval_answer::grants(ctx, channel, session, self.rest)?,
+                "grants" => approval_answer::grants(ctx, channel, entry, self.rest)?,
                 "undo" => undo_last_turn(persona, channel, entry)?,
                 "skill" if self.rest.is_empty() => skills_text(ctx, settings)?,
                 "skill" => {
@@ -276,7 +276,8 @@ fn undo_last_turn(
             RestoreStep::Restore(_) => "restored",
             RestoreStep::Remove(_) => "removed",
         };
-        format!("{verb} {}", display_path(step.path()))
+        let path = step.path().strip_prefix(&workspace).unwrap_or(step.path());
+        format!("{verb} {}", display_path(path))
     };
     let mut lines: Vec<String> = steps.iter().map(line).collect();
     lines.extend(turn.gaps.iter().map(|gap| format!("not taken back: {gap}")));
