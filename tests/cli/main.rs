@@ -6,6 +6,7 @@ compile_error!("the tests need a feature: cargo test --locked --features test-ho
 mod acp;
 mod anthropic;
 mod apply_patch;
+mod approval_attacks;
 mod attach;
 mod background;
 mod budgets;
@@ -203,6 +204,7 @@ mod until;
 mod upgrade;
 mod usage;
 mod usage_rotation;
+mod user_week;
 mod wait;
 mod web;
 mod web_native;

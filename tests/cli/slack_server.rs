@@ -99,6 +99,16 @@ impl SlackServer {
         stamp
     }
 
+    /// The author of the last message with `text` in a channel changes it.
+    pub(crate) fn edit(&self, channel: &str, text: &str, new_text: &str) {
+        let mut state = self.state.lock().unwrap();
+        let mut messages = state.messages.iter_mut().rev();
+        let message = messages.find(|it| it["channel"] == channel && it["text"] == text);
+        let message = message.expect("there is such a message");
+        message["text"] = json!(new_text);
+        message["edited"] = json!({ "user": message["user"], "ts": format!("{STORY_TIME}.9") });
+    }
+
     /// The payload of a press of the button with this answer below our last message in a channel (Slack, "`block_actions` payload").
     pub(crate) fn press_payload(&self, channel: &str, user: &str, answer: &str) -> Value {
         let question = self.answers(channel).pop().unwrap();

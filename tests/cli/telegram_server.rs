@@ -2,6 +2,7 @@
 //! confirms them, a second `getUpdates` ends the first with 409, a message's text has at most 4096 UTF-16 units. Calls are
 //! validated against `tests/schemas/telegram.json`. `tests/real/telegram` tests this server with python-telegram-bot.
 
+use crate::attach::png_image;
 use crate::call_schemas::form_fields;
 use crate::json_schema::Validator;
 use serde_json::{Map, Value, json};
@@ -15,6 +16,8 @@ use std::time::Duration;
 const STORY_TIME: i64 = 1_767_323_045;
 /// The id of a file whose text has a NUL.
 pub(crate) const NUL_FILE: &str = "nul";
+/// The id of a picture.
+pub(crate) const PHOTO_FILE: &str = "photo";
 pub(crate) const TOKEN: &str = "4242:token-of-the-story";
 
 /// One call: the method, and the JSON body or the fields of a form. `raw` is the text of either.
@@ -282,6 +285,8 @@ fn answer(
             200,
             if path.ends_with(NUL_FILE) {
                 b"text\0with a NUL".to_vec()
+            } else if path.ends_with(PHOTO_FILE) {
+                png_image(2, 2)
             } else {
                 b"the content of the file".to_vec()
             },
@@ -346,7 +351,8 @@ fn answer(
             state.send(&call.body)
         }
         "getFile" => {
-            let name = if call.body["file_id"] == NUL_FILE { NUL_FILE } else { "file_1" };
+            let id = call.body["file_id"].as_str().unwrap_or_default();
+            let name = if [NUL_FILE, PHOTO_FILE].contains(&id) { id } else { "file_1" };
             json!({ "file_id": "f1", "file_unique_id": "u1", "file_path": format!("documents/{name}") })
         }
         "answerCallbackQuery" | "sendChatAction" | "setMessageReaction" | "setMyCommands" => {
