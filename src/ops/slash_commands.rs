@@ -1,5 +1,6 @@
 //! The table of slash commands: names, arguments, and help text, for the REPL and for chats. No I/O.
 
+use CommandPlace::{Both, Chat, Repl};
 use anyhow::{Error, Result};
 use nanobot_base::error::{Exit, fail_with_hint};
 
@@ -176,100 +177,60 @@ pub fn help_table() -> String {
     in_repl().map(line).collect()
 }
 
-const fn command(name: &'static str, argument: ArgKind, description: &'static str) -> SlashCommand {
-    SlashCommand { name, argument, description, aliases: &[], place: CommandPlace::Repl }
-}
-
-const fn everywhere(command: SlashCommand) -> SlashCommand {
-    SlashCommand { place: CommandPlace::Both, ..command }
-}
-
-const fn chat_command(
-    name: &'static str,
+/// The row of the command `names[0]`; the other names are its names in other agents.
+const fn command(
+    place: CommandPlace,
+    names: &'static [&'static str],
     argument: ArgKind,
     description: &'static str,
 ) -> SlashCommand {
-    SlashCommand { place: CommandPlace::Chat, ..command(name, argument, description) }
+    let (name, aliases) = names.split_at(1);
+    SlashCommand { name: name[0], argument, description, aliases, place }
 }
 
-const fn with_aliases(command: SlashCommand, aliases: &'static [&'static str]) -> SlashCommand {
-    SlashCommand { aliases, ..command }
-}
-
+// One row per line keeps the table readable.
+#[rustfmt::skip]
 /// All commands, in the order of the help.
 const COMMANDS: &[SlashCommand] = &[
-    command("help", ArgKind::FreeText("[COMMAND]"), "list the commands, or the options of one"),
-    chat_command("help", ArgKind::None, "list the commands"),
-    with_aliases(
-        everywhere(command(
-            "new",
-            ArgKind::None,
-            "start over; earlier messages are kept, not sent",
-        )),
-        &["clear"],
-    ),
-    chat_command("stop", ArgKind::None, "stop the task that is running"),
-    command("sessions", ArgKind::None, "choose one of the last sessions"),
-    command("session", ArgKind::Session, "list the last; KEY switches; also title, search, export"),
-    command("fork", ArgKind::FreeText("[KEY]"), "continue in a copy of this session"),
-    everywhere(command(
-        "compact",
-        ArgKind::FreeText("[WORDS]"),
-        "summarise the session, following WORDS",
-    )),
-    command("last", ArgKind::FreeText("[N]"), "show the whole output of the last tool call"),
-    command(
-        "rewind",
-        ArgKind::FreeText("[N]"),
-        "edit the last message, or the Nth last (also Esc Esc)",
-    ),
-    command("undo", ArgKind::FreeText("[TURN]"), "undo the file changes of the last turn"),
-    chat_command("undo", ArgKind::None, "undo the file changes of this chat's last turn"),
-    command("diff", ArgKind::OneOf(&["all"]), "show the file changes of the last turn, or of all"),
-    command("retry", ArgKind::None, "continue an interrupted turn, or ask again"),
-    command("resume", ArgKind::None, "continue an interrupted turn"),
-    everywhere(command("model", ArgKind::Model, "list the models; with NAME, switch to that one")),
-    everywhere(command("effort", ArgKind::Effort, "show the reasoning effort; with LEVEL, set it")),
-    command("profile", ArgKind::Profile, "list the profiles; with NAME, switch to that one"),
-    command("tools", ArgKind::None, "list the tools"),
-    command("skills", ArgKind::Skill, "list the skills; with NAME, print that one"),
-    with_aliases(
-        chat_command(
-            "skill",
-            ArgKind::FreeText("[NAME TEXT]"),
-            "list the skills; with NAME, use that one for TEXT",
-        ),
-        &["skills"],
-    ),
-    chat_command("jobs", ArgKind::None, "list the scheduled jobs"),
-    chat_command("show", ArgKind::FreeText("N"), "show the whole call that question N is about"),
-    chat_command(
-        "grants",
-        ArgKind::FreeText("[remove N]"),
-        "list what is approved for good here, or take it back",
-    ),
-    command("mcp", ArgKind::FreeText("[SERVER]"), "list the MCP servers, or the tools of one"),
-    command(
-        "memory",
-        ArgKind::OneOf(&["show", "search", "log", "diff", "undo", "edit"]),
-        "show or change the memory",
-    ),
-    everywhere(command("cost", ArgKind::None, "show what this conversation has cost")),
-    command("usage", ArgKind::FreeText("[--by WHAT]"), "show tokens, cost and runs of all days"),
-    command("status", ArgKind::None, "show the configuration"),
-    chat_command("status", ArgKind::None, "show the state of this conversation"),
-    chat_command("id", ArgKind::None, "show your id and the chat's"),
-    chat_command("start", ArgKind::None, "show a greeting"),
-    with_aliases(
-        command("config", ArgKind::FreeText("[--all]"), "show what differs from the defaults"),
-        &["settings"],
-    ),
-    command("trust", ArgKind::FreeText("[DIR]"), "let this directory give instructions and skills"),
-    command("context", ArgKind::None, "show what is sent with the next message"),
-    command("save", ArgKind::Path, "write the last answer to FILE"),
-    command("copy", ArgKind::None, "copy the last answer to the clipboard of the terminal"),
-    command("paste", ArgKind::None, "attach the image in the clipboard (also Ctrl-V)"),
-    command("edit", ArgKind::FreeText("[WORDS]"), "write the message in your editor"),
-    command("shell", ArgKind::FreeText("CMD"), "run CMD yourself, like `!CMD`"),
-    command("exit", ArgKind::None, "end (also Ctrl-D, exit, quit, :q)"),
+    command(Repl, &["help"], ArgKind::FreeText("[COMMAND]"), "list the commands, or the options of one"),
+    command(Chat, &["help"], ArgKind::None, "list the commands"),
+    command(Both, &["new", "clear"], ArgKind::None, "start over; earlier messages are kept, not sent"),
+    command(Chat, &["stop"], ArgKind::None, "stop the task that is running"),
+    command(Repl, &["sessions"], ArgKind::None, "choose one of the last sessions"),
+    command(Repl, &["session"], ArgKind::Session, "list the last; KEY switches; also title, search, export"),
+    command(Repl, &["fork"], ArgKind::FreeText("[KEY]"), "continue in a copy of this session"),
+    command(Both, &["compact"], ArgKind::FreeText("[WORDS]"), "summarise the session, following WORDS"),
+    command(Repl, &["last"], ArgKind::FreeText("[N]"), "show the whole output of the last tool call"),
+    command(Repl, &["rewind"], ArgKind::FreeText("[N]"), "edit the last message, or the Nth last (also Esc Esc)"),
+    command(Repl, &["undo"], ArgKind::FreeText("[TURN]"), "undo the file changes of the last turn"),
+    command(Chat, &["undo"], ArgKind::None, "undo the file changes of this chat's last turn"),
+    command(Repl, &["diff"], ArgKind::OneOf(&["all"]), "show the file changes of the last turn, or of all"),
+    command(Repl, &["retry"], ArgKind::None, "continue an interrupted turn, or ask again"),
+    command(Repl, &["resume"], ArgKind::None, "continue an interrupted turn"),
+    command(Both, &["model"], ArgKind::Model, "list the models; with NAME, switch to that one"),
+    command(Both, &["effort"], ArgKind::Effort, "show the reasoning effort; with LEVEL, set it"),
+    command(Repl, &["profile"], ArgKind::Profile, "list the profiles; with NAME, switch to that one"),
+    command(Repl, &["tools"], ArgKind::None, "list the tools"),
+    command(Repl, &["skills"], ArgKind::Skill, "list the skills; with NAME, print that one"),
+    command(Chat, &["skill", "skills"], ArgKind::FreeText("[NAME TEXT]"), "list the skills; with NAME, use that one for TEXT"),
+    command(Chat, &["jobs"], ArgKind::None, "list the scheduled jobs"),
+    command(Chat, &["show"], ArgKind::FreeText("N"), "show the whole call that question N is about"),
+    command(Chat, &["grants"], ArgKind::FreeText("[remove N]"), "list what is approved for good here, or take it back"),
+    command(Repl, &["mcp"], ArgKind::FreeText("[SERVER]"), "list the MCP servers, or the tools of one"),
+    command(Repl, &["memory"], ArgKind::OneOf(&["show", "search", "log", "diff", "undo", "edit"]), "show or change the memory"),
+    command(Both, &["cost"], ArgKind::None, "show what this conversation has cost"),
+    command(Repl, &["usage"], ArgKind::FreeText("[--by WHAT]"), "show tokens, cost and runs of all days"),
+    command(Repl, &["status"], ArgKind::None, "show the configuration"),
+    command(Chat, &["status"], ArgKind::None, "show the state of this conversation"),
+    command(Chat, &["id"], ArgKind::None, "show your id and the chat's"),
+    command(Chat, &["start"], ArgKind::None, "show a greeting"),
+    command(Repl, &["config", "settings"], ArgKind::FreeText("[--all]"), "show what differs from the defaults"),
+    command(Repl, &["trust"], ArgKind::FreeText("[DIR]"), "let this directory give instructions and skills"),
+    command(Repl, &["context"], ArgKind::None, "show what is sent with the next message"),
+    command(Repl, &["save"], ArgKind::Path, "write the last answer to FILE"),
+    command(Repl, &["copy"], ArgKind::None, "copy the last answer to the clipboard of the terminal"),
+    command(Repl, &["paste"], ArgKind::None, "attach the image in the clipboard (also Ctrl-V)"),
+    command(Repl, &["edit"], ArgKind::FreeText("[WORDS]"), "write the message in your editor"),
+    command(Repl, &["shell"], ArgKind::FreeText("CMD"), "run CMD yourself, like `!CMD`"),
+    command(Repl, &["exit"], ArgKind::None, "end (also Ctrl-D, exit, quit, :q)"),
 ];

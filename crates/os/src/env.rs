@@ -63,92 +63,38 @@ pub const PROXY_VARIABLES: &[&str] =
 /// The variables that list hosts to reach without the proxy.
 pub const NO_PROXY_VARIABLES: &[&str] = &["NO_PROXY", "no_proxy"];
 
+const fn variable(name: &'static str, meaning: &'static str) -> Variable {
+    Variable { name, meaning }
+}
+
+// One row per line keeps the table readable.
+#[rustfmt::skip]
 /// All documented variables, in the order in which they are printed. Variables for config keys follow a naming rule
 /// instead.
 pub const VARIABLES: &[Variable] = &[
-    Variable {
-        name: HOME_DIR,
-        meaning: "directory of config, workspace and sessions, instead of `~/.nanobot`",
-    },
-    Variable { name: CONFIG, meaning: "config file, as `--config`" },
-    Variable {
-        name: STDIN,
-        meaning: "`never`: do not read standard input, for loops and supervisors",
-    },
-    Variable {
-        name: SESSION,
-        meaning: "session of a run without `-s`, as `agents.defaults.session`: a key, `none` or `directory`",
-    },
-    Variable {
-        name: STDIN_TIMEOUT,
-        meaning: "timeout for silent standard input, in seconds (default 600; 0 for none)",
-    },
-    Variable {
-        name: LOG,
-        meaning: "log filter for standard error: a level (off, error, warn, info, debug, trace), TOPIC=LEVEL, or a comma-separated list of both, such as `http=debug,policy=info`; a value with a `/` is a file to which each turn appends its events as JSON lines (default: `log.events` of the config)",
-    },
-    Variable {
-        name: FIRST_BYTE_TIMEOUT,
-        meaning: "timeout for the first byte of a response, in seconds (default: `http.firstByteTimeout` of the config, 300; 0 for none)",
-    },
-    Variable {
-        name: STREAM_IDLE_TIMEOUT,
-        meaning: "idle timeout of a stream, in seconds (default: `http.streamIdleTimeout` of the config, 90; at most 3600)",
-    },
-    Variable {
-        name: INSIDE_SANDBOX,
-        meaning: "set for commands that the agent runs: with it, `nanobot` exits with status 77",
-    },
-    Variable {
-        name: "TRACEPARENT, TRACESTATE",
-        meaning: "trace (W3C Trace Context) that commands, hooks and local MCP servers of a run continue; its spans are exported if `telemetry.otlp` of the config is set",
-    },
-    Variable {
-        name: "NANOBOT_A__B",
-        meaning: "any config key, such as `NANOBOT_AGENTS__DEFAULTS__MODEL`; overrides the config file, and flags override it",
-    },
-    Variable {
-        name: "PAGER",
-        meaning: "program for a help topic that does not fit the screen; default: `less`",
-    },
-    Variable { name: "VISUAL, EDITOR", meaning: "editor for `nanobot memory edit`" },
-    Variable {
-        name: INSIDE_HOOK,
-        meaning: "set for hooks, to the name of the event; a `nanobot` that a hook starts runs no hooks",
-    },
-    Variable {
-        name: INSIDE_JOB,
-        meaning: "set for the commands and hooks of a job that counts for `cron.maxRunning`; a `nanobot` that they start runs jobs without a wait",
-    },
-    Variable { name: "NO_COLOR", meaning: "disables colours" },
-    Variable {
-        name: COLORFGBG,
-        meaning: "colours of the terminal, such as `0;15`; the last number is the background, unless `terminal.background` of the config is set",
-    },
-    Variable {
-        name: "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",
-        meaning: "proxy for HTTP requests; not used for loopback addresses; default: `http.proxy` and `http.noProxy` of the config",
-    },
-    Variable {
-        name: "SSL_CERT_FILE, SSL_CERT_DIR",
-        meaning: "CA certificates, instead of the system's; default: `http.caFile` of the config",
-    },
-    Variable {
-        name: "OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, …",
-        meaning: "API key of that provider if the config has none; `nanobot model provider list` shows all of them",
-    },
-    Variable {
-        name: BRAVE_API_KEY,
-        meaning: "API key of the Brave search engine if the config has none; the other engines have such variables too (`TAVILY_API_KEY`, …)",
-    },
-    Variable {
-        name: "NOTIFY_SOCKET, WATCHDOG_USEC",
-        meaning: "set by systemd for a service: `nanobot channel poll --follow` says on that socket that it is ready, alive and stopping",
-    },
-    Variable {
-        name: CREDENTIALS_DIRECTORY,
-        meaning: "directory of systemd credentials; one named like an API key variable is used as that key",
-    },
+    variable(HOME_DIR, "directory of config, workspace and sessions, instead of `~/.nanobot`"),
+    variable(CONFIG, "config file, as `--config`"),
+    variable(STDIN, "`never`: do not read standard input, for loops and supervisors"),
+    variable(SESSION, "session of a run without `-s`, as `agents.defaults.session`: a key, `none` or `directory`"),
+    variable(STDIN_TIMEOUT, "timeout for silent standard input, in seconds (default 600; 0 for none)"),
+    variable(LOG, "log filter for standard error: a level (off, error, warn, info, debug, trace), TOPIC=LEVEL, or a comma-separated list of both, such as `http=debug,policy=info`; a value with a `/` is a file to which each turn appends its events as JSON lines (default: `log.events` of the config)"),
+    variable(FIRST_BYTE_TIMEOUT, "timeout for the first byte of a response, in seconds (default: `http.firstByteTimeout` of the config, 300; 0 for none)"),
+    variable(STREAM_IDLE_TIMEOUT, "idle timeout of a stream, in seconds (default: `http.streamIdleTimeout` of the config, 90; at most 3600)"),
+    variable(INSIDE_SANDBOX, "set for commands that the agent runs: with it, `nanobot` exits with status 77"),
+    variable("TRACEPARENT, TRACESTATE", "trace (W3C Trace Context) that commands, hooks and local MCP servers of a run continue; its spans are exported if `telemetry.otlp` of the config is set"),
+    variable("NANOBOT_A__B", "any config key, such as `NANOBOT_AGENTS__DEFAULTS__MODEL`; overrides the config file, and flags override it"),
+    variable("PAGER", "program for a help topic that does not fit the screen; default: `less`"),
+    variable("VISUAL, EDITOR", "editor for `nanobot memory edit`"),
+    variable(INSIDE_HOOK, "set for hooks, to the name of the event; a `nanobot` that a hook starts runs no hooks"),
+    variable(INSIDE_JOB, "set for the commands and hooks of a job that counts for `cron.maxRunning`; a `nanobot` that they start runs jobs without a wait"),
+    variable("NO_COLOR", "disables colours"),
+    variable(COLORFGBG, "colours of the terminal, such as `0;15`; the last number is the background, unless `terminal.background` of the config is set"),
+    variable("HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY", "proxy for HTTP requests; not used for loopback addresses; default: `http.proxy` and `http.noProxy` of the config"),
+    variable("SSL_CERT_FILE, SSL_CERT_DIR", "CA certificates, instead of the system's; default: `http.caFile` of the config"),
+    variable("OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, …", "API key of that provider if the config has none; `nanobot model provider list` shows all of them"),
+    variable(BRAVE_API_KEY, "API key of the Brave search engine if the config has none; the other engines have such variables too (`TAVILY_API_KEY`, …)"),
+    variable("NOTIFY_SOCKET, WATCHDOG_USEC", "set by systemd for a service: `nanobot channel poll --follow` says on that socket that it is ready, alive and stopping"),
+    variable(CREDENTIALS_DIRECTORY, "directory of systemd credentials; one named like an API key variable is used as that key"),
 ];
 
 /// The path in a variable of this process, in the few places that are reached before anything else is read.

@@ -38,314 +38,81 @@ const NO_TEXT: &str = "it has no text of conversations";
 const LOGIN: &str = "a login";
 const JOB: &str = "a job: `nanobot cron edit`";
 
+/// A file that stays as it is, for `reason`.
+const fn kept(path: &'static str, reason: &'static str, meaning: &'static str) -> DocumentedPath {
+    DocumentedPath { path, meaning, erasure: Erasure::Keep(reason) }
+}
+
+const fn erased(path: &'static str, erasure: Erasure, meaning: &'static str) -> DocumentedPath {
+    DocumentedPath { path, meaning, erasure }
+}
+
+// One row per line keeps the table readable.
+#[rustfmt::skip]
 /// All files. A word in capitals stands for a name: `KEY` for a session's key, `ID` for that of a job, `PROVIDER` for the argument of
 /// `model provider login`, and `NAME` for what the meaning of the path says.
 pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
-    DocumentedPath {
-        path: "~/.nanobot/config.json",
-        meaning: "the config file (`-c FILE`, or the variable `NANOBOT_CONFIG`, for another; `NANOBOT_HOME` moves the whole directory)",
-        erasure: Erasure::Keep(CONFIG),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/nanobot.json",
-        meaning: "the keys of the config that the Python program would refuse or drop, layered over `config.json` (with `-c x.json`: `x.nanobot.json`)",
-        erasure: Erasure::Keep(CONFIG),
-    },
-    DocumentedPath {
-        path: "/etc/nanobot/config.json",
-        meaning: "system-wide defaults below the config of each user; root can lock keys in it, and deny",
-        erasure: Erasure::Keep("the config of the system"),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/profiles/NAME.md",
-        meaning: "a custom profile: permissions of a run, with an optional prompt and model",
-        erasure: Erasure::Keep(OWN_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/commands/NAME.md",
-        meaning: "the message that `/NAME` sends in `nanobot repl`; `$ARGUMENTS` in it stands for the text after the command, `$1` to `$9` for its words",
-        erasure: Erasure::Keep(OWN_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/prompts/NAME.md",
-        meaning: "the prompt that `nanobot run NAME` runs; `nanobot run --save NAME` writes one",
-        erasure: Erasure::Keep(OWN_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/prompts/.announced",
-        meaning: "the notice about what a prompt file is sent with was shown",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/skills/NAME/",
-        meaning: "a skill of yours for every workspace; no run may change it",
-        erasure: Erasure::Keep(OWN_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/hooks/NAME",
-        meaning: "programs of hooks; no run may change them (`hooks` of the config names the commands)",
-        erasure: Erasure::Keep(OWN_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/hooks/.announced",
-        meaning: "marks that the notice about where hooks run was shown",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/tools/NAME",
-        meaning: "a program that is a tool, once `tools.programs` of the config names it; no run may change it",
-        erasure: Erasure::Keep(OWN_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/tools/.specs.json",
-        meaning: "cached descriptions of these programs; can be removed at any time",
-        erasure: Erasure::RemoveFile,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/trust.json",
-        meaning: "trusted directories, whose AGENTS.md, skills and tools are used, with digests of these files and of the skills in `skills.directories`; and the git directories elsewhere that they use",
-        erasure: Erasure::Keep("paths of directories that you trust: `nanobot trust --list`"),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/git-objects",
-        meaning: "names of the git objects that commands wrote while their conversation had untrusted content, so that no later run takes instruction files from them",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/write-locks/",
-        meaning: "locks by which commands that may change the same directory take turns; can be removed when nothing runs",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/written-skills",
-        meaning: "digests of the skills that a run wrote after untrusted content or that were fetched; their hosts are not yours until you name or change them",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/auth/PROVIDER.json",
-        meaning: "login tokens, renewed automatically",
-        erasure: Erasure::Keep(LOGIN),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/auth/PROVIDER.json.lock",
-        meaning: "lock file, locked while the login is renewed",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/auth/mcp-SERVER.json",
-        meaning: "tokens of the login to an MCP server, renewed automatically",
-        erasure: Erasure::Keep(LOGIN),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/auth/mcp-SERVER.json.lock",
-        meaning: "lock file, locked while that login is renewed",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/history/repl_history",
-        meaning: "input history of `nanobot repl`, up to 10,000 entries; the Python program's `cli_history` in the same directory is imported once",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/",
-        meaning: "the workspace, with the instruction files sent with each request: `AGENTS.md`, `SOUL.md`, `USER.md`, `TOOLS.md`, `IDENTITY.md`",
-        erasure: Erasure::Keep("a file in the workspace, which is yours to change"),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/memory/MEMORY.md",
-        meaning: "long-term memory, sent with each request",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/memory/HISTORY.md",
-        meaning: "chronological log, for `grep`",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/memory/.versions/",
-        meaning: "the last 200 versions of `MEMORY.md`, and a log of the changes",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/memory/.embeddings.json",
-        meaning: "the lines of the memory with their embeddings, for `memory search --meaning`; can be removed at any time",
-        erasure: Erasure::RemoveFile,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/memory/.lock",
-        meaning: "lock file, locked while the memory is changed; names the process",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/skills/NAME/",
-        meaning: "a skill: `SKILL.md`, which the agent reads when it needs it, and its other files",
-        erasure: Erasure::Keep(OWN_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/sessions/KEY.jsonl",
-        meaning: "a session, append-only",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/sessions/KEY.jsonl.lock",
-        meaning: "lock file, locked while a turn runs; names the process",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/sessions/KEY.jsonl.torn-TIME",
-        meaning: "an incomplete last line, moved here by a repair",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/sessions/.trash/TIME-KEY.jsonl.gone",
-        meaning: "a removed session; `nanobot session prune` deletes those older than `retention.trash`, 30 days",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/cron/jobs.json",
-        meaning: "the jobs, in the Python program's format; `~/.nanobot/cron/jobs.json` of older releases is read too",
-        erasure: Erasure::Keep(JOB),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/workspace/cron/jobs.json.lock",
-        meaning: "lock file, locked while the jobs are changed",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/cron/ID/job.json",
-        meaning: "the permissions and options of the job `ID`",
-        erasure: Erasure::Keep(JOB),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/cron/ID/",
-        meaning: "further data of the job `ID`: its run state, the records of its runs, and the last 50 outputs",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/cron/crontab.lock",
-        meaning: "lock file, locked while the crontab is changed",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/cron/running.lock",
-        meaning: "lock file with `cron.maxRunning`: each job that runs or waits locks a byte",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/notify.json",
-        meaning: "failures of which `notify.target` was told, until they end, and notices that wait to be sent",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/notify.json.lock",
-        meaning: "lock file, locked while `notify.json` is changed",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/notify.lock",
-        meaning: "lock file, locked while notices are sent",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/usage.jsonl",
-        meaning: "the ledger: usage and cost of each model request, append-only",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/usage.under-way/",
-        meaning: "requests in progress, which count against a budget, each locked by its process",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/tools.jsonl",
-        meaning: "tools, servers and skills offered to and used by each turn",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/pairing.json",
-        meaning: "senders that were allowed by a pairing code, and open codes",
-        erasure: Erasure::Keep("a sender who may write: `nanobot forget --sender CHANNEL:ID`"),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/channels/NAME/inbox.jsonl",
-        meaning: "messages of a chat channel with their answers, append-only until all are settled",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/channels/NAME/approvals.json",
-        meaning: "calls that wait for an approval in a chat, their results, and what was approved for good",
-        erasure: Erasure::RemoveFile,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/channels/NAME/",
-        meaning: "further data of the channel `NAME`: the position in its messages, our account, lock files",
-        erasure: Erasure::Keep("data that the channel needs"),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/pipes/NAME/approvals.json",
-        meaning: "calls that wait for an approval by `nanobot serve pipe --approvals`, and their results",
-        erasure: Erasure::RemoveFile,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/pipes/NAME/",
-        meaning: "the journal and the lock file of `nanobot serve pipe --name NAME`: what waits, and the answers of `retention.inbox`, a week, at most 10,000",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/media/NAME/",
-        meaning: "attachments of chat messages, and in `clipboard` images that were pasted in the REPL; removed after `retention.media`, 30 days",
-        erasure: Erasure::RemoveFile,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/mcp/cache/",
-        meaning: "cached catalogs of MCP servers; can be removed at any time",
-        erasure: Erasure::RemoveFile,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/mcp/pins.json",
-        meaning: "fingerprints of each server's tools when first seen or accepted; changes are reported",
-        erasure: Erasure::Keep("tools of a server, as you accepted them"),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/mcp/pins.json.lock",
-        meaning: "lock file, locked while `pins.json` is changed",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/mcp/state/SERVER/",
-        meaning: "the directory of a local MCP server, for its caches and data",
-        erasure: Erasure::Keep("data of an MCP server"),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/mcp/logs/SERVER.log",
-        meaning: "standard error of an MCP server, at most 128 KiB; older output in `.log.old`",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/undo/N/",
-        meaning: "changes that a turn made, for `nanobot undo`: the last 100 turns of `retention.undo`, 7 days, at most 1 GiB",
-        erasure: Erasure::RemoveDirectory,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/retention.json",
-        meaning: "for each workspace the time at which old data was last looked for, once a day if the config has a key of `retention`",
-        erasure: Erasure::Keep(NO_TEXT),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/worktrees/REPOSITORY/BRANCH/",
-        meaning: "a worktree that `--worktree` made",
-        erasure: Erasure::Keep("a worktree of your repository"),
-    },
-    DocumentedPath {
-        path: "~/.nanobot/defects/TIME.txt",
-        meaning: "panic report to attach to a bug report, without API keys and conversation text; the last ten",
-        erasure: Erasure::Overwrite,
-    },
-    DocumentedPath {
-        path: "~/.nanobot/limits/",
-        meaning: "facts about model servers: limits of requests and the requests of the last minute, context windows, addresses, and the models that they list",
-        erasure: Erasure::Keep("facts about model servers"),
-    },
+    kept("~/.nanobot/config.json", CONFIG, "the config file (`-c FILE`, or the variable `NANOBOT_CONFIG`, for another; `NANOBOT_HOME` moves the whole directory)"),
+    kept("~/.nanobot/nanobot.json", CONFIG, "the keys of the config that the Python program would refuse or drop, layered over `config.json` (with `-c x.json`: `x.nanobot.json`)"),
+    kept("/etc/nanobot/config.json", "the config of the system", "system-wide defaults below the config of each user; root can lock keys in it, and deny"),
+    kept("~/.nanobot/profiles/NAME.md", OWN_TEXT, "a custom profile: permissions of a run, with an optional prompt and model"),
+    kept("~/.nanobot/commands/NAME.md", OWN_TEXT, "the message that `/NAME` sends in `nanobot repl`; `$ARGUMENTS` in it stands for the text after the command, `$1` to `$9` for its words"),
+    kept("~/.nanobot/prompts/NAME.md", OWN_TEXT, "the prompt that `nanobot run NAME` runs; `nanobot run --save NAME` writes one"),
+    kept("~/.nanobot/prompts/.announced", NO_TEXT, "the notice about what a prompt file is sent with was shown"),
+    kept("~/.nanobot/skills/NAME/", OWN_TEXT, "a skill of yours for every workspace; no run may change it"),
+    kept("~/.nanobot/hooks/NAME", OWN_TEXT, "programs of hooks; no run may change them (`hooks` of the config names the commands)"),
+    kept("~/.nanobot/hooks/.announced", NO_TEXT, "marks that the notice about where hooks run was shown"),
+    kept("~/.nanobot/tools/NAME", OWN_TEXT, "a program that is a tool, once `tools.programs` of the config names it; no run may change it"),
+    erased("~/.nanobot/tools/.specs.json", Erasure::RemoveFile, "cached descriptions of these programs; can be removed at any time"),
+    kept("~/.nanobot/trust.json", "paths of directories that you trust: `nanobot trust --list`", "trusted directories, whose AGENTS.md, skills and tools are used, with digests of these files and of the skills in `skills.directories`; and the git directories elsewhere that they use"),
+    kept("~/.nanobot/git-objects", NO_TEXT, "names of the git objects that commands wrote while their conversation had untrusted content, so that no later run takes instruction files from them"),
+    kept("~/.nanobot/write-locks/", NO_TEXT, "locks by which commands that may change the same directory take turns; can be removed when nothing runs"),
+    kept("~/.nanobot/written-skills", NO_TEXT, "digests of the skills that a run wrote after untrusted content or that were fetched; their hosts are not yours until you name or change them"),
+    kept("~/.nanobot/auth/PROVIDER.json", LOGIN, "login tokens, renewed automatically"),
+    kept("~/.nanobot/auth/PROVIDER.json.lock", NO_TEXT, "lock file, locked while the login is renewed"),
+    kept("~/.nanobot/auth/mcp-SERVER.json", LOGIN, "tokens of the login to an MCP server, renewed automatically"),
+    kept("~/.nanobot/auth/mcp-SERVER.json.lock", NO_TEXT, "lock file, locked while that login is renewed"),
+    erased("~/.nanobot/history/repl_history", Erasure::Overwrite, "input history of `nanobot repl`, up to 10,000 entries; the Python program's `cli_history` in the same directory is imported once"),
+    kept("~/.nanobot/workspace/", "a file in the workspace, which is yours to change", "the workspace, with the instruction files sent with each request: `AGENTS.md`, `SOUL.md`, `USER.md`, `TOOLS.md`, `IDENTITY.md`"),
+    erased("~/.nanobot/workspace/memory/MEMORY.md", Erasure::Overwrite, "long-term memory, sent with each request"),
+    erased("~/.nanobot/workspace/memory/HISTORY.md", Erasure::Overwrite, "chronological log, for `grep`"),
+    erased("~/.nanobot/workspace/memory/.versions/", Erasure::Overwrite, "the last 200 versions of `MEMORY.md`, and a log of the changes"),
+    erased("~/.nanobot/workspace/memory/.embeddings.json", Erasure::RemoveFile, "the lines of the memory with their embeddings, for `memory search --meaning`; can be removed at any time"),
+    kept("~/.nanobot/workspace/memory/.lock", NO_TEXT, "lock file, locked while the memory is changed; names the process"),
+    kept("~/.nanobot/workspace/skills/NAME/", OWN_TEXT, "a skill: `SKILL.md`, which the agent reads when it needs it, and its other files"),
+    erased("~/.nanobot/workspace/sessions/KEY.jsonl", Erasure::Overwrite, "a session, append-only"),
+    kept("~/.nanobot/workspace/sessions/KEY.jsonl.lock", NO_TEXT, "lock file, locked while a turn runs; names the process"),
+    erased("~/.nanobot/workspace/sessions/KEY.jsonl.torn-TIME", Erasure::Overwrite, "an incomplete last line, moved here by a repair"),
+    erased("~/.nanobot/workspace/sessions/.trash/TIME-KEY.jsonl.gone", Erasure::Overwrite, "a removed session; `nanobot session prune` deletes those older than `retention.trash`, 30 days"),
+    kept("~/.nanobot/workspace/cron/jobs.json", JOB, "the jobs, in the Python program's format; `~/.nanobot/cron/jobs.json` of older releases is read too"),
+    kept("~/.nanobot/workspace/cron/jobs.json.lock", NO_TEXT, "lock file, locked while the jobs are changed"),
+    kept("~/.nanobot/cron/ID/job.json", JOB, "the permissions and options of the job `ID`"),
+    erased("~/.nanobot/cron/ID/", Erasure::Overwrite, "further data of the job `ID`: its run state, the records of its runs, and the last 50 outputs"),
+    kept("~/.nanobot/cron/crontab.lock", NO_TEXT, "lock file, locked while the crontab is changed"),
+    kept("~/.nanobot/cron/running.lock", NO_TEXT, "lock file with `cron.maxRunning`: each job that runs or waits locks a byte"),
+    erased("~/.nanobot/notify.json", Erasure::Overwrite, "failures of which `notify.target` was told, until they end, and notices that wait to be sent"),
+    kept("~/.nanobot/notify.json.lock", NO_TEXT, "lock file, locked while `notify.json` is changed"),
+    kept("~/.nanobot/notify.lock", NO_TEXT, "lock file, locked while notices are sent"),
+    erased("~/.nanobot/usage.jsonl", Erasure::Overwrite, "the ledger: usage and cost of each model request, append-only"),
+    kept("~/.nanobot/usage.under-way/", NO_TEXT, "requests in progress, which count against a budget, each locked by its process"),
+    erased("~/.nanobot/tools.jsonl", Erasure::Overwrite, "tools, servers and skills offered to and used by each turn"),
+    kept("~/.nanobot/pairing.json", "a sender who may write: `nanobot forget --sender CHANNEL:ID`", "senders that were allowed by a pairing code, and open codes"),
+    erased("~/.nanobot/channels/NAME/inbox.jsonl", Erasure::Overwrite, "messages of a chat channel with their answers, append-only until all are settled"),
+    erased("~/.nanobot/channels/NAME/approvals.json", Erasure::RemoveFile, "calls that wait for an approval in a chat, their results, and what was approved for good"),
+    kept("~/.nanobot/channels/NAME/", "data that the channel needs", "further data of the channel `NAME`: the position in its messages, our account, lock files"),
+    erased("~/.nanobot/pipes/NAME/approvals.json", Erasure::RemoveFile, "calls that wait for an approval by `nanobot serve pipe --approvals`, and their results"),
+    erased("~/.nanobot/pipes/NAME/", Erasure::Overwrite, "the journal and the lock file of `nanobot serve pipe --name NAME`: what waits, and the answers of `retention.inbox`, a week, at most 10,000"),
+    erased("~/.nanobot/media/NAME/", Erasure::RemoveFile, "attachments of chat messages, and in `clipboard` images that were pasted in the REPL; removed after `retention.media`, 30 days"),
+    erased("~/.nanobot/mcp/cache/", Erasure::RemoveFile, "cached catalogs of MCP servers; can be removed at any time"),
+    kept("~/.nanobot/mcp/pins.json", "tools of a server, as you accepted them", "fingerprints of each server's tools when first seen or accepted; changes are reported"),
+    kept("~/.nanobot/mcp/pins.json.lock", NO_TEXT, "lock file, locked while `pins.json` is changed"),
+    kept("~/.nanobot/mcp/state/SERVER/", "data of an MCP server", "the directory of a local MCP server, for its caches and data"),
+    erased("~/.nanobot/mcp/logs/SERVER.log", Erasure::Overwrite, "standard error of an MCP server, at most 128 KiB; older output in `.log.old`"),
+    erased("~/.nanobot/undo/N/", Erasure::RemoveDirectory, "changes that a turn made, for `nanobot undo`: the last 100 turns of `retention.undo`, 7 days, at most 1 GiB"),
+    kept("~/.nanobot/retention.json", NO_TEXT, "for each workspace the time at which old data was last looked for, once a day if the config has a key of `retention`"),
+    kept("~/.nanobot/worktrees/REPOSITORY/BRANCH/", "a worktree of your repository", "a worktree that `--worktree` made"),
+    erased("~/.nanobot/defects/TIME.txt", Erasure::Overwrite, "panic report to attach to a bug report, without API keys and conversation text; the last ten"),
+    kept("~/.nanobot/limits/", "facts about model servers", "facts about model servers: limits of requests and the requests of the last minute, context windows, addresses, and the models that they list"),
 ];
 
 /// The base locations for this run.

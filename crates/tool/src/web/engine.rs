@@ -77,221 +77,116 @@ pub(crate) struct EngineRequest {
 enum AnswerForm {
     /// DuckDuckGo's page without scripts.
     Page,
-    Json {
-        /// The JSON pointer (RFC 6901) of the list.
-        results: &'static str,
-        /// True if an answer without results has no list.
-        omits_empty_list: bool,
-        title: &'static str,
-        url: &'static str,
-        /// The first of these members that has a text is the excerpt. It can be a list of texts.
-        snippet: &'static [&'static str],
-    },
+    Json(ResultList),
+}
+
+/// A list of results as JSON.
+#[derive(Clone, Copy, Debug)]
+struct ResultList {
+    /// The JSON pointer (RFC 6901) of the list.
+    pointer: &'static str,
+    /// True if an answer without results has no list.
+    omits_if_empty: bool,
+    title: &'static str,
+    url: &'static str,
+    /// The first of these members that has a text is the excerpt. It can be a list of texts.
+    snippet: &'static [&'static str],
 }
 
 /// The answer of most engines: a list of objects with `title` and `url`.
-const fn json_list(results: &'static str, snippet: &'static [&'static str]) -> AnswerForm {
-    AnswerForm::Json { results, omits_empty_list: false, title: "title", url: "url", snippet }
+const fn list(pointer: &'static str, snippet: &'static [&'static str]) -> ResultList {
+    ResultList { pointer, omits_if_empty: false, title: "title", url: "url", snippet }
 }
 
 const BEARER: KeyHeader = ("authorization", "Bearer ");
 
+/// What most engines have in common.
+const ENGINE: SearchEngine = SearchEngine {
+    name: "",
+    label: "",
+    base: None,
+    base_variable: None,
+    path: "/search",
+    key: EngineKey::Required(BEARER),
+    key_variables: &[],
+    form: RequestForm::Get(|query| vec![("q", query.text.into())]),
+    answer: AnswerForm::Json(list("/results", &["content"])),
+};
+
+// Skipped by rustfmt, to keep all rows in the same layout.
+#[rustfmt::skip]
 /// The engines of the Python program, and Google's. Sources: the vendors' API references; for Tavily, Exa and Olostep also their
 /// SDKs for Python (0.8.5, 2.28.0 and 1.2.2).
 pub const ENGINES: &[SearchEngine] = &[
     SearchEngine {
-        name: "duckduckgo",
-        label: "DuckDuckGo",
-        base: Some("https://html.duckduckgo.com"),
-        base_variable: None,
-        path: "/html/",
-        key: EngineKey::NotUsed,
-        key_variables: &[],
-        form: RequestForm::Get(|query| vec![("q", query.text.into())]),
-        answer: AnswerForm::Page,
+        name: "duckduckgo", label: "DuckDuckGo", base: Some("https://html.duckduckgo.com"), path: "/html/", key: EngineKey::NotUsed,
+        answer: AnswerForm::Page, ..ENGINE
     },
     SearchEngine {
-        name: "brave",
-        label: "Brave",
-        base: Some("https://api.search.brave.com"),
-        base_variable: None,
-        path: "/res/v1/web/search",
-        key: EngineKey::Required(("x-subscription-token", "")),
-        key_variables: &[BRAVE_API_KEY],
-        form: RequestForm::Get(|query| {
-            vec![("q", query.text.into()), ("count", query.count.to_string())]
-        }),
-        answer: AnswerForm::Json {
-            results: "/web/results",
-            omits_empty_list: true,
-            title: "title",
-            url: "url",
-            snippet: &["description"],
-        },
+        name: "brave", label: "Brave", base: Some("https://api.search.brave.com"), path: "/res/v1/web/search",
+        key: EngineKey::Required(("x-subscription-token", "")), key_variables: &[BRAVE_API_KEY],
+        form: RequestForm::Get(|query| vec![("q", query.text.into()), ("count", query.count.to_string())]),
+        answer: AnswerForm::Json(ResultList { omits_if_empty: true, ..list("/web/results", &["description"]) }), ..ENGINE
     },
     SearchEngine {
-        name: "searxng",
-        label: "SearXNG",
-        base: None,
-        base_variable: Some("SEARXNG_BASE_URL"),
-        path: "/search",
-        key: EngineKey::NotUsed,
-        key_variables: &[],
-        form: RequestForm::Get(|query| vec![("q", query.text.into()), ("format", "json".into())]),
-        answer: json_list("/results", &["content"]),
+        name: "searxng", label: "SearXNG", base_variable: Some("SEARXNG_BASE_URL"), key: EngineKey::NotUsed,
+        form: RequestForm::Get(|query| vec![("q", query.text.into()), ("format", "json".into())]), ..ENGINE
     },
     SearchEngine {
-        name: "tavily",
-        label: "Tavily",
-        base: Some("https://api.tavily.com"),
-        base_variable: None,
-        path: "/search",
-        key: EngineKey::Required(BEARER),
-        key_variables: &["TAVILY_API_KEY"],
-        form: RequestForm::Post(|query| json!({ "query": query.text, "max_results": query.count })),
-        answer: json_list("/results", &["content"]),
+        name: "tavily", label: "Tavily", base: Some("https://api.tavily.com"), key_variables: &["TAVILY_API_KEY"],
+        form: RequestForm::Post(|query| json!({ "query": query.text, "max_results": query.count })), ..ENGINE
     },
     SearchEngine {
-        name: "exa",
-        label: "Exa",
-        base: Some("https://api.exa.ai"),
-        base_variable: None,
-        path: "/search",
-        key: EngineKey::Required(("x-api-key", "")),
-        key_variables: &["EXA_API_KEY"],
-        form: RequestForm::Post(|query| {
-            let contents = json!({ "highlights": true });
-            json!({ "query": query.text, "numResults": query.count, "contents": contents })
-        }),
-        answer: json_list("/results", &["highlights", "summary", "text"]),
+        name: "exa", label: "Exa", base: Some("https://api.exa.ai"),
+        key: EngineKey::Required(("x-api-key", "")), key_variables: &["EXA_API_KEY"],
+        form: RequestForm::Post(|query| json!({ "query": query.text, "numResults": query.count, "contents": { "highlights": true } })),
+        answer: AnswerForm::Json(list("/results", &["highlights", "summary", "text"])), ..ENGINE
     },
     SearchEngine {
-        name: "serper",
-        label: "Serper",
-        base: Some("https://google.serper.dev"),
-        base_variable: None,
-        path: "/search",
-        key: EngineKey::Required(("x-api-key", "")),
-        key_variables: &["SERPER_API_KEY"],
+        name: "serper", label: "Serper", base: Some("https://google.serper.dev"),
+        key: EngineKey::Required(("x-api-key", "")), key_variables: &["SERPER_API_KEY"],
         form: RequestForm::Post(|query| json!({ "q": query.text, "num": query.count })),
-        answer: AnswerForm::Json {
-            results: "/organic",
-            omits_empty_list: true,
-            title: "title",
-            url: "link",
-            snippet: &["snippet"],
-        },
+        answer: AnswerForm::Json(ResultList { omits_if_empty: true, url: "link", ..list("/organic", &["snippet"]) }), ..ENGINE
     },
     SearchEngine {
-        name: "google",
-        label: "Google",
-        base: Some("https://www.googleapis.com"),
-        base_variable: None,
-        path: "/customsearch/v1",
-        key: EngineKey::Required(("x-goog-api-key", "")),
-        key_variables: &["GOOGLE_SEARCH_API_KEY"],
+        name: "google", label: "Google", base: Some("https://www.googleapis.com"), path: "/customsearch/v1",
+        key: EngineKey::Required(("x-goog-api-key", "")), key_variables: &["GOOGLE_SEARCH_API_KEY"],
         form: RequestForm::Get(|query| {
-            let count = query.count.to_string();
-            vec![("cx", query.engine_id.into()), ("q", query.text.into()), ("num", count)]
+            vec![("cx", query.engine_id.into()), ("q", query.text.into()), ("num", query.count.to_string())]
         }),
-        answer: AnswerForm::Json {
-            results: "/items",
-            omits_empty_list: true,
-            title: "title",
-            url: "link",
-            snippet: &["snippet"],
-        },
+        answer: AnswerForm::Json(ResultList { omits_if_empty: true, url: "link", ..list("/items", &["snippet"]) }), ..ENGINE
     },
     SearchEngine {
-        name: "kagi",
-        label: "Kagi",
-        base: Some("https://kagi.com"),
-        base_variable: None,
-        path: "/api/v1/search",
-        key: EngineKey::Required(BEARER),
-        key_variables: &["KAGI_API_KEY"],
+        name: "kagi", label: "Kagi", base: Some("https://kagi.com"), path: "/api/v1/search", key_variables: &["KAGI_API_KEY"],
         form: RequestForm::Post(|query| json!({ "query": query.text, "limit": query.count })),
-        answer: AnswerForm::Json {
-            results: "/data/search",
-            omits_empty_list: true,
-            title: "title",
-            url: "url",
-            snippet: &["snippet"],
-        },
+        answer: AnswerForm::Json(ResultList { omits_if_empty: true, ..list("/data/search", &["snippet"]) }), ..ENGINE
     },
     SearchEngine {
-        name: "jina",
-        label: "Jina",
-        base: Some("https://s.jina.ai"),
-        base_variable: None,
-        path: "/",
-        key: EngineKey::Required(BEARER),
-        key_variables: &["JINA_API_KEY"],
-        form: RequestForm::Get(|query| vec![("q", query.text.into())]),
-        answer: json_list("/data", &["description", "content"]),
+        name: "jina", label: "Jina", base: Some("https://s.jina.ai"), path: "/", key_variables: &["JINA_API_KEY"],
+        answer: AnswerForm::Json(list("/data", &["description", "content"])), ..ENGINE
     },
     SearchEngine {
-        name: "olostep",
-        label: "Olostep",
-        base: Some("https://api.olostep.com/v1"),
-        base_variable: None,
-        path: "/searches",
-        key: EngineKey::Required(BEARER),
-        key_variables: &["OLOSTEP_API_KEY"],
+        name: "olostep", label: "Olostep", base: Some("https://api.olostep.com/v1"), path: "/searches", key_variables: &["OLOSTEP_API_KEY"],
         form: RequestForm::Post(|query| json!({ "query": query.text, "limit": query.count })),
-        answer: json_list("/result/links", &["description"]),
+        answer: AnswerForm::Json(list("/result/links", &["description"])), ..ENGINE
     },
     SearchEngine {
-        name: "bocha",
-        label: "Bocha",
-        base: Some("https://api.bochaai.com"),
-        base_variable: None,
-        path: "/v1/web-search",
-        key: EngineKey::Required(BEARER),
-        key_variables: &["BOCHA_API_KEY"],
-        form: RequestForm::Post(
-            |query| json!({ "query": query.text, "summary": true, "count": query.count }),
-        ),
-        answer: AnswerForm::Json {
-            results: "/data/webPages/value",
-            omits_empty_list: true,
-            title: "name",
-            url: "url",
-            snippet: &["summary", "snippet"],
-        },
+        name: "bocha", label: "Bocha", base: Some("https://api.bochaai.com"), path: "/v1/web-search", key_variables: &["BOCHA_API_KEY"],
+        form: RequestForm::Post(|query| json!({ "query": query.text, "summary": true, "count": query.count })),
+        answer: AnswerForm::Json(ResultList { omits_if_empty: true, title: "name", ..list("/data/webPages/value", &["summary", "snippet"]) }),
+        ..ENGINE
     },
     SearchEngine {
-        name: "volcengine",
-        label: "Volcengine",
-        base: Some("https://open.feedcoopapi.com"),
-        base_variable: None,
-        path: "/search_api/web_search",
-        key: EngineKey::Required(BEARER),
+        name: "volcengine", label: "Volcengine", base: Some("https://open.feedcoopapi.com"), path: "/search_api/web_search",
         key_variables: &["VOLCENGINE_SEARCH_API_KEY", "WEB_SEARCH_API_KEY"],
-        form: RequestForm::Post(
-            |query| json!({ "Query": query.text, "SearchType": "web", "Count": query.count, "NeedSummary": true }),
-        ),
-        answer: AnswerForm::Json {
-            results: "/Result/WebResults",
-            omits_empty_list: false,
-            title: "Title",
-            url: "Url",
-            snippet: &["Summary", "Snippet"],
-        },
+        form: RequestForm::Post(|query| json!({ "Query": query.text, "SearchType": "web", "Count": query.count, "NeedSummary": true })),
+        answer: AnswerForm::Json(ResultList { title: "Title", url: "Url", ..list("/Result/WebResults", &["Summary", "Snippet"]) }), ..ENGINE
     },
     SearchEngine {
-        name: "keenable",
-        label: "Keenable",
-        base: Some("https://api.keenable.ai"),
-        base_variable: None,
-        path: "/v1/search",
-        key: EngineKey::Optional {
-            header: ("x-api-key", ""),
-            path_without_key: "/v1/search/public",
-        },
-        key_variables: &["KEENABLE_API_KEY"],
+        name: "keenable", label: "Keenable", base: Some("https://api.keenable.ai"), path: "/v1/search",
+        key: EngineKey::Optional { header: ("x-api-key", ""), path_without_key: "/v1/search/public" }, key_variables: &["KEENABLE_API_KEY"],
         form: RequestForm::Post(|query| json!({ "query": query.text })),
-        answer: json_list("/results", &["snippet", "description"]),
+        answer: AnswerForm::Json(list("/results", &["snippet", "description"])), ..ENGINE
     },
 ];
 
@@ -390,7 +285,8 @@ impl SearchEngine {
     /// The answer has another format. The error is a text for the model.
     pub(crate) fn parse_answer(&self, answer: &str) -> Result<Vec<SearchResult>, String> {
         let format_error = || format!("{} did not return a list of results", self.label);
-        let AnswerForm::Json { results, omits_empty_list, title, url, snippet } = self.answer
+        let AnswerForm::Json(ResultList { pointer, omits_if_empty, title, url, snippet }) =
+            self.answer
         else {
             let page = isolated_parser::parse::<ResultPageParser>((), answer.as_bytes());
             let links = page
@@ -402,9 +298,9 @@ impl SearchEngine {
             return Ok(results.collect());
         };
         let answer: Value = serde_json::from_str(answer).map_err(|_| format_error())?;
-        let list = match answer.pointer(results) {
+        let list = match answer.pointer(pointer) {
             Some(Value::Array(list)) => list,
-            None | Some(Value::Null) if omits_empty_list && answer.is_object() => {
+            None | Some(Value::Null) if omits_if_empty && answer.is_object() => {
                 return Ok(Vec::new());
             }
             _ => return Err(format_error()),
