@@ -71,36 +71,8 @@ pub enum CronCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// List the last runs, or print the answer of one with `--output`
     #[command(alias = "log")]
-    Logs {
-        /// Job id or name [default: all]
-        #[arg(group = "runs")]
-        job: Option<String>,
-        /// Print one run, with its tool calls and the command that prints its conversation
-        #[arg(long, value_name = "RUN", group = "runs", conflicts_with_all = ["follow", "lines", "failed", "since"])]
-        run: Option<String>,
-        /// Wait for further runs and print them too
-        #[arg(short, long)]
-        follow: bool,
-        /// Print the last N runs
-        #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
-        lines: usize,
-        /// Print the output of the last run, or of that of `--run`
-        #[arg(long, requires = "runs", conflicts_with_all = ["follow", "lines", "failed", "since", "json"])]
-        output: bool,
-        /// Only runs that failed
-        #[arg(long)]
-        failed: bool,
-        /// Only runs that ended since WHEN
-        ///
-        /// A date, or `7d`, `12h`, `30m`, `today`, `month`.
-        #[arg(long, value_name = "WHEN", value_parser = since)]
-        since: Option<Since>,
-        /// One JSON object per run
-        #[arg(long)]
-        json: bool,
-    },
+    Logs(CronLogsArgs),
     /// Run a job again with the input of an earlier run
     ///
     /// The input is the output of `--when`, which does not run again, and the answer of the job of `--after`. Message, permissions and
@@ -114,6 +86,37 @@ pub enum CronCommand {
     },
     Export(CronExportArgs),
     Heartbeat(HeartbeatArgs),
+}
+
+/// List the last runs, or print the answer of one with `--output`
+#[derive(Args, Clone, Debug)]
+pub struct CronLogsArgs {
+    /// Job id or name [default: all]
+    #[arg(group = "runs")]
+    pub job: Option<String>,
+    /// Print one run, with its tool calls and the command that prints its conversation
+    #[arg(long, value_name = "RUN", group = "runs", conflicts_with_all = ["follow", "lines", "failed", "since"])]
+    pub run: Option<String>,
+    /// Wait for further runs and print them too
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Print the last N runs
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    pub lines: usize,
+    /// Print the output of the last run, or of that of `--run`
+    #[arg(long, requires = "runs", conflicts_with_all = ["follow", "lines", "failed", "since", "json"])]
+    pub output: bool,
+    /// Only runs that failed
+    #[arg(long)]
+    pub failed: bool,
+    /// Only runs that ended since WHEN
+    ///
+    /// A date, or `7d`, `12h`, `30m`, `today`, `month`.
+    #[arg(long, value_name = "WHEN", value_parser = since)]
+    pub since: Option<Since>,
+    /// One JSON object per run
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Create a job

@@ -1,6 +1,6 @@
 //! `nanobot run`: a prompt file as a program.
 
-use super::agent::TurnArgs;
+use crate::options::turn::TurnOptions;
 use clap::Args;
 
 /// Run a prompt file as a program
@@ -40,5 +40,5 @@ pub struct RunArgs {
     #[arg(long, requires = "save", hide_short_help = true)]
     pub replace: bool,
     #[command(flatten)]
-    pub turn: TurnArgs,
+    pub turn: TurnOptions,
 }

@@ -20,7 +20,6 @@ use nanobot_os::durable_file::{self, format_size};
 use nanobot_os::signal;
 use nanobot_os::terminal::sanitize;
 use nanobot_sandbox::process;
-use nanobot_store::memory::embeddings::RankedLine;
 use nanobot_store::memory::{Memory, UpdateResult, Version, VersionCause};
 use nanobot_store::session::SessionStore;
 use regex::Regex;
@@ -37,11 +36,8 @@ pub fn run(ctx: &Context, command: &MemoryCommand) -> Result<Exit> {
     let open = || memory_edit::open_memory(ctx);
     match command {
         MemoryCommand::Consolidate(arguments) => return consolidate(ctx, arguments),
-        MemoryCommand::Search { pattern, meaning: true, json } => {
-            return search_by_meaning(ctx, &open()?, pattern, *json);
-        }
-        MemoryCommand::Search { pattern, meaning: false, json } => {
-            return search(ctx, &open()?, pattern, *json);
+        MemoryCommand::Search { pattern, meaning, json } => {
+            return search(ctx, &open()?, pattern, *meaning, *json);
         }
         MemoryCommand::Show { json } => show(ctx, &open()?, *json)?,
         MemoryCommand::Edit => edit(ctx, &open()?)?,
@@ -202,45 +198,40 @@ fn show(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
     }
 }
 
-fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Result<Exit> {
-    let pattern = Regex::new(pattern).map_err(|error| {
-        fail(Exit::Usage, format!("`{pattern}` is not a valid regular expression: {error}"))
-    })?;
-    let matches = memory.search(&pattern)?;
+fn search(
+    ctx: &Context,
+    memory: &Memory,
+    text: &str,
+    is_by_meaning: bool,
+    as_json: bool,
+) -> Result<Exit> {
+    let (found, if_empty) = if is_by_meaning {
+        (embeddings::search_memory(ctx, memory, text)?, "the memory is empty")
+    } else {
+        let pattern = Regex::new(text).map_err(|error| {
+            fail(Exit::Usage, format!("`{text}` is not a valid regular expression: {error}"))
+        })?;
+        (memory.search(&pattern)?, "nothing in the memory matches")
+    };
     if as_json {
-        ctx.terminal.print_json_lines(matches.iter().map(|line| {
-            json!({ "path": line.path.display().to_string(), "line": line.line, "text": line.text })
+        ctx.terminal.print_json_lines(found.iter().map(|line| {
+            let path = line.path.display().to_string();
+            let mut object = json!({ "path": path, "line": line.line, "text": line.text });
+            if let Some(score) = line.score {
+                object["score"] = score.into();
+            }
+            object
         }))?;
     } else {
-        let lines = matches.iter().map(|line| {
+        let lines = found.iter().map(|line| {
             format!("{}:{}: {}\n", ctx.paths.display(&line.path), line.line, sanitize(&line.text))
         });
         ctx.terminal.print(&lines.collect::<String>())?;
-        if matches.is_empty() {
-            ctx.explain_empty("nothing in the memory matches");
+        if found.is_empty() {
+            ctx.explain_empty(if_empty);
         }
     }
-    Ok(if matches.is_empty() { Exit::Failed } else { Exit::Answered })
-}
-
-fn search_by_meaning(ctx: &Context, memory: &Memory, text: &str, as_json: bool) -> Result<Exit> {
-    let ranked_lines = embeddings::search_memory(ctx, memory, text)?;
-    if as_json {
-        ctx.terminal.print_json_lines(ranked_lines.iter().map(|RankedLine { score, line }| {
-            json!({
-                "path": line.path.display().to_string(), "line": line.line, "text": line.text, "score": score,
-            })
-        }))?;
-    } else {
-        let lines = ranked_lines.iter().map(|RankedLine { line, .. }| {
-            format!("{}:{}: {}\n", ctx.paths.display(&line.path), line.line, sanitize(&line.text))
-        });
-        ctx.terminal.print(&lines.collect::<String>())?;
-        if ranked_lines.is_empty() {
-            ctx.explain_empty("the memory is empty");
-        }
-    }
-    Ok(if ranked_lines.is_empty() { Exit::Failed } else { Exit::Answered })
+    Ok(if found.is_empty() { Exit::Failed } else { Exit::Answered })
 }
 
 fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {

@@ -2,13 +2,13 @@
 
 use super::tree;
 use super::usage_error::{flag_before_value, is_extract_with_letters, separate_value_error};
-use crate::cli::agent::{AgentArgs, TurnArgs};
+use crate::cli::agent::AgentArgs;
 use crate::cli::cron::{CronCommand, CronRunArgs};
 use crate::cli::grammar::{OLD_NAMES, SHORTCUTS};
 use crate::cli::topics::find_topic;
 use crate::cli::{Cli, CliCommand, GlobalArgs};
 use crate::options::grants::SandboxMode;
-use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, SessionChoice};
+use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, SessionChoice, TurnOptions};
 use clap::error::ErrorKind;
 use clap::{FromArgMatches, ValueEnum};
 use nanobot_base::message::user_text::UserText;
@@ -227,17 +227,17 @@ enum FlagField<'a> {
 fn parse_fast(arguments: &[OsString]) -> Option<Cli> {
     let (_, mut rest) = arguments.split_first()?;
     let mut global = GlobalArgs::default();
-    let mut turn: Option<TurnArgs> = None;
+    let mut turn: Option<TurnOptions> = None;
     while let Some((argument, after)) = rest.split_first() {
         rest = after;
         let field = match argument.to_str()? {
             "agent" | "a" if turn.is_none() => {
-                turn = Some(TurnArgs {
+                turn = Some(TurnOptions {
                     session: SessionChoice {
                         lock_timeout: DEFAULT_LOCK_TIMEOUT,
                         ..SessionChoice::default()
                     },
-                    ..TurnArgs::default()
+                    ..TurnOptions::default()
                 });
                 continue;
             }
@@ -254,7 +254,7 @@ fn parse_fast(arguments: &[OsString]) -> Option<Cli> {
 }
 
 /// The field that `flag` sets. Only flags that neither exclude nor override each other are here.
-fn turn_field<'a>(flag: &str, turn: &'a mut TurnArgs) -> Option<FlagField<'a>> {
+fn turn_field<'a>(flag: &str, turn: &'a mut TurnOptions) -> Option<FlagField<'a>> {
     Some(match flag {
         "-m" | "--message" => FlagField::Message(&mut turn.input.message),
         "-s" | "--session" => FlagField::Text(&mut turn.session.key),

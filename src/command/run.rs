@@ -1,7 +1,6 @@
 //! `nanobot run`: runs a prompt file as a program.
 
 use super::agent;
-use crate::cli::agent::TurnArgs;
 use crate::cli::run::RunArgs;
 use crate::ops::context::{Context, report_error};
 use crate::ops::named_prompts::{self, NamedPrompt};
@@ -32,8 +31,8 @@ pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
 }
 
 /// The options of a prompt that is saved: those of `turn`, with the message that is the only one of `arguments`, if there are any.
-fn saved_options(turn: &TurnArgs, arguments: &[String]) -> Result<TurnOptions> {
-    let mut options = agent::turn_options(turn);
+fn saved_options(turn: &TurnOptions, arguments: &[String]) -> Result<TurnOptions> {
+    let mut options = turn.clone();
     match arguments {
         [] => {}
         [message] if options.input.message.is_none() => options.input.set_typed_message(message),
@@ -62,7 +61,7 @@ fn print_list(ctx: &Context, as_json: bool) -> Result<()> {
     ctx.terminal.print(&format_table(&prompts, &columns, ctx.terminal.stdout_width()))
 }
 
-fn run_file(ctx: &Context, file: &str, program_arguments: &[String], turn: &TurnArgs) -> Exit {
+fn run_file(ctx: &Context, file: &str, program_arguments: &[String], turn: &TurnOptions) -> Exit {
     let loaded = if named_prompts::is_name(file) {
         named_prompts::find(ctx, file).and_then(|path| PromptProgram::load_own(ctx, file, &path))
     } else {
@@ -81,7 +80,7 @@ fn run_file(ctx: &Context, file: &str, program_arguments: &[String], turn: &Turn
         };
     }
     match turn_options(ctx, &program, turn, program_arguments) {
-        Ok(options) => agent::run_turn(ctx, turn, options),
+        Ok(options) => agent::run_turn(ctx, options),
         Err(error) => report_error(&error, ctx.terminal),
     }
 }
@@ -90,10 +89,10 @@ fn run_file(ctx: &Context, file: &str, program_arguments: &[String], turn: &Turn
 fn turn_options(
     ctx: &Context,
     program: &PromptProgram,
-    turn: &TurnArgs,
+    turn: &TurnOptions,
     program_arguments: &[String],
 ) -> Result<TurnOptions> {
-    let mut options = agent::turn_options(turn);
+    let mut options = turn.clone();
     let message = program.message(program_arguments)?;
     let message = if program.is_pinned() {
         UserText::typed(message)

@@ -12,7 +12,8 @@ use nanobot_net::http::{Http, HttpMethod, HttpTimeouts};
 use nanobot_net::web_url;
 use nanobot_os::secret::{LazySecret, mask_for_request};
 use nanobot_store::memory::Memory;
-use nanobot_store::memory::embeddings::{EmbeddingIndex, RankedLine};
+use nanobot_store::memory::embeddings::EmbeddingIndex;
+use nanobot_store::memory::search::MemoryMatch;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,11 @@ const MAX_RESULTS: usize = 10;
 ///
 /// # Errors
 /// Status 78: no model is configured. Status 69: the server does not answer, or with something else.
-pub(crate) fn search_memory(ctx: &Context, memory: &Memory, text: &str) -> Result<Vec<RankedLine>> {
+pub(crate) fn search_memory(
+    ctx: &Context,
+    memory: &Memory,
+    text: &str,
+) -> Result<Vec<MemoryMatch>> {
     let settings = ctx.settings()?;
     let lines = memory.lines_by_meaning()?;
     let embedder = Embedder::new(ctx, &settings)?;

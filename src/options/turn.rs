@@ -20,26 +20,58 @@ const DEFAULT_MAX_PARALLEL: u32 = 8;
 /// The default of `--max-rounds`.
 pub(crate) const DEFAULT_MAX_ROUNDS: u32 = 10;
 
-/// The options of a turn. The defaults are those of a turn without flags, except that it does not wait for a locked
-/// session.
-#[derive(Clone, Debug, Default)]
+/// The options of a turn, in the order of the help
+// The defaults are those of a turn without flags, except that it does not wait for a locked session.
+#[derive(Args, Clone, Debug, Default)]
 pub struct TurnOptions {
+    #[command(flatten)]
     pub input: TurnInput,
-    pub stdin: StdinOptions,
+    #[command(flatten)]
     pub session: SessionChoice,
+    #[command(flatten)]
     pub output: OutputOptions,
+    #[command(flatten)]
     pub prompt: PromptOptions,
+    #[command(flatten)]
     pub model: ModelOptions,
-    pub grants: Grants,
-    pub limits: TurnLimits,
-    pub until: UntilOptions,
-    /// The run works on a private copy of its directory, and prints its changes as a patch.
-    pub propose: bool,
-    pub recording: RecordingOptions,
-    /// A JSON schema for the answer: a file or the schema itself.
+    /// Answer as JSON that matches this schema
+    ///
+    /// A file, a JSON schema, or a list of fields such as `name, age int, tags str[]`.
+    #[arg(long, aliases = ["json-schema", "output-schema"], value_name = "SCHEMA", help_heading = "Output", conflicts_with = "extract")]
     pub schema: Option<String>,
+    #[command(flatten)]
+    pub grants: Grants,
+    #[command(flatten)]
     pub server_files: ServerFiles,
+    /// Leave the directory as it is: print the changes as a patch
+    ///
+    /// File tools and commands work on a private copy of the directory and its repository, without what git ignores. What MCP servers do
+    /// and changes of the agent's notes are not part of it, and last; it can make no jobs. Standard
+    /// output is a patch for `nanobot apply` or `git apply`, with `--json` the field `patch`; the answer is on standard error. Without
+    /// changes, nothing is printed. At most 50,000 files and 512 MiB are copied, to `$TMPDIR` or /tmp.
+    #[arg(long, help_heading = "Permissions", hide_short_help = true,
+          conflicts_with_all = ["write", "worktree", "schema", "extract", "resume"])]
+    pub propose: bool,
+    /// Work in a git worktree, on a branch of that name
+    ///
+    /// In ~/.nanobot/worktrees, beside your own files. The branch begins at the current commit, or is continued.
+    #[arg(long, value_name = "BRANCH", help_heading = "Permissions", hide_short_help = true)]
+    pub worktree: Option<String>,
+    /// Remove the worktree after the run
+    ///
+    /// Its branch stays if it has commits. A worktree with changes that are not committed stays too.
+    #[arg(long, requires = "worktree", help_heading = "Permissions", hide_short_help = true)]
+    pub remove_worktree: bool,
+    #[command(flatten)]
+    pub limits: TurnLimits,
+    #[command(flatten)]
+    pub until: UntilOptions,
+    #[command(flatten)]
+    pub stdin: StdinOptions,
+    #[command(flatten)]
+    pub recording: RecordingOptions,
     /// MCP servers in addition to those of the config, which take precedence.
+    #[arg(skip)]
     pub servers: Vec<McpServer>,
 }
 

@@ -4,7 +4,7 @@
 //! In groups it passes on only messages that mention the bot. Answers go through the API for robots.
 
 use super::access_token::{AccessToken, IssuedToken};
-use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
+use super::push_poll::{FrameConnection, FrameContent, PollState, PushListener, PushService};
 use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
@@ -85,12 +85,7 @@ impl PushService for DingTalk {
         Ok(Box::new(self.client.open_websocket(&url)?))
     }
 
-    fn read_frame(
-        &self,
-        frame: &Value,
-        _identity: &Identity,
-        _cache: &mut Value,
-    ) -> ChannelResult<FrameContent> {
+    fn read_frame(&self, frame: &Value, _poll: &mut PollState<'_>) -> ChannelResult<FrameContent> {
         let headers = &frame["headers"];
         let topic = headers["topic"].as_str().unwrap_or_default();
         let acknowledge = |data: &Value| {
@@ -328,12 +323,7 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
             thread: (is_group && has_user_sessions).then(|| sender.to_owned()),
             is_direct: !is_group,
         },
-        from: Sender {
-            id: sender.to_owned(),
-            name: text("senderNick").map(str::to_owned),
-            is_bot: false,
-            ..Sender::default()
-        },
+        from: Sender::new(sender, text("senderNick"), false),
         text: typed,
         quotes: quoted.into_iter().collect(),
         mentions_us: data["isInAtList"] == true,

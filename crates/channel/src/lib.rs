@@ -109,11 +109,13 @@ pub trait Channel: Send + Sync {
         Ok(None)
     }
 
-    /// Writes the content of an attachment, at most `limit_bytes` of it. Returns false if it is longer.
+    /// Writes the content of an attachment, at most `limit` bytes of it. Returns false if it is longer.
     ///
     /// # Errors
     /// The attachment cannot be fetched, or `writer` cannot be written.
-    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool>;
+    fn fetch(&self, _file: &RemoteFile, _writer: &mut dyn Write, _limit: u64) -> Result<bool> {
+        Err(fail(Exit::Config, "this channel hands over no files"))
+    }
 
     /// Shows in the chat that an answer is being written. Called again every four seconds; failures are ignored.
     fn show_typing(&self, _destination: &Destination) {}
@@ -300,6 +302,10 @@ pub struct Sender {
 }
 
 impl Sender {
+    fn new(id: &str, name: Option<&str>, is_bot: bool) -> Self {
+        Self { id: id.to_owned(), name: name.map(str::to_owned), is_bot, ..Self::default() }
+    }
+
     /// True if messages of both are from the same person, as far as that is verified.
     pub fn is_same(&self, other: &Self) -> bool {
         self.id == other.id && self.is_unverified == other.is_unverified

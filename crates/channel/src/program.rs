@@ -3,7 +3,7 @@
 //!
 //! It prints messages, and reads answers and acknowledgements. It also prints an acknowledgement for each answer that it has delivered.
 
-use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
+use super::push_poll::{FrameConnection, FrameContent, PollState, PushListener, PushService};
 use super::service_client::failure;
 use super::setup::ChannelSetup;
 use super::{
@@ -129,12 +129,7 @@ impl PushService for ProgramChannel {
         Ok(Box::new(ProgramConnection { program, name: self.name }))
     }
 
-    fn read_frame(
-        &self,
-        frame: &Value,
-        _identity: &Identity,
-        _cache: &mut Value,
-    ) -> ChannelResult<FrameContent> {
+    fn read_frame(&self, frame: &Value, _poll: &mut PollState<'_>) -> ChannelResult<FrameContent> {
         match frame["type"].as_str() {
             None | Some("message") => {}
             // The response to a request that has timed out.

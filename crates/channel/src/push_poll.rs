@@ -58,6 +58,21 @@ pub(super) struct FrameContent {
     pub(super) acknowledgement: Option<Value>,
 }
 
+impl FrameContent {
+    /// The content of a frame that is not acknowledged.
+    pub(super) fn of(message: Option<InboundMessage>) -> Self {
+        Self { messages: message.into_iter().collect(), acknowledgement: None }
+    }
+}
+
+/// What a poll knows when it reads a frame.
+pub(super) struct PollState<'a> {
+    /// Our account.
+    pub(super) identity: &'a Identity,
+    /// What is kept from poll to poll.
+    pub(super) cache: &'a mut Value,
+}
+
 /// A frame that is sent at an interval.
 pub(super) struct Heartbeat {
     pub(super) interval: Duration,
@@ -75,12 +90,7 @@ pub(super) trait PushService: Sync {
     ///
     /// # Errors
     /// The service has ended the connection by this frame.
-    fn read_frame(
-        &self,
-        frame: &Value,
-        identity: &Identity,
-        cache: &mut Value,
-    ) -> ChannelResult<FrameContent>;
+    fn read_frame(&self, frame: &Value, poll: &mut PollState<'_>) -> ChannelResult<FrameContent>;
 
     /// The heartbeat that keeps the new connection open, if the service needs one. `cache` is that of
     /// [`connect`](Self::connect).
@@ -135,7 +145,8 @@ impl PushListener {
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             };
-            let content = match service.read_frame(&frame, identity, &mut cache) {
+            let poll = &mut PollState { identity, cache: &mut cache };
+            let content = match service.read_frame(&frame, poll) {
                 Ok(content) => content,
                 Err(error) => {
                     self.state.lock().connection = None;

@@ -7,7 +7,7 @@
 use super::access_token::{AccessToken, IssuedToken};
 use super::gateway::{GatewayClose, GatewayConnection, GatewayLogin};
 use super::mention::without_pings;
-use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
+use super::push_poll::{FrameConnection, FrameContent, PollState, PushListener, PushService};
 use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
@@ -140,30 +140,22 @@ impl PushService for Qq {
         }
     }
 
-    fn read_frame(
-        &self,
-        frame: &Value,
-        _identity: &Identity,
-        cache: &mut Value,
-    ) -> ChannelResult<FrameContent> {
+    fn read_frame(&self, frame: &Value, poll: &mut PollState<'_>) -> ChannelResult<FrameContent> {
         let (kind, data) = (frame["t"].as_str().unwrap_or_default(), &frame["d"]);
         match kind {
             "SESSION_LOST" => {
-                cache["session"] = Value::Null;
+                poll.cache["session"] = Value::Null;
                 let cause = "the gateway has ended the session";
                 return Err(ChannelError::Unavailable(cause.to_owned()));
             }
-            "READY" => cache["session"] = json!({ "id": data["session_id"] }),
+            "READY" => poll.cache["session"] = json!({ "id": data["session_id"] }),
             _ => {}
         }
         // The position is stored together with the message.
-        if cache["session"].is_object() && frame["s"].is_u64() {
-            cache["session"]["seq"] = frame["s"].clone();
+        if poll.cache["session"].is_object() && frame["s"].is_u64() {
+            poll.cache["session"]["seq"] = frame["s"].clone();
         }
-        Ok(FrameContent {
-            messages: to_message(kind, data).into_iter().collect(),
-            acknowledgement: None,
-        })
+        Ok(FrameContent::of(to_message(kind, data)))
     }
 }
 
@@ -211,10 +203,7 @@ impl Channel for Qq {
 
     fn identity(&self) -> Result<Identity> {
         let user = self.request("/users/@me", None)?;
-        Ok(Identity {
-            id: self.client.text_of(&user["id"])?,
-            name: self.client.text_of(&user["username"])?,
-        })
+        Ok(self.client.identity_of(&user["id"], &user["username"])?)
     }
 }
 
@@ -340,12 +329,7 @@ fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
     Some(InboundMessage {
         id: id.to_owned(),
         chat: Chat { id: chat.to_owned(), thread: None, is_direct: kind != "group" },
-        from: Sender {
-            id: sender.to_owned(),
-            name: author["username"].as_str().map(str::to_owned),
-            is_bot: author["bot"] == true,
-            ..Sender::default()
-        },
+        from: Sender::new(sender, author["username"].as_str(), author["bot"] == true),
         text: UserText::typed(text),
         quotes: replied.into_iter().collect(),
         mentions_us: true,

@@ -2,7 +2,7 @@
 
 use super::request_limits::{RequestLimit, RequestLimits, route_of};
 use super::setup::ChannelSetup;
-use super::{ChannelError, ChannelResult, RateLimit};
+use super::{ChannelError, ChannelResult, Identity, RateLimit};
 use nanobot_base::error::{Exit, HintedError, Stop, fail};
 use nanobot_net::http::{
     ConnectError, Http, HttpMethod, HttpTimeouts, Response, WEBSOCKET_TIMEOUTS, WebSocket,
@@ -569,6 +569,14 @@ impl ServiceClient {
     pub(super) fn text_of(&self, value: &Value) -> ChannelResult<String> {
         let text = value.as_str().map(str::to_owned);
         text.ok_or_else(|| self.unexpected_response())
+    }
+
+    /// The account with an id and a name that the API requires in a response.
+    ///
+    /// # Errors
+    /// One of them is missing.
+    pub(super) fn identity_of(&self, id: &Value, name: &Value) -> ChannelResult<Identity> {
+        Ok(Identity { id: self.text_of(id)?, name: self.text_of(name)? })
     }
 }
 

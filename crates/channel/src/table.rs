@@ -73,14 +73,12 @@ pub struct LoginQuestion {
     pub is_flag: bool,
 }
 
-impl LoginQuestion {
-    const fn required(key: &'static str, text: &'static str) -> Self {
-        Self { key, text, is_optional: false, is_flag: false }
-    }
+const fn required(key: &'static str, text: &'static str) -> LoginQuestion {
+    LoginQuestion { key, text, is_optional: false, is_flag: false }
+}
 
-    const fn optional(key: &'static str, text: &'static str) -> Self {
-        Self { key, text, is_optional: true, is_flag: false }
-    }
+const fn optional(key: &'static str, text: &'static str) -> LoginQuestion {
+    LoginQuestion { is_optional: true, ..required(key, text) }
 }
 
 /// The row of a chat with plain text, from which the others differ.
@@ -102,10 +100,8 @@ const CHAT: ChannelKind = ChannelKind {
 
 /// The row of a program that speaks the lines of `nanobot serve pipe`.
 const fn program_kind(name: &'static str) -> ChannelKind {
-    const QUESTIONS: &[LoginQuestion] = &[LoginQuestion::required(
-        "command",
-        "Program that speaks the lines of `nanobot serve pipe`",
-    )];
+    const QUESTIONS: &[LoginQuestion] =
+        &[required("command", "Program that speaks the lines of `nanobot serve pipe`")];
     ChannelKind { name, login: QUESTIONS, is_program: true, thread_mark: Some(":thread:"), ..CHAT }
 }
 
@@ -116,7 +112,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         changes_messages: true,
         matches_names: true,
         dialect: Dialect::TelegramHtml,
-        login: &[LoginQuestion::required("token", "Token of the bot, from @BotFather in Telegram")],
+        login: &[required("token", "Token of the bot, from @BotFather in Telegram")],
         thread_mark: Some(":topic:"),
         open: telegram::open,
         ..CHAT
@@ -125,8 +121,8 @@ pub const CHANNELS: &[ChannelKind] = &[
         name: "matrix",
         dialect: Dialect::MatrixHtml,
         login: &[
-            LoginQuestion::required("homeserver", "Homeserver"),
-            LoginQuestion::required("accessToken", "Access token of the bot's account"),
+            required("homeserver", "Homeserver"),
+            required("accessToken", "Access token of the bot's account"),
         ],
         open: matrix::open,
         ..CHAT
@@ -136,8 +132,8 @@ pub const CHANNELS: &[ChannelKind] = &[
         changes_messages: true,
         dialect: Dialect::Mattermost,
         login: &[
-            LoginQuestion::required("serverUrl", "Server"),
-            LoginQuestion::required("token", "Access token of the bot's account"),
+            required("serverUrl", "Server"),
+            required("token", "Access token of the bot's account"),
         ],
         thread_mark: Some(":"),
         open: mattermost::open,
@@ -148,11 +144,8 @@ pub const CHANNELS: &[ChannelKind] = &[
         changes_messages: true,
         dialect: Dialect::Slack,
         login: &[
-            LoginQuestion::required("botToken", "Token of the bot, which begins with xoxb-"),
-            LoginQuestion::optional(
-                "appToken",
-                "Token of the app for Socket Mode, which begins with xapp-",
-            ),
+            required("botToken", "Token of the bot, which begins with xoxb-"),
+            optional("appToken", "Token of the app for Socket Mode, which begins with xapp-"),
         ],
         thread_mark: Some(":"),
         open: slack::open,
@@ -162,10 +155,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         name: "discord",
         changes_messages: true,
         dialect: Dialect::Discord,
-        login: &[LoginQuestion::required(
-            "token",
-            "Token of the bot, from Discord's developer portal",
-        )],
+        login: &[required("token", "Token of the bot, from Discord's developer portal")],
         thread_mark: Some(":thread:"),
         open: discord::open,
         ..CHAT
@@ -175,13 +165,10 @@ pub const CHANNELS: &[ChannelKind] = &[
         is_pushed: true,
         dialect: Dialect::WhatsApp,
         login: &[
-            LoginQuestion::required(
-                "phoneNumberId",
-                "Id of the phone number, in the app dashboard",
-            ),
-            LoginQuestion::required("accessToken", "Access token of a system user"),
-            LoginQuestion::required("appSecret", "Secret of the app"),
-            LoginQuestion::required("verifyToken", "A password of your choice, for the webhook"),
+            required("phoneNumberId", "Id of the phone number, in the app dashboard"),
+            required("accessToken", "Access token of a system user"),
+            required("appSecret", "Secret of the app"),
+            required("verifyToken", "A password of your choice, for the webhook"),
         ],
         open: whatsapp::open,
         ..CHAT
@@ -198,13 +185,13 @@ pub const CHANNELS: &[ChannelKind] = &[
                 is_optional: false,
                 is_flag: true,
             },
-            LoginQuestion::required("imapHost", "IMAP server"),
-            LoginQuestion::required("imapUsername", "User name there"),
-            LoginQuestion::required("imapPassword", "Password there"),
-            LoginQuestion::required("smtpHost", "SMTP server"),
-            LoginQuestion::required("smtpUsername", "User name there"),
-            LoginQuestion::required("smtpPassword", "Password there"),
-            LoginQuestion::optional("fromAddress", "Address, if the user name is not one"),
+            required("imapHost", "IMAP server"),
+            required("imapUsername", "User name there"),
+            required("imapPassword", "Password there"),
+            required("smtpHost", "SMTP server"),
+            required("smtpUsername", "User name there"),
+            required("smtpPassword", "Password there"),
+            optional("fromAddress", "Address, if the user name is not one"),
         ],
         parse_chat: email::parse_chat,
         open: email::open,
@@ -215,9 +202,9 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: false,
         dialect: Dialect::Plain(NTFY_LIMIT),
         login: &[
-            LoginQuestion::required("server", "Server"),
-            LoginQuestion::required("topic", "Topic; everyone who knows it can read it"),
-            LoginQuestion::optional("token", "Access token, if the topic is protected"),
+            required("server", "Server"),
+            required("topic", "Topic; everyone who knows it can read it"),
+            optional("token", "Access token, if the topic is protected"),
         ],
         open: ntfy::open,
         ..CHAT
@@ -234,8 +221,8 @@ pub const CHANNELS: &[ChannelKind] = &[
         name: "dingtalk",
         dialect: Dialect::Markdown(PLAIN_LIMIT),
         login: &[
-            LoginQuestion::required("clientId", "Client id, from DingTalk's developer console"),
-            LoginQuestion::required("clientSecret", "Client secret"),
+            required("clientId", "Client id, from DingTalk's developer console"),
+            required("clientSecret", "Client secret"),
         ],
         thread_mark: Some(":"),
         parse_chat: dingtalk::parse_chat,
@@ -247,8 +234,8 @@ pub const CHANNELS: &[ChannelKind] = &[
         // Only five parts are taken.
         dialect: Dialect::Markdown(PLAIN_LIMIT),
         login: &[
-            LoginQuestion::required("appId", "Id of the bot, from QQ's console"),
-            LoginQuestion::required("secret", "Secret of the bot"),
+            required("appId", "Id of the bot, from QQ's console"),
+            required("secret", "Secret of the bot"),
         ],
         open: qq::open,
         ..CHAT
@@ -257,8 +244,8 @@ pub const CHANNELS: &[ChannelKind] = &[
         name: "wecom",
         dialect: Dialect::Markdown(TextLimit { amount: 20_480, unit: LengthUnit::Bytes }),
         login: &[
-            LoginQuestion::required("botId", "Id of the bot, from WeCom's console"),
-            LoginQuestion::required("secret", "Secret of its long connection"),
+            required("botId", "Id of the bot, from WeCom's console"),
+            required("secret", "Secret of its long connection"),
         ],
         open: wecom::open,
         ..CHAT
@@ -272,8 +259,8 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "mochat",
         login: &[
-            LoginQuestion::required("clawToken", "Token of the agent"),
-            LoginQuestion::required("agentUserId", "Id of the agent"),
+            required("clawToken", "Token of the agent"),
+            required("agentUserId", "Id of the agent"),
         ],
         parse_chat: mochat::parse_chat,
         open: mochat::open,
@@ -288,7 +275,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         receives: false,
         pairs: false,
         dialect: Dialect::Mattermost,
-        login: &[LoginQuestion::required("url", "Address")],
+        login: &[required("url", "Address")],
         open: webhook::open,
         ..CHAT
     },

@@ -2,13 +2,11 @@
 
 use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
-use super::{Channel, ChannelError, ChannelResult, Destination, Identity, Part, RemoteFile};
+use super::{Channel, ChannelError, ChannelResult, Destination, Identity, Part};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail};
 use nanobot_net::web_url::origin;
 use nanobot_os::secret::{Secret, register};
 use serde_json::json;
-use std::io::Write;
 
 struct Webhook {
     client: ServiceClient,
@@ -50,15 +48,6 @@ impl Channel for Webhook {
             403 => Err(ChannelError::TokenRejected(response.describe())),
             _ => Err(ChannelError::Undeliverable(response.describe())),
         }
-    }
-
-    fn fetch(
-        &self,
-        _file: &RemoteFile,
-        _writer: &mut dyn Write,
-        _limit_bytes: u64,
-    ) -> Result<bool> {
-        Err(fail(Exit::Config, "a webhook receives no files"))
     }
 
     /// The host as the identity. Nothing is sent there.

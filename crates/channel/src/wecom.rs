@@ -5,7 +5,9 @@
 
 use super::encrypted_file;
 use super::mention::without_pings;
-use super::push_poll::{FrameConnection, FrameContent, Heartbeat, PushListener, PushService};
+use super::push_poll::{
+    FrameConnection, FrameContent, Heartbeat, PollState, PushListener, PushService,
+};
 use super::service_client::ServiceClient;
 use super::setup::ChannelSetup;
 use super::{
@@ -87,22 +89,14 @@ impl PushService for WeCom {
         Err(self.client.unexpected_response())
     }
 
-    fn read_frame(
-        &self,
-        frame: &Value,
-        _identity: &Identity,
-        _cache: &mut Value,
-    ) -> ChannelResult<FrameContent> {
+    fn read_frame(&self, frame: &Value, _poll: &mut PollState<'_>) -> ChannelResult<FrameContent> {
         let event = &frame["body"]["event"];
         let event = event["eventtype"].as_str().or(event["event_type"].as_str());
         if event == Some("disconnected_event") {
             let cause = "another connection of this bot has replaced ours";
             return Err(ChannelError::Other(fail(Exit::TryAgain, cause)));
         }
-        Ok(FrameContent {
-            messages: to_message(frame).into_iter().collect(),
-            acknowledgement: None,
-        })
+        Ok(FrameContent::of(to_message(frame)))
     }
 
     fn heartbeat(&self, _cache: &Value) -> Option<Heartbeat> {

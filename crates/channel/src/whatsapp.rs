@@ -309,8 +309,7 @@ fn to_file(kind: &str, content: &Value, is_forward: bool) -> Option<RemoteFile> 
         id: content["id"].as_str()?.to_owned(),
         name: name.unwrap_or_else(|| format!("file.{extension}")),
         kind,
-        size_bytes: None,
-        seconds: None,
+        ..RemoteFile::default()
     })
 }
 

@@ -2,20 +2,18 @@
 //!
 //! The bridge stores nothing: a message that comes while no poll listens is lost. It names no senders in groups, only the group.
 
-use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
+use super::push_poll::{FrameConnection, FrameContent, PollState, PushListener, PushService};
 use super::service_client::{ServiceClient, read_json, to_channel_error};
 use super::setup::ChannelSetup;
 use super::{
     Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
-    PollRequest, QuotedText, RemoteFile, Sender,
+    PollRequest, QuotedText, Sender,
 };
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail};
 use nanobot_base::message::user_text::UserText;
 use nanobot_net::http::{WebSocket, WebSocketEvent};
 use nanobot_os::secret::Secret;
 use serde_json::{Value, json};
-use std::io::Write;
 use std::time::Duration;
 
 /// The text that the bridge sends in place of a recording.
@@ -77,12 +75,7 @@ impl PushService for WhatsAppBridge {
         Ok(Box::new(BridgeConnection(socket)))
     }
 
-    fn read_frame(
-        &self,
-        frame: &Value,
-        _identity: &Identity,
-        _cache: &mut Value,
-    ) -> ChannelResult<FrameContent> {
+    fn read_frame(&self, frame: &Value, _poll: &mut PollState<'_>) -> ChannelResult<FrameContent> {
         match frame["type"].as_str() {
             Some("qr") => {
                 log::warn!(target: "channel", "whatsapp: the bridge is not linked; its terminal shows a QR code");
@@ -93,10 +86,7 @@ impl PushService for WhatsAppBridge {
             }
             _ => {}
         }
-        Ok(FrameContent {
-            messages: to_message(frame).into_iter().collect(),
-            acknowledgement: None,
-        })
+        Ok(FrameContent::of(to_message(frame)))
     }
 }
 
@@ -124,15 +114,6 @@ impl Channel for WhatsAppBridge {
             Some(cause) => Err(ChannelError::Unavailable(format!("the bridge: {cause}"))),
             None => Ok(key.to_owned()),
         }
-    }
-
-    fn fetch(
-        &self,
-        _file: &RemoteFile,
-        _writer: &mut dyn Write,
-        _limit_bytes: u64,
-    ) -> Result<bool> {
-        Err(fail(Exit::Config, "the bridge does not pass on files"))
     }
 
     fn identity(&self) -> Result<Identity> {
@@ -164,10 +145,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     Some(InboundMessage {
         id: id.to_owned(),
         chat: Chat { id: chat.to_owned(), thread: None, is_direct: !is_group },
-        from: Sender {
-            id: sender.split('@').next().unwrap_or_default().to_owned(),
-            ..Sender::default()
-        },
+        from: Sender::new(sender.split('@').next().unwrap_or_default(), None, false),
         // The bridge does not say which messages are forwarded.
         text: UserText::label(if is_voice { "" } else { content }),
         quotes,

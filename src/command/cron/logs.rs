@@ -1,10 +1,13 @@
 //! `nanobot cron logs`: prints the outcomes of runs.
 
 use super::list::{self, describe_outcome, run_json};
+use super::run_details;
+use crate::cli::cron::CronLogsArgs;
 use crate::command::name_pattern::single_line;
 use crate::ops::context::Context;
 use crate::ops::jobs::run_log;
 use crate::ops::jobs::time_format;
+use crate::ops::jobs::time_zone;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::since::SinceFilter;
 use anyhow::{Context as _, Result};
@@ -12,7 +15,6 @@ use jiff::{Timestamp, Zoned};
 use nanobot_agent::report::columns::{Side, align_columns};
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::format::format_dollars;
-use nanobot_config::settings::Settings;
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{JobDir, RunOutcome, RunRecord};
 use nanobot_os::signal;
@@ -24,17 +26,11 @@ use std::time::Duration;
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The filters on the printed runs.
-pub(super) struct RunLogFilter<'a> {
+struct RunLogFilter<'a> {
+    arguments: &'a CronLogsArgs,
+    since: Option<SinceFilter>,
     /// The current time in the user's zone.
-    pub(super) now: Zoned,
-    pub(super) job: Option<&'a str>,
-    pub(super) follow: bool,
-    pub(super) lines: usize,
-    pub(super) output: bool,
-    /// Only runs that failed.
-    pub(super) failed: bool,
-    pub(super) since: Option<SinceFilter>,
-    pub(super) json: bool,
+    now: Zoned,
 }
 
 impl RunLogFilter<'_> {
@@ -48,14 +44,15 @@ impl RunLogFilter<'_> {
                     since.includes(end, day)
                 })
             };
-            (!self.failed || record.outcome.is_failure()) && self.since.is_none_or(is_recent)
+            (!self.arguments.failed || record.outcome.is_failure())
+                && self.since.is_none_or(is_recent)
         });
         Ok(records)
     }
 
     /// The line about no record that passes the filter. `has_others` is true if there are records that do not.
     fn describe_no_records(&self, has_others: bool) -> &'static str {
-        match (self.failed, self.since.is_some()) {
+        match (self.arguments.failed, self.since.is_some()) {
             _ if !has_others => "No runs yet.\n",
             (true, true) => "No failed runs since then.\n",
             (true, false) => "No failed runs.\n",
@@ -65,30 +62,37 @@ impl RunLogFilter<'_> {
 }
 
 /// Runs `cron logs`.
-pub(super) fn run(ctx: &Context, settings: &Settings, filter: &RunLogFilter<'_>) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, arguments: &CronLogsArgs) -> Result<Exit> {
+    if let Some(run) = &arguments.run {
+        return run_details::run(ctx, run, arguments.output, arguments.json);
+    }
+    let settings = &ctx.settings()?;
+    let now = time_zone::now(ctx, settings);
+    let since = arguments.since.map(|since| SinceFilter::new(since, &now));
+    let filter = RunLogFilter { arguments, since, now };
     let store = workspace_jobs::open(ctx, settings);
-    let ids = match filter.job {
+    let ids = match &arguments.job {
         Some(job) => vec![run_log::find_id(&store, job)?],
         None => run_log::all_ids(&store)?,
     };
-    if filter.output {
+    if arguments.output {
         return print_last_output(ctx, &store, &ids[0], &filter.now);
     }
     let mut records = filter.records(&store, &ids)?;
     let mut known_runs: HashSet<_> = records.iter().map(id_and_start).collect();
     let has_records = !records.is_empty();
-    records.drain(..records.len().saturating_sub(filter.lines));
-    if filter.json {
+    records.drain(..records.len().saturating_sub(arguments.lines));
+    if arguments.json {
         for record in &records {
             ctx.terminal.print_json(&run_json(record))?;
         }
     } else {
         let mut rows: Vec<Vec<String>> =
             records.iter().map(|record| run_row(record, &filter.now)).collect();
-        if filter.lines > 0 {
+        if arguments.lines > 0 {
             rows.extend(unfinished_rows(&store, &ids, &filter.now)?);
         }
-        if rows.is_empty() && !has_records && !filter.follow {
+        if rows.is_empty() && !has_records && !arguments.follow {
             let all_records = run_log::records(&store, &ids, usize::MAX, filter.now.timestamp())?;
             ctx.terminal.print(filter.describe_no_records(!all_records.is_empty()))?;
         }
@@ -96,13 +100,13 @@ pub(super) fn run(ctx: &Context, settings: &Settings, filter: &RunLogFilter<'_>)
             ctx.terminal.print(&format!("{line}\n"))?;
         }
     }
-    if !filter.follow {
+    if !arguments.follow {
         return Ok(Exit::Answered);
     }
     signal::install(None).context("wait for signals")?;
     loop {
         signal::sleep(POLL_INTERVAL)?;
-        let ids = match filter.job {
+        let ids = match arguments.job {
             Some(_) => ids.clone(),
             None => run_log::all_ids(&store)?,
         };
@@ -110,7 +114,7 @@ pub(super) fn run(ctx: &Context, settings: &Settings, filter: &RunLogFilter<'_>)
             if !known_runs.insert(id_and_start(record)) {
                 continue;
             }
-            if filter.json {
+            if arguments.json {
                 ctx.terminal.print_json(&run_json(record))?;
             } else {
                 ctx.terminal.print(&format!("{}\n", run_row(record, &filter.now).join("  ")))?;

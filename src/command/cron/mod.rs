@@ -5,8 +5,6 @@ use crate::ops::context::Context;
 use crate::ops::jobs::job_edit::{self, JobDraft};
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::time_format::to_one_line;
-use crate::ops::jobs::time_zone;
-use crate::ops::since::SinceFilter;
 use anyhow::Result;
 use nanobot_base::error::Exit;
 use saved_job::{describe_change, print_preview, print_saved};
@@ -38,25 +36,8 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
         CronCommand::Disable { jobs, all } => set_enabled(ctx, jobs, *all, false),
         CronCommand::Remove { jobs } => remove(ctx, jobs),
         CronCommand::Sync { dry_run } => sync::run(ctx, *dry_run),
-        CronCommand::Logs { run: Some(run), output, json, .. } => {
-            run_details::run(ctx, run, *output, *json)
-        }
         CronCommand::Rerun { run, json } => run::rerun(ctx, run, *json),
-        CronCommand::Logs { job, run: None, follow, lines, output, failed, since, json } => {
-            let settings = ctx.settings()?;
-            let now = time_zone::now(ctx, &settings);
-            let filter = logs::RunLogFilter {
-                job: job.as_deref(),
-                follow: *follow,
-                lines: *lines,
-                output: *output,
-                failed: *failed,
-                since: since.map(|since| SinceFilter::new(since, &now)),
-                now,
-                json: *json,
-            };
-            logs::run(ctx, &settings, &filter)
-        }
+        CronCommand::Logs(arguments) => logs::run(ctx, arguments),
         CronCommand::Export(arguments) => export::run(ctx, arguments),
         CronCommand::Heartbeat(arguments) => heartbeat::run(ctx, arguments),
     }

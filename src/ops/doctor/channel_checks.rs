@@ -1,6 +1,6 @@
 //! Checks of the enabled chat channels.
 
-use super::check::{CheckInput, CheckResult, Severity};
+use super::check::{CheckInput, CheckResult};
 use crate::ops::channel::health::{ChannelHealth, ChannelProblem};
 use crate::ops::channel::overview;
 use crate::ops::jobs::time_format::format_time;
@@ -9,13 +9,12 @@ use anyhow::Result;
 const POLL_HINT: &str = "a crontab line: `* * * * * nanobot channel poll --wait 60`";
 
 /// Checks the token, the senders, and the last poll of each enabled channel.
-pub(crate) fn check_channels(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_channels(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let names = input.settings.channels.iter();
-    let results = names.flat_map(|name| match check_channel(input, name) {
-        Ok(results) => results,
-        Err(error) => vec![CheckResult::from_error(Severity::Failed, &error)],
+    let results = names.flat_map(|name| {
+        check_channel(input, name).unwrap_or_else(|error| vec![CheckResult::from_error(&error)])
     });
-    results.collect()
+    Ok(results.collect())
 }
 
 fn check_channel(input: &CheckInput, name: &str) -> Result<Vec<CheckResult>> {

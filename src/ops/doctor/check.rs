@@ -49,12 +49,12 @@ impl CheckResult {
         Self::new(Severity::Failed, message)
     }
 
-    /// Builds a result from an error: its message, its hint and its status.
-    pub(crate) fn from_error(severity: Severity, error: &anyhow::Error) -> Self {
+    /// Builds a failure from an error: its message, its hint and its status.
+    pub(crate) fn from_error(error: &anyhow::Error) -> Self {
         Self {
             hint: hint_for(error).map(str::to_owned),
             exit: exit_for(error),
-            ..Self::new(severity, format!("{error:#}"))
+            ..Self::failed(format!("{error:#}"))
         }
     }
 

@@ -2,7 +2,7 @@
 //! regardless of the others' results. The provider check runs concurrently, since it takes the longest.
 
 use super::channel_checks::check_channels;
-use super::check::{CheckInput, CheckResult, Severity};
+use super::check::{CheckInput, CheckResult};
 use super::{crontab_checks as crontab, job_checks as jobs, probe_check, run_checks as run};
 use crate::ops::context::Context;
 use crate::ops::jobs::{crontab_sync, workspace_jobs};
@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result};
 use nanobot_config::settings::JobStarter;
 use nanobot_os::signal;
 
-/// A check: inspects one area, and returns its results.
-type CheckFn = fn(&CheckInput) -> Vec<CheckResult>;
+/// A check: inspects one area, and returns its results. An error is reported as a failure.
+type CheckFn = fn(&CheckInput) -> Result<Vec<CheckResult>>;
 
 /// The checks, in the order in which they are reported: likely causes first.
 const SETUP_CHECKS: &[(&str, CheckFn)] = &[
@@ -68,7 +68,7 @@ pub(crate) fn run_all(
         Ok(settings) => settings,
         // Without a valid config, no other check is possible.
         Err(error) => {
-            return report("config", vec![CheckResult::from_error(Severity::Failed, &error)]);
+            return report("config", vec![CheckResult::from_error(&error)]);
         }
     };
     let store = workspace_jobs::open(ctx, &settings);
@@ -95,7 +95,7 @@ pub(crate) fn run_all(
                 None => check(&input),
             };
             signal::check()?;
-            report(name, results)?;
+            report(name, results.unwrap_or_else(|error| vec![CheckResult::from_error(&error)]))?;
         }
         anyhow::Ok(())
     })?;

@@ -1,11 +1,12 @@
 //! Checks of the crontab: its lines, the program that they start, and the cron daemon that reads it.
 
-use super::check::{CheckInput, CheckResult, Severity, job_labels};
+use super::check::{CheckInput, CheckResult, job_labels};
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::crontab_sync::{self, CronLineContext};
 use crate::ops::jobs::delivery;
 use crate::ops::jobs::scheduler_problems;
 use crate::ops::jobs::unseen_answers;
+use anyhow::Result;
 use nanobot_cron::command_line::ParsedCommand;
 use nanobot_cron::job::Job;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const SYNC_HINT: &str = "`nanobot cron sync`";
 
 /// Checks that there is a readable crontab.
-pub(crate) fn check_crontab(input: &CheckInput) -> Vec<CheckResult> {
-    let result = match &input.crontab_lines {
+pub(crate) fn check_crontab(input: &CheckInput) -> Result<Vec<CheckResult>> {
+    Ok(vec![match &input.crontab_lines {
         Ok(lines) => {
             let lines = match lines.len() {
                 0 => "no nanobot lines".into(),
@@ -23,29 +24,28 @@ pub(crate) fn check_crontab(input: &CheckInput) -> Vec<CheckResult> {
             };
             CheckResult::ok(format!("readable: {lines}"))
         }
-        Err(error) => input.ok_unless_cron_needed(CheckResult::from_error(Severity::Failed, error)),
-    };
-    vec![result]
+        Err(error) => input.ok_unless_cron_needed(CheckResult::from_error(error)),
+    }])
 }
 
 /// Checks that the crontab has no lines, because another scheduler starts the jobs.
-pub(crate) fn check_unused(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_unused(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let lines = input.crontab_lines.as_deref().unwrap_or_default();
-    vec![if lines.is_empty() {
+    Ok(vec![if lines.is_empty() {
         CheckResult::ok("not used: `cron.scheduler` is `none`")
     } else {
         CheckResult::warn("it starts jobs too, though `cron.scheduler` is `none`")
             .with_hint(format!("{SYNC_HINT}, which removes its lines"))
-    }]
+    }])
 }
 
 /// Checks that the crontab lines match the jobs.
-pub(crate) fn check_lines(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_lines(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let (Ok(lines), Ok(jobs)) = (&input.crontab_lines, &input.jobs) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let Ok(line_context) = CronLineContext::new(input.ctx, input.settings, jobs) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let LineMismatches { missing, stale, not_taken_over } =
         compare_lines(input, &line_context, lines);
@@ -84,7 +84,7 @@ pub(crate) fn check_lines(input: &CheckInput) -> Vec<CheckResult> {
     if results.is_empty() && orphans.is_empty() && !lines.is_empty() {
         results.push(CheckResult::ok("they match the jobs"));
     }
-    results
+    Ok(results)
 }
 
 /// The jobs whose lines are wrong.
@@ -139,7 +139,7 @@ fn without_path_and_program(line: &str) -> Option<(&str, ParsedCommand)> {
 }
 
 /// Checks that the program in the lines exists and is this release.
-pub(crate) fn check_program(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_program(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let lines = input.crontab_lines.as_deref().unwrap_or_default();
     let programs = scheduler_problems::programs(lines);
     let own = format!("nanobot {}", env!("CARGO_PKG_VERSION"));
@@ -155,12 +155,12 @@ pub(crate) fn check_program(input: &CheckInput) -> Vec<CheckResult> {
                 .with_hint(format!("{SYNC_HINT}, which writes this program's path"))
         }
     });
-    results.collect()
+    Ok(results.collect())
 }
 
 /// Checks that a cron daemon is running.
-pub(crate) fn check_daemon(input: &CheckInput) -> Vec<CheckResult> {
-    let result = match crontab_sync::is_cron_running(input.ctx) {
+pub(crate) fn check_daemon(input: &CheckInput) -> Result<Vec<CheckResult>> {
+    Ok(vec![match crontab_sync::is_cron_running(input.ctx) {
         Some(true) => CheckResult::ok("running"),
         Some(false) => input.ok_unless_cron_needed(
             CheckResult::failed("no cron daemon is running: nothing starts the jobs")
@@ -171,34 +171,33 @@ pub(crate) fn check_daemon(input: &CheckInput) -> Vec<CheckResult> {
             CheckResult::warn("cannot detect whether a cron daemon is running")
                 .with_hint("`nanobot cron logs` in a few minutes"),
         ),
-    };
-    vec![result]
+    }])
 }
 
 /// Checks that cron can mail the answers of jobs that print them.
-pub(crate) fn check_mailer(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_mailer(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let prints = |job: &&Job| {
         input.store.is_managed(job) && delivery::is_printed(input.ctx, input.settings, job)
     };
     let jobs: Vec<&Job> = input.enabled_jobs().filter(prints).collect();
     if jobs.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     if unseen_answers::has_mailer(input.ctx) {
-        return vec![CheckResult::ok("cron can mail what jobs print")];
+        return Ok(vec![CheckResult::ok("cron can mail what jobs print")]);
     }
     let names = job_labels(jobs.iter().copied());
     let message =
         format!("there is no mailer (`sendmail`), so cron drops what jobs print: {names}");
     let hint = "`notify.target` of the config, `nanobot cron edit JOB --channel …`, or a mailer such as `msmtp-mta`";
-    vec![CheckResult::warn(message).with_hint(hint).with_jobs(jobs)]
+    Ok(vec![CheckResult::warn(message).with_hint(hint).with_jobs(jobs)])
 }
 
 /// Checks for environment variables that change the settings here but not in jobs.
-pub(crate) fn check_variables(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_variables(input: &CheckInput) -> Result<Vec<CheckResult>> {
     if input.enabled_jobs().next().is_none() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let message = cron_environment::missing_variables(input.ctx);
-    message.map(CheckResult::warn).into_iter().collect()
+    Ok(message.map(CheckResult::warn).into_iter().collect())
 }

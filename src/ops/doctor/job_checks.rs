@@ -21,11 +21,11 @@ use std::collections::BTreeSet;
 const RECORDS_CHECKED: usize = 100;
 
 /// Checks that the job file can be read.
-pub(crate) fn check_job_file(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_job_file(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let orphans =
         crontab_sync::find_orphans(input.store, input.crontab_lines.as_deref().unwrap_or_default());
     let summary = match &input.jobs {
-        Err(error) => CheckResult::from_error(Severity::Failed, error),
+        Err(error) => CheckResult::from_error(error),
         Ok(_) if !orphans.is_empty() => CheckResult {
             jobs: orphans.clone(),
             ..CheckResult::failed(crontab_sync::missing_file_message(&orphans))
@@ -55,15 +55,12 @@ pub(crate) fn check_job_file(input: &CheckInput) -> Vec<CheckResult> {
     // An unreadable file is already reported above.
     let warnings = input.store.warnings().unwrap_or_default();
     results.extend(warnings.into_iter().map(CheckResult::warn));
-    results
+    Ok(results)
 }
 
 /// Checks that every job has a valid schedule and can have a crontab line.
-pub(crate) fn check_schedules(input: &CheckInput) -> Vec<CheckResult> {
-    let line_context = match CronLineContext::new(input.ctx, input.settings, input.all_jobs()) {
-        Ok(line_context) => line_context,
-        Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
-    };
+pub(crate) fn check_schedules(input: &CheckInput) -> Result<Vec<CheckResult>> {
+    let line_context = CronLineContext::new(input.ctx, input.settings, input.all_jobs())?;
     let mut results = Vec::new();
     let mut omitted = BTreeSet::new();
     for job in input.enabled_jobs() {
@@ -97,11 +94,11 @@ pub(crate) fn check_schedules(input: &CheckInput) -> Vec<CheckResult> {
     if results.is_empty() && input.enabled_jobs().next().is_some() {
         results.push(CheckResult::ok("every job has a valid schedule"));
     }
-    results
+    Ok(results)
 }
 
 /// Checks that every job can reach a model when cron starts it.
-pub(crate) fn check_model_access(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_model_access(input: &CheckInput) -> Result<Vec<CheckResult>> {
     // The same result for several jobs is reported once.
     let mut problems: Vec<(CheckResult, Vec<&Job>)> = Vec::new();
     for job in input.enabled_jobs().filter(|job| job.kind() != JobKind::Command) {
@@ -115,13 +112,13 @@ pub(crate) fn check_model_access(input: &CheckInput) -> Vec<CheckResult> {
         }
     }
     if problems.is_empty() && input.enabled_jobs().next().is_some() {
-        return vec![CheckResult::ok("every job can reach a model")];
+        return Ok(vec![CheckResult::ok("every job can reach a model")]);
     }
     let results = problems.into_iter().map(|(problem, jobs)| {
         let message = format!("{}: {}", job_labels(jobs.iter().copied()), problem.message);
         CheckResult { message, ..problem }.with_jobs(jobs)
     });
-    results.collect()
+    Ok(results.collect())
 }
 
 /// The problem with the key of `job`, if any.
@@ -129,7 +126,7 @@ fn model_access_problem(input: &CheckInput, job: &Job) -> Option<CheckResult> {
     let options = job.options.clone().unwrap_or_default();
     let resolved = match resolved_job::resolve(input.ctx, &options) {
         Ok(resolved) => resolved,
-        Err(error) => return Some(CheckResult::from_error(Severity::Failed, &error)),
+        Err(error) => return Some(CheckResult::from_error(&error)),
     };
     let mismatch = cron_environment::endpoint_mismatch(input.ctx, job, &resolved)?;
     let severity = if mismatch.is_fatal { Severity::Failed } else { Severity::Warn };
@@ -140,7 +137,7 @@ fn model_access_problem(input: &CheckInput, job: &Job) -> Option<CheckResult> {
 }
 
 /// Checks the last runs of the jobs.
-pub(crate) fn check_last_runs(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_last_runs(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let mut results = Vec::new();
     for job in input.all_jobs().iter().filter(|job| job.enabled || job.is_once()) {
         match last_run_problem(input, job) {
@@ -150,15 +147,13 @@ pub(crate) fn check_last_runs(input: &CheckInput) -> Vec<CheckResult> {
                 let message = format!("{} {message}", job_label(job));
                 results.push(CheckResult::warn(message).with_hint(hint).with_jobs([job]));
             }
-            Err(error) => {
-                results.push(CheckResult::from_error(Severity::Failed, &error).with_jobs([job]));
-            }
+            Err(error) => results.push(CheckResult::from_error(&error).with_jobs([job])),
         }
     }
     if results.is_empty() && !input.all_jobs().is_empty() {
         results.push(CheckResult::ok("no job failed in its last run"));
     }
-    results
+    Ok(results)
 }
 
 /// The problem of the last run of `job`, phrased to follow the job's name.
@@ -213,7 +208,7 @@ fn last_run_problem(input: &CheckInput, job: &Job) -> Result<Option<String>> {
 }
 
 /// Checks that the jobs' answers can be delivered, and their pings sent.
-pub(crate) fn check_delivery(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_delivery(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let (ctx, settings) = (input.ctx, input.settings);
     let results = input.enabled_jobs().flat_map(|job| {
         let delivery = job_notices::unsupported_channel_notice(ctx, job)
@@ -223,5 +218,5 @@ pub(crate) fn check_delivery(input: &CheckInput) -> Vec<CheckResult> {
         let messages = delivery.into_iter().chain(ping);
         messages.map(move |message| CheckResult::warn(message).with_jobs([job]))
     });
-    results.collect()
+    Ok(results.collect())
 }

@@ -4,7 +4,7 @@
 //! and exist beneath the new home. A path is only changed if the earlier home no longer exists. Trust is not moved: a
 //! directory is trusted at its path.
 
-use super::check::{CheckResult, Severity};
+use super::check::CheckResult;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::time_format::count_jobs;
@@ -40,7 +40,7 @@ pub(crate) fn correct_paths(ctx: &Context, no_crontab: bool) -> Result<Vec<Check
         home.display()
     ))];
     if !no_crontab && let Err(error) = correct_crontab(ctx, &settings, &store, &old) {
-        results.push(CheckResult::from_error(Severity::Failed, &error));
+        results.push(CheckResult::from_error(&error));
     }
     let config = Config::load(&ctx.paths)?;
     let old_path = format!("{}/", old.display());

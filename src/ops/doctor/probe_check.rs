@@ -25,11 +25,9 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(100);
 const OUTPUT_LIMIT_BYTES: usize = 64 << 10;
 
 /// Runs a temporary job the way a crontab line would.
-pub(crate) fn check_probe(input: &CheckInput) -> Vec<CheckResult> {
-    let mut results = match run_probe(input) {
-        Ok(results) => results,
-        Err(error) => vec![CheckResult::from_error(Severity::Failed, &error)],
-    };
+pub(crate) fn check_probe(input: &CheckInput) -> Result<Vec<CheckResult>> {
+    let mut results =
+        run_probe(input).unwrap_or_else(|error| vec![CheckResult::from_error(&error)]);
     // Without jobs, a failure is only a warning.
     let is_needed = input.needs_cron();
     for result in &mut results {
@@ -37,7 +35,7 @@ pub(crate) fn check_probe(input: &CheckInput) -> Vec<CheckResult> {
             result.severity = Severity::Warn;
         }
     }
-    results
+    Ok(results)
 }
 
 fn run_probe(input: &CheckInput) -> Result<Vec<CheckResult>> {

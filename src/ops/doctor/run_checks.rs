@@ -47,12 +47,9 @@ const BASH_COMPLETION_LOADER: &str = "/usr/share/bash-completion/bash_completion
 const MAX_NAMES: usize = 3;
 
 /// Checks the config for unknown or odd settings. The config is readable: otherwise no check would run.
-pub(crate) fn check_config(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_config(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let Context { env, paths, .. } = input.ctx;
-    let config = match Config::load(paths) {
-        Ok(config) => config,
-        Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
-    };
+    let config = Config::load(paths)?;
     // A request tests the provider.
     let options = check::CheckOptions { is_provider: |_| true, for_python: false };
     let findings = check::check_config(&config, env, paths, options);
@@ -70,11 +67,11 @@ pub(crate) fn check_config(input: &CheckInput) -> Vec<CheckResult> {
     };
     let search_problems = search_problems(input.ctx, input.settings).into_iter();
     let search_problems = search_problems.map(CheckResult::warn);
-    std::iter::once(summary).chain(problems).chain(search_problems).collect()
+    Ok(std::iter::once(summary).chain(problems).chain(search_problems).collect())
 }
 
 /// Checks that a run can write its files.
-pub(crate) fn check_directories(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_directories(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let CheckInput { ctx, settings, .. } = input;
     let workspace = &settings.workspace;
     let messages = scheduler_problems::unwritable_directories(ctx, settings).into_iter();
@@ -96,11 +93,11 @@ pub(crate) fn check_directories(input: &CheckInput) -> Vec<CheckResult> {
             .with_hint("`nanobot onboard`")
         });
     }
-    results
+    Ok(results)
 }
 
 /// Checks that other users cannot access private directories.
-pub(crate) fn check_private_directories(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_private_directories(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let CheckInput { ctx, settings, .. } = input;
     let directories = [
         ctx.paths.root.clone(),
@@ -117,18 +114,17 @@ pub(crate) fn check_private_directories(input: &CheckInput) -> Vec<CheckResult> 
             open.push(directory);
         }
     }
-    open.iter()
-        .map(|directory| {
-            let display = ctx.paths.display(directory);
-            CheckResult::warn(format!("other users of this machine can read `{display}`"))
-                .with_hint(format!("chmod 700 {display}"))
-        })
-        .collect()
+    let results = open.iter().map(|directory| {
+        let display = ctx.paths.display(directory);
+        CheckResult::warn(format!("other users of this machine can read `{display}`"))
+            .with_hint(format!("chmod 700 {display}"))
+    });
+    Ok(results.collect())
 }
 
 /// Checks that this user owns the files of nanobot: files that a run as another user, such as root, has left cannot be written. Files of a
 /// directory that is shared with a group may belong to its members.
-pub(crate) fn check_owners(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_owners(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let CheckInput { ctx, settings, .. } = input;
     let own = owner::user_id();
     let mut foreign: Vec<(PathBuf, u32)> = Vec::new();
@@ -140,7 +136,7 @@ pub(crate) fn check_owners(input: &CheckInput) -> Vec<CheckResult> {
         }
     }
     if foreign.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let names = foreign.iter().map(|(path, id)| {
         let owner = owner::user_name(*id).unwrap_or_else(|| id.to_string());
@@ -148,19 +144,12 @@ pub(crate) fn check_owners(input: &CheckInput) -> Vec<CheckResult> {
     });
     let names = list_first(&names.collect::<Vec<_>>(), MAX_NAMES);
     let root = ctx.paths.display(&ctx.paths.root);
-    vec![
-        CheckResult::warn(format!("files of other users: {names}"))
-            .with_hint(format!("sudo chown -R \"$(id -u)\" {root}")),
-    ]
+    let hint = format!("sudo chown -R \"$(id -u)\" {root}");
+    Ok(vec![CheckResult::warn(format!("files of other users: {names}")).with_hint(hint)])
 }
 
 /// Checks that the sessions are intact.
-pub(crate) fn check_sessions(input: &CheckInput) -> Vec<CheckResult> {
-    inspect_sessions(input)
-        .unwrap_or_else(|error| vec![CheckResult::from_error(Severity::Failed, &error)])
-}
-
-fn inspect_sessions(input: &CheckInput) -> Result<Vec<CheckResult>> {
+pub(crate) fn check_sessions(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let store = input.ctx.session_store(input.settings)?;
     let files = session::list_files(&store)?;
     let end = signal::now().saturating_add(SESSION_CHECK_TIMEOUT);
@@ -182,7 +171,7 @@ fn inspect_sessions(input: &CheckInput) -> Result<Vec<CheckResult>> {
             Ok(_) => {}
             // A turn holds the lock of this session.
             Err(error) if exit_for(&error) == Exit::TryAgain => {}
-            Err(error) => results.push(CheckResult::from_error(Severity::Failed, &error)),
+            Err(error) => results.push(CheckResult::from_error(&error)),
         }
     }
     if !repairable.is_empty() {
@@ -201,18 +190,14 @@ fn inspect_sessions(input: &CheckInput) -> Result<Vec<CheckResult>> {
 }
 
 /// Checks that the memory is readable, writable and intact.
-pub(crate) fn check_memory(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_memory(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let memory = Memory::new(&input.settings.workspace, &input.ctx.clock);
-    let (text, last_error) = match (memory.read(), memory.last_error()) {
-        (Ok(text), Ok(last_error)) => (text.unwrap_or_default(), last_error),
-        (Err(error), _) | (_, Err(error)) => {
-            return vec![CheckResult::from_error(Severity::Failed, &error)];
-        }
-    };
+    let text = memory.read()?.unwrap_or_default();
+    let last_error = memory.last_error()?;
     let mut results = Vec::new();
     if let Err(error) = memory.check_writable() {
         let error = error.context("the memory cannot be updated");
-        results.push(CheckResult::from_error(Severity::Failed, &error));
+        results.push(CheckResult::from_error(&error));
     }
     if memory.is_unfinished() {
         let message = "an update was interrupted; the next consolidation finishes it";
@@ -230,21 +215,16 @@ pub(crate) fn check_memory(input: &CheckInput) -> Vec<CheckResult> {
     if results.is_empty() {
         results.push(CheckResult::ok(durable_file::format_size(text.len() as u64)));
     }
-    results
+    Ok(results)
 }
 
 /// Checks for instruction files and skills here that are ignored because the directory is not trusted.
-pub(crate) fn check_trust(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_trust(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let paths = &input.ctx.paths;
     let directory = std::env::current_dir().unwrap_or_default();
-    let instructions =
-        TrustList::load(&paths.trust()).and_then(|trust| trust.read_instructions(&directory));
-    let instructions = match instructions {
-        Ok(instructions) => instructions,
-        Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
-    };
+    let instructions = TrustList::load(&paths.trust())?.read_instructions(&directory)?;
     if instructions.ignored.is_empty() || directory == input.settings.workspace {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let names = instructions.ignored.iter().map(|path| format!("`{}`", paths.display(path)));
     let names = list_first(&names.collect::<Vec<_>>(), MAX_NAMES);
@@ -254,22 +234,19 @@ pub(crate) fn check_trust(input: &CheckInput) -> Vec<CheckResult> {
         "they changed or were added since their directory was trusted"
     };
     let message = format!("not read, because {reason}: {names}");
-    vec![CheckResult::warn(message).with_hint("`nanobot trust .`, if you trust them")]
+    Ok(vec![CheckResult::warn(message).with_hint("`nanobot trust .`, if you trust them")])
 }
 
 /// Checks that the MCP servers answer and that their tools have not changed.
-pub(crate) fn check_servers(input: &CheckInput) -> Vec<CheckResult> {
-    let servers = match mcp_servers::query_all(input.ctx, input.settings, input.offline) {
-        Ok(servers) => servers,
-        Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
-    };
+pub(crate) fn check_servers(input: &CheckInput) -> Result<Vec<CheckResult>> {
+    let servers = mcp_servers::query_all(input.ctx, input.settings, input.offline)?;
     let refused = refused_tools(input.settings, &servers.results);
     let under_cron = servers.cron_failures.into_iter().map(|(name, failure)| {
         CheckResult::warn(format!("{name}: {failure}"))
             .with_hint(format!("`nanobot mcp check {name}`"))
     });
     let results = servers.results.into_iter().map(|(server, view)| check_server(&server, view));
-    results.chain(under_cron).chain(refused).collect()
+    Ok(results.chain(under_cron).chain(refused).collect())
 }
 
 fn check_server(server: &McpServer, view: Result<ServerView>) -> CheckResult {
@@ -285,8 +262,10 @@ fn check_server(server: &McpServer, view: Result<ServerView>) -> CheckResult {
                 .with_hint(format!("`{}`", server.accept_command()))
         }
         // A run continues without an optional server.
-        Err(error) if !server.is_required => CheckResult::from_error(Severity::Warn, &error),
-        Err(error) => CheckResult::from_error(Severity::Failed, &error),
+        Err(error) if !server.is_required => {
+            CheckResult { severity: Severity::Warn, ..CheckResult::from_error(&error) }
+        }
+        Err(error) => CheckResult::from_error(&error),
     }
 }
 
@@ -322,11 +301,8 @@ fn refused_tools(
 }
 
 /// Checks that the skills are readable and usable, and fit their budget.
-pub(crate) fn check_skills(input: &CheckInput) -> Vec<CheckResult> {
-    let skills = match workspace_skills::find(input.ctx, input.settings, Path::new(".")) {
-        Ok(skills) => skills,
-        Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
-    };
+pub(crate) fn check_skills(input: &CheckInput) -> Result<Vec<CheckResult>> {
+    let skills = workspace_skills::find(input.ctx, input.settings, Path::new("."))?;
     let mut results: Vec<CheckResult> =
         skills.notices().into_iter().map(CheckResult::warn).collect();
     let summary = SkillsSummary::new(&skills, input.settings);
@@ -343,11 +319,11 @@ pub(crate) fn check_skills(input: &CheckInput) -> Vec<CheckResult> {
     if results.is_empty() {
         results.push(CheckResult::ok(summary.describe()));
     }
-    results
+    Ok(results)
 }
 
 /// Checks that the enabled tool programs describe themselves, as far as earlier runs know.
-pub(crate) fn check_programs(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_programs(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let enabled = &input.settings.tools.programs;
     let timed_out = programs::timed_out(input.ctx, enabled).into_iter();
     let mut results: Vec<CheckResult> = timed_out
@@ -361,32 +337,26 @@ pub(crate) fn check_programs(input: &CheckInput) -> Vec<CheckResult> {
     if results.is_empty() && !enabled.is_empty() {
         results.push(CheckResult::ok(format!("enabled: {}", enabled.join(", "))));
     }
-    results
+    Ok(results)
 }
 
 /// Checks that the sandbox works, by running an empty command in it.
-pub(crate) fn check_sandbox(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_sandbox(input: &CheckInput) -> Result<Vec<CheckResult>> {
     // Other notices are reported by other checks.
-    let ctx = Context { quiet: true, ..input.ctx.clone() };
-    let result = test_sandbox(&ctx, input)
-        .unwrap_or_else(|error| CheckResult::from_error(Severity::Failed, &error));
-    vec![result]
-}
-
-fn test_sandbox(ctx: &Context, input: &CheckInput) -> Result<CheckResult> {
+    let ctx = &Context { quiet: true, ..input.ctx.clone() };
     let setup =
         turn_setup::build_without_turn(ctx, &Grants::default(), true, true, Vec::new(), None)?;
     let policy = &setup.policy;
     if policy.sandbox == Sandbox::Off {
-        return Ok(CheckResult::warn("the config disables the sandbox for commands"));
+        return Ok(vec![CheckResult::warn("the config disables the sandbox for commands")]);
     }
     if let Err(reason) = os_sandbox::check_available() {
         let message = format!("unavailable, so commands are denied: {reason}");
         let is_needed = policy.sandbox == Sandbox::Strict;
         let severity = if is_needed { Severity::Failed } else { Severity::Warn };
-        return Ok(CheckResult::new(severity, message)
-            .with_hint("`--sandbox off` to run commands without a sandbox")
-            .with_exit(Exit::NoSandbox));
+        let result = CheckResult::new(severity, message)
+            .with_hint("`--sandbox off` to run commands without a sandbox");
+        return Ok(vec![result.with_exit(Exit::NoSandbox)]);
     }
     let exec = toolset::exec_tool(ctx, input.settings, policy, &setup.shared.files);
     let sandbox = exec.prepare_sandbox().context("set up the sandbox")?;
@@ -409,7 +379,7 @@ fn test_sandbox(ctx: &Context, input: &CheckInput) -> Result<CheckResult> {
         return Err(stop.into());
     }
     match finished.status {
-        Some(status) if status.success() => Ok(match namespace_error {
+        Some(status) if status.success() => Ok(vec![match namespace_error {
             None => CheckResult::ok(
                 "a command ran in namespaces of its own, under Landlock and seccomp",
             ),
@@ -418,20 +388,14 @@ fn test_sandbox(ctx: &Context, input: &CheckInput) -> Result<CheckResult> {
                  denied with `--write`"
             ))
             .with_hint(os_sandbox::namespaces::explain_refusal()),
-        }),
+        }]),
         Some(status) => Err(anyhow!("an empty command fails in the sandbox: {status}")),
         None => Err(anyhow!("an empty command timed out in the sandbox")),
     }
 }
 
 /// Checks that the provider answers with this key and model, and that the price is known if a budget needs it.
-pub(crate) fn check_provider(input: &CheckInput) -> Vec<CheckResult> {
-    let result = test_provider(input)
-        .unwrap_or_else(|error| CheckResult::from_error(Severity::Failed, &error));
-    vec![result]
-}
-
-fn test_provider(input: &CheckInput) -> Result<CheckResult> {
+pub(crate) fn check_provider(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let CheckInput { ctx, settings, .. } = input;
     let settings = connection_test::with_short_timeouts(settings, TEST_REQUEST_TIMEOUT);
     let endpoint =
@@ -445,24 +409,21 @@ fn test_provider(input: &CheckInput) -> Result<CheckResult> {
     };
     let label = format!("`{}` of {}, {key}", endpoint.choice.model, endpoint.choice.provider);
     if input.offline {
-        return Ok(CheckResult::ok(format!("{label}; not contacted (--offline)")));
+        return Ok(vec![CheckResult::ok(format!("{label}; not contacted (--offline)"))]);
     }
     let reply = connection_test::send_test_request(ctx, &settings, endpoint, &|_| ())?;
-    Ok(CheckResult::ok(format!(
-        "{label}: answered in {}, {}",
-        reply.describe_duration(),
-        reply.describe_cost()
-    )))
+    let (duration, cost) = (reply.describe_duration(), reply.describe_cost());
+    Ok(vec![CheckResult::ok(format!("{label}: answered in {duration}, {cost}"))])
 }
 
 /// Checks that shell completions are installed, for supported shells.
-pub(crate) fn check_completions(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_completions(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let Context { env, paths, .. } = input.ctx;
     let Some(shell) = UserShell::from_env(env) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let name = shell.name();
-    let result = if !shell.completion_path(env, paths).exists() {
+    Ok(vec![if !shell.completion_path(env, paths).exists() {
         CheckResult::ok(format!("optional; none for {name}"))
             .with_hint("`nanobot onboard --completions`")
     } else if name == "bash" && !Path::new(BASH_COMPLETION_LOADER).exists() {
@@ -470,12 +431,11 @@ pub(crate) fn check_completions(input: &CheckInput) -> Vec<CheckResult> {
             .with_hint("the package `bash-completion`")
     } else {
         CheckResult::ok(format!("installed for {name}"))
-    };
-    vec![result]
+    }])
 }
 
 /// Checks whether the Python program's server is also running. It starts its jobs too, and keeps its own copy of sessions.
-pub(crate) fn check_gateway(input: &CheckInput) -> Vec<CheckResult> {
+pub(crate) fn check_gateway(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let process_id = process::find_process(&["nanobot", "gateway"], &input.ctx.paths.home);
     let result = process_id.map(|process_id| {
         let message = format!(
@@ -484,5 +444,5 @@ pub(crate) fn check_gateway(input: &CheckInput) -> Vec<CheckResult> {
         );
         CheckResult::warn(message).with_hint("stop it, or use separate jobs and sessions")
     });
-    result.into_iter().collect()
+    Ok(result.into_iter().collect())
 }

@@ -7,60 +7,46 @@ use serde_json::{Map, Value};
 /// A tool of ours, and its names in other programs.
 struct ToolAlias {
     name: &'static str,
-    vibe: &'static [&'static str],
-    claude_code: &'static [&'static str],
+    vibe: Names,
+    claude_code: Names,
     /// Our arguments, Vibe's and Claude Code's.
-    arguments: &'static [(&'static str, &'static str, &'static str)],
+    arguments: &'static [Argument],
 }
+
+type Argument = (&'static str, &'static str, &'static str);
+type Names = &'static [&'static str];
+
+const fn row(
+    name: &'static str,
+    vibe: Names,
+    claude_code: Names,
+    arguments: &'static [Argument],
+) -> ToolAlias {
+    ToolAlias { name, vibe, claude_code, arguments }
+}
+
+const EDIT_ARGUMENTS: &[Argument] = &[
+    ("path", "file_path", "file_path"),
+    ("old_text", "old_string", "old_string"),
+    ("new_text", "new_string", "new_string"),
+];
+const SPAWN_ARGUMENTS: &[Argument] =
+    &[("task", "task", "prompt"), ("label", "label", "description")];
 
 /// Tools with a counterpart. The first name is the one that scripts receive; the others are older ones, which matchers may
 /// use.
 const TOOLS: &[ToolAlias] = &[
-    ToolAlias { name: "exec", vibe: &["bash"], claude_code: &["Bash"], arguments: &[] },
-    ToolAlias {
-        name: "read_file",
-        vibe: &["read", "read_file"],
-        claude_code: &["Read"],
-        arguments: &[("path", "file_path", "file_path")],
-    },
-    ToolAlias {
-        name: "write_file",
-        vibe: &["write_file"],
-        claude_code: &["Write"],
-        arguments: &[("path", "path", "file_path")],
-    },
-    ToolAlias {
-        name: "edit_file",
-        vibe: &["edit", "search_replace"],
-        claude_code: &["Edit", "MultiEdit"],
-        arguments: &[
-            ("path", "file_path", "file_path"),
-            ("old_text", "old_string", "old_string"),
-            ("new_text", "new_string", "new_string"),
-        ],
-    },
-    ToolAlias { name: "grep", vibe: &["grep"], claude_code: &["Grep"], arguments: &[] },
-    ToolAlias { name: "glob", vibe: &[], claude_code: &["Glob"], arguments: &[] },
-    ToolAlias { name: "list_dir", vibe: &[], claude_code: &["LS"], arguments: &[] },
-    ToolAlias {
-        name: "web_fetch",
-        vibe: &["web_fetch"],
-        claude_code: &["WebFetch"],
-        arguments: &[],
-    },
-    ToolAlias {
-        name: "web_search",
-        vibe: &["web_search"],
-        claude_code: &["WebSearch"],
-        arguments: &[],
-    },
-    ToolAlias { name: "todo", vibe: &["todo"], claude_code: &["TodoWrite"], arguments: &[] },
-    ToolAlias {
-        name: "spawn",
-        vibe: &["task"],
-        claude_code: &["Agent", "Task"],
-        arguments: &[("task", "task", "prompt"), ("label", "label", "description")],
-    },
+    row("exec", &["bash"], &["Bash"], &[]),
+    row("read_file", &["read", "read_file"], &["Read"], &[("path", "file_path", "file_path")]),
+    row("write_file", &["write_file"], &["Write"], &[("path", "path", "file_path")]),
+    row("edit_file", &["edit", "search_replace"], &["Edit", "MultiEdit"], EDIT_ARGUMENTS),
+    row("grep", &["grep"], &["Grep"], &[]),
+    row("glob", &[], &["Glob"], &[]),
+    row("list_dir", &[], &["LS"], &[]),
+    row("web_fetch", &["web_fetch"], &["WebFetch"], &[]),
+    row("web_search", &["web_search"], &["WebSearch"], &[]),
+    row("todo", &["todo"], &["TodoWrite"], &[]),
+    row("spawn", &["task"], &["Agent", "Task"], SPAWN_ARGUMENTS),
 ];
 
 /// Claude Code's time limit of a command is in milliseconds, ours and Vibe's in seconds.

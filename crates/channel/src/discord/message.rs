@@ -101,12 +101,11 @@ fn to_message(message: &Value, chat: &Chat, identity: &Identity) -> Option<Inbou
     Some(InboundMessage {
         id: id.to_owned(),
         chat: chat.clone(),
-        from: Sender {
-            id: sender.to_owned(),
-            name: author["username"].as_str().map(str::to_owned),
-            is_bot: author["bot"] == true || message["webhook_id"].is_string(),
-            ..Sender::default()
-        },
+        from: Sender::new(
+            sender,
+            author["username"].as_str(),
+            author["bot"] == true || message["webhook_id"].is_string(),
+        ),
         text,
         quotes,
         mentions_us: is_mention || is_reply_to_us,
@@ -139,12 +138,7 @@ pub(super) fn to_press(interaction: &Value) -> Option<InboundMessage> {
     let message = InboundMessage {
         id: format!("press:{}", interaction["id"].as_str()?),
         chat: Chat { id: channel.to_owned(), ..Chat::default() },
-        from: Sender {
-            id: user["id"].as_str()?.to_owned(),
-            name: user["username"].as_str().map(str::to_owned),
-            is_bot: user["bot"] == true,
-            ..Sender::default()
-        },
+        from: Sender::new(user["id"].as_str()?, user["username"].as_str(), user["bot"] == true),
         sent_at: sent_at(&interaction["id"]),
         reply_facts: json!({ "message_id": question_message }),
         ..InboundMessage::default()

@@ -313,10 +313,7 @@ impl Channel for Discord {
 
     fn identity(&self) -> Result<Identity> {
         let user = self.client.get("/users/@me")?;
-        Ok(Identity {
-            id: self.client.text_of(&user["id"])?,
-            name: self.client.text_of(&user["username"])?,
-        })
+        Ok(self.client.identity_of(&user["id"], &user["username"])?)
     }
 
     fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {

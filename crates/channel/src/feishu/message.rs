@@ -38,12 +38,7 @@ pub(super) fn to_message(
             thread: (!is_direct && has_topics).then(|| root.to_owned()),
             is_direct,
         },
-        from: Sender {
-            id: from.to_owned(),
-            name: None,
-            is_bot: sender["sender_type"] != "user",
-            ..Sender::default()
-        },
+        from: Sender::new(from, None, sender["sender_type"] != "user"),
         text: typed,
         quotes: quotes.into_iter().collect(),
         mentions_us: is_mentioned(mentions, identity) || content.contains(MENTION_OF_ALL),

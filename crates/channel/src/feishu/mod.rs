@@ -11,7 +11,9 @@ mod webhook;
 use super::access::{AccessDecision, AccessRules};
 use super::access_token::{AccessToken, IssuedToken};
 use super::mention::without_pings;
-use super::push_poll::{FrameConnection, FrameContent, Heartbeat, PushListener, PushService};
+use super::push_poll::{
+    FrameConnection, FrameContent, Heartbeat, PollState, PushListener, PushService,
+};
 use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
@@ -149,12 +151,7 @@ impl PushService for Feishu {
         Ok(Box::new(FeishuConnection::new(socket)))
     }
 
-    fn read_frame(
-        &self,
-        frame: &Value,
-        identity: &Identity,
-        _cache: &mut Value,
-    ) -> ChannelResult<FrameContent> {
+    fn read_frame(&self, frame: &Value, poll: &mut PollState<'_>) -> ChannelResult<FrameContent> {
         if frame["method"] != DATA_METHOD {
             return Ok(FrameContent::default());
         }
@@ -163,7 +160,7 @@ impl PushService for Feishu {
         let payload = frame["payload"].as_str().unwrap_or_default();
         let payload: Value = serde_json::from_str(payload).unwrap_or_default();
         Ok(FrameContent {
-            messages: self.to_message(&payload, identity).into_iter().collect(),
+            messages: self.to_message(&payload, poll.identity).into_iter().collect(),
             acknowledgement: Some(acknowledgement),
         })
     }
@@ -270,10 +267,7 @@ impl Channel for Feishu {
     fn identity(&self) -> Result<Identity> {
         let response = self.get("/open-apis/bot/v3/info")?;
         let bot = &response["bot"];
-        Ok(Identity {
-            id: self.client.text_of(&bot["open_id"])?,
-            name: self.client.text_of(&bot["app_name"])?,
-        })
+        Ok(self.client.identity_of(&bot["open_id"], &bot["app_name"])?)
     }
 
     /// Checks the app, or creates one.

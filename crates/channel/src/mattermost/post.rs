@@ -124,12 +124,7 @@ impl PostReader<'_> {
                 thread: thread.map(str::to_owned),
                 is_direct,
             },
-            from: Sender {
-                id: sender.to_owned(),
-                name: None,
-                is_bot: is_prop("from_bot") || is_prop("from_webhook"),
-                ..Sender::default()
-            },
+            from: Sender::new(sender, None, is_prop("from_bot") || is_prop("from_webhook")),
             text: UserText::typed(text),
             quotes: Vec::new(),
             mentions_us: is_mention

@@ -78,12 +78,7 @@ impl PanelEntry {
         InboundMessage {
             id: self.id.clone(),
             chat: Chat { id: chat.to_owned(), thread: None, is_direct },
-            from: Sender {
-                id: self.author.clone(),
-                name: Some(self.name.clone()),
-                is_bot: false,
-                ..Sender::default()
-            },
+            from: Sender::new(&self.author, Some(&self.name), false),
             text: self.text.clone(),
             quotes,
             sent_at: self.sent_at,

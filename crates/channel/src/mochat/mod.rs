@@ -11,18 +11,17 @@ use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::{
     Batch, Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
-    PollRequest, QuotedText, RemoteFile, object_cursor,
+    PollRequest, QuotedText, object_cursor,
 };
 use anyhow::Result;
 use entry::PanelEntry;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::message::user_text::UserText;
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
 use nanobot_os::signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::time::Duration;
 
 /// Messages of a panel in a response, and ids that are stored of each panel.
@@ -172,15 +171,6 @@ impl Channel for Mochat {
         let message = self.read(&self.client.exchange(&request)?)?;
         let id = ["messageId", "_id", "id"].iter().find_map(|name| message[name].as_str());
         Ok(id.unwrap_or(key).to_owned())
-    }
-
-    fn fetch(
-        &self,
-        _file: &RemoteFile,
-        _writer: &mut dyn Write,
-        _limit_bytes: u64,
-    ) -> Result<bool> {
-        Err(fail(Exit::Config, "files of Mochat are not read"))
     }
 
     /// Proves the token.

@@ -106,12 +106,7 @@ impl MessageReader<'_> {
         Some(InboundMessage {
             id: format!("{id}:{stamp}"),
             chat: Chat { id: id.clone(), thread: thread.map(str::to_owned), is_direct },
-            from: Sender {
-                id: sender.to_owned(),
-                name: None,
-                is_bot: bot.is_some(),
-                ..Sender::default()
-            },
+            from: Sender::new(sender, None, bot.is_some()),
             text,
             quotes,
             is_unreadable: is_unreadable && !is_mention,

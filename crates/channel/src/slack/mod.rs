@@ -397,10 +397,7 @@ impl Channel for Slack {
 
     fn identity(&self) -> Result<Identity> {
         let response = self.api.write("auth.test", &json!({}))?;
-        Ok(Identity {
-            id: self.api.client.text_of(&response["user_id"])?,
-            name: self.api.client.text_of(&response["user"])?,
-        })
+        Ok(self.api.client.identity_of(&response["user_id"], &response["user"])?)
     }
 }
 

@@ -23,14 +23,6 @@ pub struct EmbeddingIndex {
     lines: BTreeMap<String, Vec<i8>>,
 }
 
-/// A line and its similarity to the text that is searched.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RankedLine {
-    /// From -1 to 1.
-    pub score: f32,
-    pub line: MemoryMatch,
-}
-
 impl EmbeddingIndex {
     /// Loads the index at `path`; an empty one if it is missing, damaged or of another `model`.
     ///
@@ -75,14 +67,17 @@ impl EmbeddingIndex {
     }
 
     /// Returns the `count` lines that are closest to `embedding`, the closest first.
-    pub fn rank(&self, lines: &[MemoryMatch], embedding: &[f32], count: usize) -> Vec<RankedLine> {
+    pub fn rank(&self, lines: &[MemoryMatch], embedding: &[f32], count: usize) -> Vec<MemoryMatch> {
         let query = quantize(embedding);
         let ranked = lines.iter().filter_map(|line| {
             let score = similarity(&query, self.lines.get(&line.text)?);
-            Some(RankedLine { score, line: line.clone() })
+            Some(MemoryMatch { score: Some(score), ..line.clone() })
         });
-        let mut ranked: Vec<RankedLine> = ranked.collect();
-        ranked.sort_by(|one, other| other.score.total_cmp(&one.score));
+        let mut ranked: Vec<MemoryMatch> = ranked.collect();
+        ranked.sort_by(|one, other| {
+            let [one, other] = [one, other].map(|line| line.score.unwrap_or_default());
+            other.total_cmp(&one)
+        });
         ranked.truncate(count);
         ranked
     }
@@ -113,7 +108,7 @@ mod tests {
     use std::path::PathBuf;
 
     fn line(text: &str) -> MemoryMatch {
-        MemoryMatch { path: PathBuf::from("m"), line: 1, text: text.to_owned() }
+        MemoryMatch { path: PathBuf::from("m"), line: 1, text: text.to_owned(), score: None }
     }
 
     #[test]
@@ -133,11 +128,11 @@ mod tests {
         }
         let rank = |index: &EmbeddingIndex, embedding: &[f32]| -> Vec<String> {
             let ranked = index.rank(&lines, embedding, 2);
-            ranked.into_iter().map(|ranked| ranked.line.text).collect()
+            ranked.into_iter().map(|ranked| ranked.text).collect()
         };
         assert_eq!(rank(&index, &[1.0, 0.0]), ["tea", "coffee"]);
         assert_eq!(rank(&index, &[0.0, 0.001]), ["car", "coffee"]);
-        assert!(index.rank(&lines, &[1.0], 3).iter().all(|ranked| ranked.score == 0.0));
+        assert!(index.rank(&lines, &[1.0], 3).iter().all(|ranked| ranked.score == Some(0.0)));
         index.save(&path).unwrap();
         assert_eq!(EmbeddingIndex::load(&path, "a").unwrap(), index);
         // Another model, a damaged file, and lines that are gone.

@@ -11,12 +11,14 @@ use std::path::PathBuf;
 const MAX_LINES_BY_MEANING: usize = 5_000;
 
 /// A matching line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MemoryMatch {
     pub path: PathBuf,
     /// Line number, from 1.
     pub line: usize,
     pub text: String,
+    /// The similarity to the text of a search by meaning, from -1 to 1.
+    pub score: Option<f32>,
 }
 
 impl Memory {
@@ -54,7 +56,12 @@ impl Memory {
                     String::from_utf8_lossy(line).trim_end().to_owned()
                 };
                 if !text.is_empty() {
-                    lines.push(MemoryMatch { path: path.clone(), line: number + 1, text });
+                    lines.push(MemoryMatch {
+                        path: path.clone(),
+                        line: number + 1,
+                        text,
+                        score: None,
+                    });
                 }
             }
         }
