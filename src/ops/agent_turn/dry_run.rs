@@ -15,7 +15,7 @@ use nanobot_base::event::Event;
 use nanobot_base::message::{Message, Reply};
 use nanobot_model::provider::http_provider::HttpProvider;
 use nanobot_model::provider::redact::RedactingProvider;
-use nanobot_model::provider::{DeltaSink, Provider, ProviderError, Request};
+use nanobot_model::provider::{DeltaSink, Provider, ProviderError, ProviderResult, Request};
 use nanobot_os::terminal::stderr_width;
 use parking_lot::Mutex;
 
@@ -106,7 +106,7 @@ struct RequestPreview {
 }
 
 impl Provider for RequestPreview {
-    fn reply(&self, request: &Request<'_>, _: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, _: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         let text = match self.form {
             DryRunForm::Curl => self.http_provider.curl(request),
             _ => String::from_utf8_lossy(&self.http_provider.body(request)).into_owned(),

@@ -13,7 +13,7 @@ use nanobot_base::message::{
 };
 use nanobot_base::trace_context::TraceContext;
 use nanobot_model::provider::registry::normalize_name;
-use nanobot_model::provider::{DeltaSink, Provider, ProviderError, Request};
+use nanobot_model::provider::{DeltaSink, Provider, ProviderError, ProviderResult, Request};
 use nanobot_os::clock::Clock;
 use nanobot_os::secret::{random_hex, redact_all_json};
 use parking_lot::Mutex;
@@ -282,11 +282,7 @@ pub struct TracedProvider<P> {
 }
 
 impl<P: Provider> Provider for TracedProvider<P> {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         let start = self.shared.started.elapsed();
         let result = self.inner.reply(request, on_delta);
         let error = match &result {

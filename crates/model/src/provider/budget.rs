@@ -2,7 +2,7 @@
 //! ledger. Every model request of the program passes through it, so the ledger is complete.
 
 use super::registry::model_info::Prices;
-use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
+use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, ProviderResult, Request};
 use crate::ledger::{BudgetLimits, CallPurpose, Ledger, ModelCall, Reservation};
 use nanobot_base::error::{Exit, NextStep, Stop, fail_with_step};
 use nanobot_base::format::format_dollars;
@@ -188,11 +188,7 @@ impl RunBudget {
 }
 
 impl<P: Provider> Provider for BudgetedProvider<P> {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         let session_limit = self.session_limit()?;
         let has_limit = !self.limits.is_unlimited() || self.run.has_limit();
         let max_spending = if has_limit { self.max_spending(request) } else { Spending::default() };
@@ -274,7 +270,7 @@ impl<P> BudgetedProvider<P> {
     }
 
     /// The session's limit, if it has one. The first call determines the cost before this run.
-    fn session_limit(&self) -> Result<Option<f64>, ProviderError> {
+    fn session_limit(&self) -> ProviderResult<Option<f64>> {
         if self.limits.per_session.is_some() && self.run.session_usd_before.get().is_none() {
             // The ledger is read once per run, before the first request. The run's own spending is known here.
             let session_usd = self.ledger.session_cost(&self.purpose.session);
@@ -290,7 +286,7 @@ impl<P> BudgetedProvider<P> {
         &self,
         max_spending: Spending,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Option<Reservation>, ProviderError> {
+    ) -> ProviderResult<Option<Reservation>> {
         if self.limits.is_unlimited() {
             return Ok(None);
         }

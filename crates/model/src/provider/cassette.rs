@@ -3,7 +3,7 @@
 //! requests and replies.
 
 use super::path_names::PathNames;
-use super::{FailureKind, ProviderError, Request};
+use super::{FailureKind, ProviderError, ProviderResult, Request};
 use nanobot_base::error::{Exit, exit_for, fail};
 use nanobot_base::message::{FinishReason, Message, Reply, ToolCall, Usage, plain_text};
 use nanobot_os::secret;
@@ -17,7 +17,7 @@ const FORMAT_VERSION: u64 = 1;
 pub(super) fn format_line(
     session: &str,
     request: &Request<'_>,
-    reply: &Result<Reply, ProviderError>,
+    reply: &ProviderResult<Reply>,
     path_names: &PathNames,
 ) -> String {
     let mut object = json!({ "v": FORMAT_VERSION, "session": session, "request": request_to_json(request, path_names) });
@@ -37,7 +37,7 @@ pub(super) fn format_line(
 pub(super) struct RecordedExchange {
     /// In the form of [`request_to_json`].
     pub(super) request: Value,
-    pub(super) reply: Result<Reply, ProviderError>,
+    pub(super) reply: ProviderResult<Reply>,
 }
 
 /// Parses a line; `None` if it is not an exchange.
@@ -190,7 +190,7 @@ mod tests {
     use super::{first_difference, format_line, parse_line};
     use crate::provider::path_names::PathNames;
     use crate::provider::response::test_support::REQUEST;
-    use crate::provider::{FailureKind, ProviderError};
+    use crate::provider::{FailureKind, ProviderError, ProviderResult};
     use nanobot_base::error::{Exit, exit_for, fail};
     use nanobot_base::message::{FinishReason, Reply, ToolCall, Usage};
     use serde_json::{Value, json};
@@ -213,7 +213,7 @@ mod tests {
             provider_data: Some(json!({ "sig": "x" })),
         };
         let path_names = PathNames::default();
-        let round_trip = |reply: Result<Reply, ProviderError>| {
+        let round_trip = |reply: ProviderResult<Reply>| {
             let line = format_line("s", &REQUEST, &reply, &path_names);
             parse_line(&line, &path_names).unwrap().reply
         };

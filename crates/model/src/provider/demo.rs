@@ -2,7 +2,7 @@
 //! conversation: it calls the real `list_dir` and `read_file`, and its answers quote only their results.
 
 use super::budget::estimate_usage;
-use super::{Delta, DeltaSink, Provider, ProviderError, Request, ToolChoice};
+use super::{Delta, DeltaSink, Provider, ProviderError, ProviderResult, Request, ToolChoice};
 use nanobot_base::message::{FinishReason, Message, Reply, ToolCall, ToolResult, plain_text};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -17,11 +17,7 @@ pub const UNSHADOWED_PATH: &str = "/dev/null/demo";
 pub struct DemoProvider;
 
 impl Provider for DemoProvider {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         let turn = request
             .messages
             .iter()

@@ -1,7 +1,9 @@
 //! Fallback models: if a model is unavailable and a fallback is configured, the fallback is used for the rest of the
 //! run.
 
-use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request, Sampling};
+use super::{
+    Delta, DeltaSink, FailureKind, Provider, ProviderError, ProviderResult, Request, Sampling,
+};
 use nanobot_base::error::{Exit, Stop, exit_for};
 use nanobot_base::message::{FinishReason, Reply};
 use std::sync::Arc;
@@ -77,11 +79,7 @@ impl FallbackProvider {
 }
 
 impl Provider for FallbackProvider {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         loop {
             let index = self.current.load(Ordering::Relaxed);
             let current = &self.models[index];

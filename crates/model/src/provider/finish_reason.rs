@@ -2,7 +2,7 @@
 //! reasons of other vendors. A reason that is not in the table is reported unchanged: a reply is complete only if its server says so with a
 //! known reason.
 
-use super::wire_format::ReplyError;
+use super::wire_format::{ReplyError, ReplyResult};
 use nanobot_base::message::{FinishReason, Reply};
 
 /// The meaning of a finish reason.
@@ -108,7 +108,7 @@ pub(super) fn end_reply(
     reply: &mut Reply,
     reason: Option<&str>,
     is_refusal: bool,
-) -> Result<(), ReplyError> {
+) -> ReplyResult<()> {
     let meaning = reason.map_or(Some(Meaning::Complete), meaning_of);
     let has_calls = !reply.tool_calls.is_empty();
     reply.finish_reason = match (meaning, reason) {

@@ -56,19 +56,11 @@ mod written_calls;
 pub trait Provider: Send + Sync {
     /// Sends one request. Passes pieces of the reply to `on_delta` as they arrive; an error from `on_delta` ends the exchange
     /// as [`ProviderError::Aborted`].
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError>;
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply>;
 }
 
 impl<P: Provider + ?Sized> Provider for Arc<P> {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         (**self).reply(request, on_delta)
     }
 }
@@ -165,6 +157,9 @@ impl<'a> Delta<'a> {
         }
     }
 }
+
+/// The result of a request.
+pub type ProviderResult<T> = Result<T, ProviderError>;
 
 /// The failure of a request.
 #[derive(Debug, thiserror::Error)]

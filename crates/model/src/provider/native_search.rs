@@ -8,7 +8,7 @@ use super::budget::usage_cost;
 use super::registry::model_info::Prices;
 use super::request_body::BodyWriter;
 use super::response::parse_tokens;
-use super::wire_format::{ReplyBuilder, ReplyError, WireFormat};
+use super::wire_format::{ReplyBuilder, ReplyError, ReplyResult, WireFormat};
 use super::{DeltaSink, Request};
 use nanobot_base::message::{Message, Reply, Usage, plain_text};
 use serde::{Deserialize, Serialize};
@@ -186,15 +186,15 @@ struct SearchReplyBuilder {
 }
 
 impl ReplyBuilder for SearchReplyBuilder {
-    fn add_text_event(&mut self, _: &str, _: &mut DeltaSink<'_>) -> Result<bool, ReplyError> {
+    fn add_text_event(&mut self, _: &str, _: &mut DeltaSink<'_>) -> ReplyResult<bool> {
         Ok(false)
     }
 
-    fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+    fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         self.add_response(event, on_delta)
     }
 
-    fn add_response(&mut self, response: &Value, _: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+    fn add_response(&mut self, response: &Value, _: &mut DeltaSink<'_>) -> ReplyResult<()> {
         self.response = Some(response.clone());
         Ok(())
     }
@@ -203,11 +203,11 @@ impl ReplyBuilder for SearchReplyBuilder {
         self.response.is_some()
     }
 
-    fn finish(&mut self, _: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+    fn finish(&mut self, _: &mut DeltaSink<'_>) -> ReplyResult<()> {
         Ok(())
     }
 
-    fn into_reply(self: Box<Self>) -> Result<Reply, ReplyError> {
+    fn into_reply(self: Box<Self>) -> ReplyResult<Reply> {
         let response = self.response.unwrap_or_default();
         let result = (self.search.parse)(&response);
         let result =
@@ -413,7 +413,7 @@ mod tests {
     use crate::provider::registry::model_info::{FREE, Prices};
     use crate::provider::request_body::BodyWriter;
     use crate::provider::response::test_support::{self, REQUEST};
-    use crate::provider::wire_format::{ReplyError, WireFormat};
+    use crate::provider::wire_format::{ReplyError, ReplyResult, WireFormat};
     use nanobot_base::message::{Message, MessagePart, Reply, UserMessage};
     use serde_json::{Map, Value, json};
 
@@ -462,7 +462,7 @@ mod tests {
         );
     }
 
-    fn read(provider: &str, response: &Value) -> Result<Reply, ReplyError> {
+    fn read(provider: &str, response: &Value) -> ReplyResult<Reply> {
         let format = format(provider);
         test_support::read(&format, response.to_string().as_bytes(), 0).map(|(reply, _)| reply)
     }

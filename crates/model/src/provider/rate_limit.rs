@@ -2,7 +2,7 @@
 //! to know of each other is in one small file for each provider, which only exists while there are limits; see [`limiter_state`].
 
 use super::budget::estimate_usage;
-use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
+use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, ProviderResult, Request};
 use anyhow::Context;
 use jiff::Timestamp;
 use limiter_state::{AccountLimits, Admission, LimiterState, ReportedLimit, WaitReason};
@@ -75,11 +75,7 @@ struct RequestPermit {
 }
 
 impl<P: Provider> Provider for RateLimitedProvider<P> {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         let mut permit = self.limiter.wait_for_turn(request, self.has_fallback, on_delta)?;
         let reply = self.inner.reply(request, &mut |delta| {
             permit.next = None;
@@ -101,7 +97,7 @@ impl RateLimiter {
         request: &Request<'_>,
         has_fallback: bool,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<RequestPermit, ProviderError> {
+    ) -> ProviderResult<RequestPermit> {
         let AccountLimits { max_concurrent, requests_per_minute, tokens_per_minute } = self.limits;
         let deadline = has_fallback.then(queue_deadline);
         let progress = max_concurrent.map(|limit| {
@@ -155,7 +151,7 @@ impl RateLimiter {
         cause: &str,
         deadline: Option<Duration>,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Permit, ProviderError> {
+    ) -> ProviderResult<Permit> {
         self.create_folder().map_err(ProviderError::Aborted)?;
         let mut attempts = 0;
         let mut on_wait = || {
@@ -185,7 +181,7 @@ impl RateLimiter {
         tokens: u64,
         deadline: Option<Duration>,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<bool, ProviderError> {
+    ) -> ProviderResult<bool> {
         let AccountLimits { requests_per_minute, tokens_per_minute, .. } = self.limits;
         let has_rate = requests_per_minute.or(tokens_per_minute).is_some();
         let model_key = self.model_key(model);
@@ -251,7 +247,7 @@ impl RateLimiter {
     }
 
     /// Records what a reply says of the limits. Best effort: a run that misses it gets the same response from the server.
-    fn record_reply(&self, model: &str, counted_tokens: u64, reply: &Result<Reply, ProviderError>) {
+    fn record_reply(&self, model: &str, counted_tokens: u64, reply: &ProviderResult<Reply>) {
         let now_ms = self.now_ms();
         match reply {
             Err(ProviderError::Failed { retry_after: Some(delay), .. }) => {

@@ -1,7 +1,7 @@
 //! `--record FILE`: a wrapper that records every exchange.
 
 use super::path_names::PathNames;
-use super::{Delta, DeltaSink, Provider, ProviderError, Request, cassette};
+use super::{Delta, DeltaSink, Provider, ProviderError, ProviderResult, Request, cassette};
 use nanobot_base::message::Reply;
 use nanobot_os::durable_file;
 use std::path::PathBuf;
@@ -16,11 +16,7 @@ pub struct RecordingProvider<P> {
 }
 
 impl<P: Provider> Provider for RecordingProvider<P> {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         let reply = self.inner.reply(request, on_delta);
         let line = cassette::format_line(&self.session, request, &reply, &self.path_names);
         let Err(error) = durable_file::append_line(&self.path, line.as_bytes()) else {

@@ -1,7 +1,7 @@
 //! A wrapper that masks our keys in requests, and in the model's text and reasoning, both streamed and in the final reply.
 //! The arguments of tool calls pass unchanged.
 
-use super::{Delta, DeltaSink, Provider, ProviderError, Request};
+use super::{Delta, DeltaSink, Provider, ProviderError, ProviderResult, Request};
 use nanobot_base::message::{Message, Reply};
 use nanobot_os::secret::{StreamRedactor, mask_for_request, redact_known};
 use std::borrow::Cow;
@@ -22,11 +22,7 @@ const MASK_NOTICE: &str =
     "a known key is masked as `***` in what is sent and stored; `--send-keys` sends it";
 
 impl<P: Provider> Provider for RedactingProvider<P> {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         let masked = if self.sends_keys { None } else { MaskedRequest::new(request) };
         if masked.is_some() && !IS_MASK_ANNOUNCED.swap(true, Ordering::Relaxed) {
             on_delta(Delta::Notice(MASK_NOTICE)).map_err(ProviderError::Aborted)?;

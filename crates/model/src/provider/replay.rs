@@ -4,7 +4,7 @@
 
 use super::cassette::{self, RecordedExchange};
 use super::path_names::PathNames;
-use super::{Delta, DeltaSink, Provider, ProviderError, Request};
+use super::{Delta, DeltaSink, Provider, ProviderError, ProviderResult, Request};
 use nanobot_base::diff::Diff;
 use nanobot_base::error::{Exit, fail};
 use nanobot_base::message::Reply;
@@ -61,11 +61,7 @@ impl ReplayProvider {
 }
 
 impl Provider for ReplayProvider {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         let request_json = cassette::request_to_json(request, &self.path_names);
         let next = {
             let mut exchanges = self.exchanges.lock();

@@ -2,7 +2,7 @@
 //! fed in as they arrive, and the reply is taken at the end.
 
 use super::split_surrogates::SurrogateJoiner;
-use super::wire_format::{MAX_EVENT_BYTES, ReplyBuilder, ReplyError};
+use super::wire_format::{MAX_EVENT_BYTES, ReplyBuilder, ReplyError, ReplyResult};
 use super::{Delta, DeltaSink};
 use nanobot_base::message::{Reply, ToolCall, lenient_json};
 use nanobot_net::http::error_message;
@@ -47,11 +47,7 @@ impl ResponseReader {
     }
 
     /// Processes the next bytes.
-    pub(super) fn feed(
-        &mut self,
-        bytes: &[u8],
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    pub(super) fn feed(&mut self, bytes: &[u8], on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         if self.shape == ResponseShape::Unknown {
             self.buffer.extend_from_slice(bytes);
             let text = self.buffer.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.buffer);
@@ -94,7 +90,7 @@ impl ResponseReader {
     }
 
     /// Ends the response.
-    pub(super) fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+    pub(super) fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         let builder = self.builder.as_mut();
         if self.shape == ResponseShape::Events {
             let surrogates = &mut self.surrogates;
@@ -119,7 +115,7 @@ impl ResponseReader {
     }
 
     /// Returns the finished reply.
-    pub(super) fn into_reply(self) -> Result<Reply, ReplyError> {
+    pub(super) fn into_reply(self) -> ReplyResult<Reply> {
         self.builder.into_reply()
     }
 }
@@ -171,7 +167,7 @@ fn process_event(
     builder: &mut dyn ReplyBuilder,
     surrogates: &mut SurrogateJoiner,
     on_delta: &mut DeltaSink<'_>,
-) -> Result<(), ReplyError> {
+) -> ReplyResult<()> {
     let data = event.data.as_deref().unwrap_or_default().trim();
     if data == "[DONE]" {
         builder.close();
@@ -191,7 +187,7 @@ fn process_event(
 }
 
 /// Detects an error object within a successful response.
-fn check_for_error(object: &Value) -> Result<(), ReplyError> {
+fn check_for_error(object: &Value) -> ReplyResult<()> {
     let has_error = object.get("error").is_some_and(|error| !error.is_null());
     if has_error || object["object"] == "error" || object["type"] == "error" {
         Err(ReplyError::Server(object.clone()))
@@ -231,7 +227,7 @@ pub(super) fn add_call(
     calls: &mut Vec<ToolCall>,
     mut call: ToolCall,
     spare_id: String,
-) -> Result<(), ReplyError> {
+) -> ReplyResult<()> {
     if call.name.is_empty() {
         return Err(ReplyError::Malformed("a tool call without a name".into()));
     }
@@ -252,7 +248,7 @@ pub(super) fn parse_tokens(value: &Value) -> Option<u64> {
 #[cfg(test)]
 pub(super) mod test_support {
     use super::{ResponseReader, check_for_error};
-    use crate::provider::wire_format::{ReplyError, WireFormat};
+    use crate::provider::wire_format::{ReplyError, ReplyResult, WireFormat};
     use crate::provider::{Delta, Request, Sampling, ToolChoice};
     use nanobot_base::message::{Reply, lenient_json};
     use serde_json::Value;
@@ -286,7 +282,7 @@ pub(super) mod test_support {
         format: &dyn WireFormat,
         response: &[u8],
         cut: usize,
-    ) -> Result<(Reply, EmittedDeltas), ReplyError> {
+    ) -> ReplyResult<(Reply, EmittedDeltas)> {
         let mut reader = ResponseReader::new(format.reply_builder(&REQUEST), false);
         let mut emitted = EmittedDeltas::default();
         let mut on_delta = |delta: Delta<'_>| {
@@ -371,7 +367,7 @@ pub(super) mod test_support {
 
     /// Checks that any response is read or refused in the same way wherever it is split.
     pub(in crate::provider) fn fuzz(format: &dyn WireFormat, seeds: &[&[u8]]) {
-        let describe = |result: Result<(Reply, EmittedDeltas), ReplyError>| format!("{result:?}");
+        let describe = |result: ReplyResult<(Reply, EmittedDeltas)>| format!("{result:?}");
         nanobot_base::fuzz::check(seeds, |input, random| {
             let cut = random.below(input.len() + 1);
             assert_eq!(describe(read(format, input, cut)), describe(read(format, input, 0)));

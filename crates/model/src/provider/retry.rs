@@ -2,7 +2,7 @@
 //! retried only before the first one, because displayed text cannot be retracted.
 
 use super::rate_limit::is_beyond_time_left;
-use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
+use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, ProviderResult, Request};
 use nanobot_base::error::Stop;
 use nanobot_base::message::Reply;
 use nanobot_os::clock::Clock;
@@ -24,11 +24,7 @@ pub struct RetryProvider<P> {
 }
 
 impl<P: Provider> Provider for RetryProvider<P> {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         let mut waited = Duration::ZERO;
         let mut last_failure = None;
         for attempt in 1.. {
@@ -94,22 +90,20 @@ fn backoff(attempt: u32) -> Duration {
 mod tests {
     use super::RetryProvider;
     use crate::provider::response::test_support::REQUEST;
-    use crate::provider::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
+    use crate::provider::{
+        Delta, DeltaSink, FailureKind, Provider, ProviderError, ProviderResult, Request,
+    };
     use nanobot_base::message::Reply;
     use nanobot_os::clock::Clock;
     use parking_lot::Mutex;
     use std::time::Duration;
 
-    type ScriptedOutcome = Box<dyn Fn(&mut DeltaSink<'_>) -> Result<Reply, ProviderError> + Send>;
+    type ScriptedOutcome = Box<dyn Fn(&mut DeltaSink<'_>) -> ProviderResult<Reply> + Send>;
 
     struct ScriptedProvider(Mutex<Vec<ScriptedOutcome>>);
 
     impl Provider for ScriptedProvider {
-        fn reply(
-            &self,
-            _: &Request<'_>,
-            on_delta: &mut DeltaSink<'_>,
-        ) -> Result<Reply, ProviderError> {
+        fn reply(&self, _: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
             let step = self.0.lock().remove(0);
             step(on_delta)
         }

@@ -1,7 +1,7 @@
 //! Servers that do not support a forced tool choice: some refuse such a request, some report that the model does not
 //! exist. The request is repeated once without forcing.
 
-use super::{DeltaSink, FailureKind, Provider, ProviderError, Request, ToolChoice};
+use super::{DeltaSink, FailureKind, Provider, ProviderError, ProviderResult, Request, ToolChoice};
 use nanobot_base::message::Reply;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,11 +13,7 @@ pub struct ToolChoiceFallback<P> {
 }
 
 impl<P: Provider> Provider for ToolChoiceFallback<P> {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         if !matches!(request.tool_choice, ToolChoice::Required(_)) {
             return self.inner.reply(request, on_delta);
         }
@@ -50,7 +46,9 @@ impl<P: Provider> Provider for ToolChoiceFallback<P> {
 mod tests {
     use super::ToolChoiceFallback;
     use crate::provider::response::test_support::REQUEST;
-    use crate::provider::{DeltaSink, FailureKind, Provider, ProviderError, Request, ToolChoice};
+    use crate::provider::{
+        DeltaSink, FailureKind, Provider, ProviderError, ProviderResult, Request, ToolChoice,
+    };
     use nanobot_base::message::Reply;
     use parking_lot::Mutex;
     use std::sync::atomic::AtomicBool;
@@ -59,11 +57,7 @@ mod tests {
     struct RefusingProvider(Mutex<usize>);
 
     impl Provider for RefusingProvider {
-        fn reply(
-            &self,
-            request: &Request<'_>,
-            _: &mut DeltaSink<'_>,
-        ) -> Result<Reply, ProviderError> {
+        fn reply(&self, request: &Request<'_>, _: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
             *self.0.lock() += 1;
             match request.tool_choice {
                 ToolChoice::Required(_) => {

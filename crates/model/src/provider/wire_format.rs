@@ -35,28 +35,23 @@ pub trait WireFormat: Send + Sync {
 pub trait ReplyBuilder {
     /// Processes an event that only adds text to the reply, as nearly all events do, without building a JSON value. Any
     /// other event is left to [`ReplyBuilder::add_event`], with `false`.
-    fn add_text_event(
-        &mut self,
-        event: &str,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<bool, ReplyError>;
+    fn add_text_event(&mut self, event: &str, on_delta: &mut DeltaSink<'_>) -> ReplyResult<bool>;
     /// Processes an event of a stream.
-    fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError>;
+    fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()>;
     /// Processes a complete response.
-    fn add_response(
-        &mut self,
-        response: &Value,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError>;
+    fn add_response(&mut self, response: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()>;
     /// Processes the stream's closing mark, if the format has one in addition to its events.
     fn close(&mut self) {}
     /// True once the response is complete, whatever follows.
     fn is_done(&self) -> bool;
     /// Ends the response: passes on the buffered text, and reports missing parts.
-    fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError>;
+    fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()>;
     /// Returns the finished reply.
-    fn into_reply(self: Box<Self>) -> Result<Reply, ReplyError>;
+    fn into_reply(self: Box<Self>) -> ReplyResult<Reply>;
 }
+
+/// The result of reading a response.
+pub type ReplyResult<T> = Result<T, ReplyError>;
 
 /// The reason why a response is unusable.
 #[derive(Debug)]

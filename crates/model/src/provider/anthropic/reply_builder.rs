@@ -4,7 +4,7 @@ use crate::provider::finish_reason;
 use crate::provider::reply_source::ReplySource;
 use crate::provider::response::{add_call, arguments_from_value, parse_arguments, parse_tokens};
 use crate::provider::text_event::{self, Object, Text};
-use crate::provider::wire_format::{ReplyBuilder, ReplyError};
+use crate::provider::wire_format::{ReplyBuilder, ReplyError, ReplyResult};
 use crate::provider::{Delta, DeltaSink, Request};
 use nanobot_base::message::{Reply, ToolCall, Usage};
 use serde::Deserialize;
@@ -121,7 +121,7 @@ impl AnthropicReplyBuilder {
         index: u64,
         block: &Value,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    ) -> ReplyResult<()> {
         self.has_started = true;
         let field = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
         let content = match block["type"].as_str() {
@@ -152,7 +152,7 @@ impl AnthropicReplyBuilder {
         index: u64,
         delta: &Value,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    ) -> ReplyResult<()> {
         let field = |key: &str| delta[key].as_str().unwrap_or_default();
         if !self.blocks.iter().any(|(other, _)| *other == index) {
             // The block was never opened; the delta's type implies the block's type.
@@ -190,7 +190,7 @@ impl AnthropicReplyBuilder {
     }
 }
 
-fn emit_delta(delta: Delta<'_>, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+fn emit_delta(delta: Delta<'_>, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
     match delta {
         Delta::Text("") | Delta::Reasoning("") => Ok(()),
         delta => on_delta(delta).map_err(ReplyError::Cancelled),
@@ -198,11 +198,7 @@ fn emit_delta(delta: Delta<'_>, on_delta: &mut DeltaSink<'_>) -> Result<(), Repl
 }
 
 impl ReplyBuilder for AnthropicReplyBuilder {
-    fn add_text_event(
-        &mut self,
-        event: &str,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<bool, ReplyError> {
+    fn add_text_event(&mut self, event: &str, on_delta: &mut DeltaSink<'_>) -> ReplyResult<bool> {
         let Some(event) = text_event::parse::<AnthropicTextEvent<'_>>(event) else {
             return Ok(false);
         };
@@ -228,7 +224,7 @@ impl ReplyBuilder for AnthropicReplyBuilder {
         Ok(true)
     }
 
-    fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+    fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         let index = event["index"].as_u64().unwrap_or(0);
         match event["type"].as_str() {
             Some("message_start") => self.start_message(&event["message"]),
@@ -249,11 +245,7 @@ impl ReplyBuilder for AnthropicReplyBuilder {
         Ok(())
     }
 
-    fn add_response(
-        &mut self,
-        response: &Value,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    fn add_response(&mut self, response: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         let Some(blocks) = response["content"].as_array() else {
             return Err(ReplyError::Malformed("a response without content".into()));
         };
@@ -273,7 +265,7 @@ impl ReplyBuilder for AnthropicReplyBuilder {
         self.is_complete
     }
 
-    fn finish(&mut self, _: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+    fn finish(&mut self, _: &mut DeltaSink<'_>) -> ReplyResult<()> {
         if !self.has_started {
             return Err(ReplyError::Malformed("a response without content".into()));
         }
@@ -284,7 +276,7 @@ impl ReplyBuilder for AnthropicReplyBuilder {
         }
     }
 
-    fn into_reply(self: Box<Self>) -> Result<Reply, ReplyError> {
+    fn into_reply(self: Box<Self>) -> ReplyResult<Reply> {
         let mut reply =
             Reply { id: self.id, usage: self.usage, model: self.model, ..Reply::default() };
         let is_claude = self.source.model.to_lowercase().contains("claude");
@@ -340,14 +332,14 @@ mod tests {
     use crate::provider::anthropic::AnthropicFormat;
     use crate::provider::quirks::NONE;
     use crate::provider::response::test_support::{self, calls};
-    use crate::provider::wire_format::ReplyError;
+    use crate::provider::wire_format::{ReplyError, ReplyResult};
     use nanobot_base::message::{FinishReason, Reply, Usage};
     use serde_json::{Value, json};
 
     const ANTHROPIC: AnthropicFormat =
         AnthropicFormat { server: String::new(), quirks: NONE, max_output_tokens: None };
 
-    fn read(response: &str) -> Result<(Reply, test_support::EmittedDeltas), ReplyError> {
+    fn read(response: &str) -> ReplyResult<(Reply, test_support::EmittedDeltas)> {
         test_support::read(&ANTHROPIC, response.as_bytes(), 0)
     }
 

@@ -7,7 +7,7 @@ use crate::provider::reply_source::ReplySource;
 use crate::provider::response::{self, parse_tokens};
 use crate::provider::text_event::{self, Object, Text};
 use crate::provider::think_tags::{TextSegment, ThinkTagSplitter};
-use crate::provider::wire_format::{ReplyBuilder, ReplyError};
+use crate::provider::wire_format::{ReplyBuilder, ReplyError, ReplyResult};
 use crate::provider::{Delta, DeltaSink, Request};
 use nanobot_base::message::{FinishReason, Reply, ToolCall, Usage};
 use serde::Deserialize;
@@ -125,11 +125,7 @@ impl ChatReplyBuilder {
     }
 
     /// Processes a chunk of a stream, or a complete response.
-    fn add_chunk(
-        &mut self,
-        object: &Value,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    fn add_chunk(&mut self, object: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         if let Some(model) = object["model"].as_str().filter(|model| !model.is_empty()) {
             model.clone_into(&mut self.model);
         }
@@ -157,11 +153,7 @@ impl ChatReplyBuilder {
         Ok(())
     }
 
-    fn add_message(
-        &mut self,
-        message: &Value,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    fn add_message(&mut self, message: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         let field = |key: &str| message[key].as_str().unwrap_or_default();
         self.add_reasoning(field(REASONING), field(REASONING_CONTENT), on_delta)?;
         let text = content_text(&message["content"], &mut |chunk| {
@@ -250,7 +242,7 @@ impl ChatReplyBuilder {
     }
 
     /// Adds text that may contain think blocks.
-    fn add_text(&mut self, text: &str, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+    fn add_text(&mut self, text: &str, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         let emitted = &mut self.emitted;
         self.splitter.feed(text, &mut |segment| emitted.emit(segment, on_delta))?;
         self.reasoning_location = self.reasoning_location.or(self.splitter.tag());
@@ -264,7 +256,7 @@ impl ChatReplyBuilder {
         reasoning: &str,
         reasoning_content: &str,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    ) -> ReplyResult<()> {
         let (location, text) = match reasoning {
             "" => (REASONING_CONTENT, reasoning_content),
             _ => (REASONING, reasoning),
@@ -280,7 +272,7 @@ impl ChatReplyBuilder {
         &mut self,
         chunk: &Value,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    ) -> ReplyResult<()> {
         self.reasoning_location.get_or_insert(THINKING_CHUNK);
         if !chunk["signature"].is_null() {
             self.signature = chunk["signature"].clone();
@@ -292,11 +284,7 @@ impl ChatReplyBuilder {
 }
 
 impl ReplyText {
-    fn emit(
-        &mut self,
-        segment: TextSegment<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    fn emit(&mut self, segment: TextSegment<'_>, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         let delta = match segment {
             TextSegment::Text("") | TextSegment::Reasoning("") => return Ok(()),
             TextSegment::Text(text) => {
@@ -313,11 +301,7 @@ impl ReplyText {
 }
 
 impl ReplyBuilder for ChatReplyBuilder {
-    fn add_text_event(
-        &mut self,
-        event: &str,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<bool, ReplyError> {
+    fn add_text_event(&mut self, event: &str, on_delta: &mut DeltaSink<'_>) -> ReplyResult<bool> {
         let chunk = text_event::parse(event).filter(|chunk: &TextChunk<'_>| !chunk.has_more());
         let Some(TextChunk { model, choices, .. }) = chunk else {
             return Ok(false);
@@ -336,15 +320,11 @@ impl ReplyBuilder for ChatReplyBuilder {
         Ok(true)
     }
 
-    fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+    fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         self.add_chunk(event, on_delta)
     }
 
-    fn add_response(
-        &mut self,
-        response: &Value,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    fn add_response(&mut self, response: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         self.is_complete = true;
         self.add_chunk(response, on_delta)
     }
@@ -357,7 +337,7 @@ impl ReplyBuilder for ChatReplyBuilder {
         self.is_complete
     }
 
-    fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+    fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         let emitted = &mut self.emitted;
         self.splitter.finish(&mut |segment| emitted.emit(segment, on_delta))?;
         if !self.has_choices {
@@ -370,7 +350,7 @@ impl ReplyBuilder for ChatReplyBuilder {
         Ok(())
     }
 
-    fn into_reply(self: Box<Self>) -> Result<Reply, ReplyError> {
+    fn into_reply(self: Box<Self>) -> ReplyResult<Reply> {
         let Self {
             id,
             message_count,
@@ -450,8 +430,8 @@ fn starts_new_call(call: &PartialToolCall, id: &str, name: &str) -> bool {
 /// Content as text: a string, or a list of parts. Thinking chunks are passed to `on_thinking`.
 fn content_text(
     content: &Value,
-    on_thinking: &mut dyn FnMut(&Value) -> Result<(), ReplyError>,
-) -> Result<String, ReplyError> {
+    on_thinking: &mut dyn FnMut(&Value) -> ReplyResult<()>,
+) -> ReplyResult<String> {
     let parts = match content {
         Value::String(text) => return Ok(text.clone()),
         Value::Array(parts) => parts,
@@ -510,17 +490,14 @@ mod tests {
     use crate::provider::chat::ChatFormat;
     use crate::provider::quirks::NONE;
     use crate::provider::response::test_support::{self, calls};
-    use crate::provider::wire_format::ReplyError;
+    use crate::provider::wire_format::{ReplyError, ReplyResult};
     use nanobot_base::message::{FinishReason, Reply};
     use serde_json::{Value, json};
 
     const CHAT: ChatFormat =
         ChatFormat { server: String::new(), quirks: NONE, max_output_tokens: None };
 
-    fn read(
-        response: &[u8],
-        cut: usize,
-    ) -> Result<(Reply, test_support::EmittedDeltas), ReplyError> {
+    fn read(response: &[u8], cut: usize) -> ReplyResult<(Reply, test_support::EmittedDeltas)> {
         test_support::read(&CHAT, response, cut)
     }
 

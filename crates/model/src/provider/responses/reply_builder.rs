@@ -8,7 +8,7 @@ use crate::provider::finish_reason;
 use crate::provider::reply_source::ReplySource;
 use crate::provider::response::{add_call, arguments_from_value, parse_arguments, parse_tokens};
 use crate::provider::text_event::{self, Text};
-use crate::provider::wire_format::{ReplyBuilder, ReplyError};
+use crate::provider::wire_format::{ReplyBuilder, ReplyError, ReplyResult};
 use crate::provider::{Delta, DeltaSink, Request};
 use nanobot_base::message::{Reply, ToolCall, Usage};
 use serde::Deserialize;
@@ -123,7 +123,7 @@ impl ResponsesReplyBuilder {
         index: Option<u64>,
         value: &Value,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    ) -> ReplyResult<()> {
         let text = message_text(value);
         let position = self
             .find_item_to_complete(index, value, &text)
@@ -202,7 +202,7 @@ impl ResponsesReplyBuilder {
         position: usize,
         text: &str,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    ) -> ReplyResult<()> {
         if text.is_empty() {
             return Ok(());
         }
@@ -221,7 +221,7 @@ impl ResponsesReplyBuilder {
         part: Option<u64>,
         text: &str,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    ) -> ReplyResult<()> {
         if text.is_empty() {
             return Ok(());
         }
@@ -239,7 +239,7 @@ impl ResponsesReplyBuilder {
     }
 
     /// Processes the response object, partial or complete.
-    fn update_response(&mut self, response: &Value) -> Result<(), ReplyError> {
+    fn update_response(&mut self, response: &Value) -> ReplyResult<()> {
         if let Some(model) = response["model"].as_str() {
             model.clone_into(&mut self.model);
         }
@@ -261,7 +261,7 @@ impl ResponsesReplyBuilder {
         &mut self,
         response: &Value,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    ) -> ReplyResult<()> {
         self.update_response(response)?;
         let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
         self.finish_reason = reason.or(response["status"].as_str()).map(str::to_owned);
@@ -274,11 +274,7 @@ impl ResponsesReplyBuilder {
 }
 
 impl ReplyBuilder for ResponsesReplyBuilder {
-    fn add_text_event(
-        &mut self,
-        event: &str,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<bool, ReplyError> {
+    fn add_text_event(&mut self, event: &str, on_delta: &mut DeltaSink<'_>) -> ReplyResult<bool> {
         let Some(event) = text_event::parse::<ResponsesTextEvent<'_>>(event) else {
             return Ok(false);
         };
@@ -300,7 +296,7 @@ impl ReplyBuilder for ResponsesReplyBuilder {
         Ok(true)
     }
 
-    fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+    fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         let index = event["output_index"].as_u64();
         let delta = event["delta"].as_str().unwrap_or_default();
         match event["type"].as_str() {
@@ -353,11 +349,7 @@ impl ReplyBuilder for ResponsesReplyBuilder {
         Ok(())
     }
 
-    fn add_response(
-        &mut self,
-        response: &Value,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError> {
+    fn add_response(&mut self, response: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
         if response["output"].is_array() {
             self.finish_response(response, on_delta)
         } else {
@@ -375,7 +367,7 @@ impl ReplyBuilder for ResponsesReplyBuilder {
         self.is_complete
     }
 
-    fn finish(&mut self, _: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+    fn finish(&mut self, _: &mut DeltaSink<'_>) -> ReplyResult<()> {
         if self.is_complete {
             Ok(())
         } else if self.items.is_empty() && self.model.is_empty() {
@@ -385,7 +377,7 @@ impl ReplyBuilder for ResponsesReplyBuilder {
         }
     }
 
-    fn into_reply(self: Box<Self>) -> Result<Reply, ReplyError> {
+    fn into_reply(self: Box<Self>) -> ReplyResult<Reply> {
         let mut reply = Reply {
             id: self.id,
             reasoning: self.reasoning,
@@ -514,7 +506,7 @@ mod tests {
     use crate::provider::quirks::NONE;
     use crate::provider::response::test_support::{self, calls};
     use crate::provider::responses::ResponsesFormat;
-    use crate::provider::wire_format::ReplyError;
+    use crate::provider::wire_format::{ReplyError, ReplyResult};
     use nanobot_base::message::{FinishReason, Reply};
     use serde_json::{Value, json};
 
@@ -525,7 +517,7 @@ mod tests {
         is_reasoning_model: true,
     };
 
-    fn read(response: &str) -> Result<(Reply, test_support::EmittedDeltas), ReplyError> {
+    fn read(response: &str) -> ReplyResult<(Reply, test_support::EmittedDeltas)> {
         test_support::read(&RESPONSES, response.as_bytes(), 0)
     }
 
