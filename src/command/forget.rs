@@ -6,7 +6,7 @@ use crate::ops::context::Context;
 use crate::ops::forget::finding::{Finding, FindingAction};
 use crate::ops::forget::search::{Search, Subject};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::terminal::sanitize;
 
 /// Shorter texts occur in many words by chance.
@@ -48,7 +48,7 @@ pub fn run(ctx: &Context, arguments: &ForgetArgs) -> Result<Exit> {
     match erased.failure {
         Some(exit) => {
             let cause = "some of it was not removed";
-            Err(fail_with_hint(exit, cause, "the same command again, once the causes are gone"))
+            Err(fail(exit, cause).with_hint("the same command again, once the causes are gone"))
         }
         None => require_searched(&erased.findings).map(|()| Exit::Answered),
     }
@@ -60,13 +60,13 @@ fn require_searched(findings: &[Finding]) -> Result<()> {
     let is_unread = |finding: &Finding| matches!(finding.action, FindingAction::NotSearched(_));
     if findings.iter().any(is_unread) {
         let cause = "some of it was not searched";
-        return Err(fail_with_hint(Exit::Io, cause, "as a user who may read it"));
+        return Err(fail(Exit::Io, cause).with_hint("as a user who may read it"));
     }
     Ok(())
 }
 
 fn subject(arguments: &ForgetArgs) -> Result<Subject> {
-    let usage_error = |cause: String, hint: &str| Err(fail_with_hint(Exit::Usage, cause, hint));
+    let usage_error = |cause: String, hint: &str| Err(fail(Exit::Usage, cause).with_hint(hint));
     let ForgetArgs { text, session, sender, dry_run, yes, .. } = arguments;
     if let Some(key) = session {
         return Ok(Subject::Session(key.clone()));

@@ -205,7 +205,7 @@ fn search(
     is_by_meaning: bool,
     as_json: bool,
 ) -> Result<Exit> {
-    let (found, if_empty) = if is_by_meaning {
+    let (matches, if_empty) = if is_by_meaning {
         (embeddings::search_memory(ctx, memory, text)?, "the memory is empty")
     } else {
         let pattern = Regex::new(text).map_err(|error| {
@@ -214,7 +214,7 @@ fn search(
         (memory.search(&pattern)?, "nothing in the memory matches")
     };
     if as_json {
-        ctx.terminal.print_json_lines(found.iter().map(|line| {
+        ctx.terminal.print_json_lines(matches.iter().map(|line| {
             let path = line.path.display().to_string();
             let mut object = json!({ "path": path, "line": line.line, "text": line.text });
             if let Some(score) = line.score {
@@ -223,15 +223,15 @@ fn search(
             object
         }))?;
     } else {
-        let lines = found.iter().map(|line| {
+        let lines = matches.iter().map(|line| {
             format!("{}:{}: {}\n", ctx.paths.display(&line.path), line.line, sanitize(&line.text))
         });
         ctx.terminal.print(&lines.collect::<String>())?;
-        if found.is_empty() {
+        if matches.is_empty() {
             ctx.explain_empty(if_empty);
         }
     }
-    Ok(if found.is_empty() { Exit::Failed } else { Exit::Answered })
+    Ok(if matches.is_empty() { Exit::Failed } else { Exit::Answered })
 }
 
 fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {

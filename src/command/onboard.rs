@@ -10,7 +10,7 @@ use crate::ops::onboarding::{
     ConfigEdit, ProviderSection, allow_servers_edit, apply, directory_edit, settings_after,
 };
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, exit_for, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::expand::is_variable_name;
 use nanobot_config::settings::{Config, FlagOverrides, Settings};
@@ -190,23 +190,19 @@ fn edits_from_flags(arguments: &OnboardArgs, config: &Config) -> Result<Vec<Conf
     if let Some(ProviderSection { name, .. }) = &section {
         edits.push(ConfigEdit::new("agents.defaults.provider", name.as_str()));
     }
-    let key = |flag: &str, name: &str| match &section {
-        Some(section) if section.name != "auto" => Ok(section.key(name)),
-        _ => Err(fail_with_hint(
-            Exit::Usage,
-            format!("`{flag}` needs a provider"),
-            "`--provider NAME`",
-        )),
-    };
+    let key =
+        |flag: &str, name: &str| match &section {
+            Some(section) if section.name != "auto" => Ok(section.key(name)),
+            _ => Err(fail(Exit::Usage, format!("`{flag}` needs a provider"))
+                .with_hint("`--provider NAME`")),
+        };
     if let Some(variable) = api_key_env {
         if !is_variable_name(variable) {
             // Do not repeat the value, which may be the key itself.
             let cause = "the value of `--api-key-env` is not a variable name";
-            return Err(fail_with_hint(
-                Exit::Usage,
-                cause,
-                "the variable's name, such as OPENAI_API_KEY",
-            ));
+            return Err(
+                fail(Exit::Usage, cause).with_hint("the variable's name, such as OPENAI_API_KEY")
+            );
         }
         let path = key("--api-key-env", "apiKey")?;
         edits.push(ConfigEdit::new(path, format!("${{{variable}}}")));
@@ -248,7 +244,7 @@ fn check_address(address: &str) -> Result<()> {
         if address.contains("://") || web_url::check_server(&completed).is_err() {
             fail(Exit::Usage, cause)
         } else {
-            fail_with_hint(Exit::Usage, cause, format!("`--api-base {}`", quote(&completed)))
+            fail(Exit::Usage, cause).with_hint(format!("`--api-base {}`", quote(&completed)))
         }
     })
 }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use console::Style;
 use jiff::Timestamp;
 use nanobot_agent::report::columns::{Column, Side, format_table, hanging_indent};
-use nanobot_base::error::{Exit, fail_with_hint, hint_for};
+use nanobot_base::error::{Exit, WithHint, fail, hint_for};
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::keys::nearest;
 use nanobot_model::provider::login::{self, DevicePrompt, LoginEndpoints, Vendor};
@@ -112,7 +112,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
             None => "`nanobot model provider list`".into(),
         };
         let cause = format!("there is no provider `{name}`");
-        return Err(fail_with_hint(Exit::Usage, cause, hint));
+        return Err(fail(Exit::Usage, cause).with_hint(hint));
     }
     let row = provider_row(ctx, &settings, &configs, entry.map_or(name, |entry| entry.name));
     if as_json {

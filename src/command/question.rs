@@ -2,7 +2,7 @@
 
 use crate::ops::context::Context;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::terminal::{Terminal, sanitize, stderr_width, wrap_words};
 
 /// The error if the input ends: the user has left.
@@ -13,7 +13,7 @@ pub(crate) struct Cancelled;
 /// Replaces [`Cancelled`] by an error with `consequence` and `hint`, and returns any other error unchanged.
 pub(crate) fn to_error(error: anyhow::Error, consequence: &str, hint: &str) -> anyhow::Error {
     if error.is::<Cancelled>() {
-        fail_with_hint(Exit::NoInput, consequence.to_owned(), hint)
+        fail(Exit::NoInput, consequence.to_owned()).with_hint(hint)
     } else {
         error
     }
@@ -81,11 +81,9 @@ pub(crate) fn confirm(ctx: &Context, prompt: &str, default: bool) -> Result<bool
 /// Status 2, with `hint`, if there is no terminal to ask at.
 pub(crate) fn confirm_at_terminal(ctx: &Context, question: &str, hint: &str) -> Result<bool> {
     if !Terminal::can_prompt() {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            "cannot ask for confirmation without a terminal",
-            hint,
-        ));
+        return Err(
+            fail(Exit::Usage, "cannot ask for confirmation without a terminal").with_hint(hint)
+        );
     }
     ask_yes(ctx, question)
 }

@@ -8,7 +8,7 @@ use crate::ops::prompt_program::PromptProgram;
 use crate::options::turn::TurnOptions;
 use anyhow::Result;
 use nanobot_agent::report::columns::{Column, Side, format_table};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::message::Origin;
 use nanobot_base::message::user_text::{OthersContent, UserText};
 
@@ -39,7 +39,7 @@ fn saved_options(turn: &TurnOptions, arguments: &[String]) -> Result<TurnOptions
         _ => {
             let cause = "`--save` takes one message";
             let hint = "the message in quotes, as the last argument";
-            return Err(fail_with_hint(Exit::Usage, cause, hint));
+            return Err(fail(Exit::Usage, cause).with_hint(hint));
         }
     }
     Ok(options)
@@ -102,11 +102,8 @@ fn turn_options(
     };
     let flag_message = options.input.message.take().filter(|text| text.as_str() != "-");
     if options.input.prompt_file.is_some() {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            "`run` has a prompt file already",
-            "`--attach` for another file",
-        ));
+        return Err(fail(Exit::Usage, "`run` has a prompt file already")
+            .with_hint("`--attach` for another file"));
     }
     options.input.message = Some(match flag_message {
         Some(mut flag_message) => {

@@ -5,7 +5,7 @@ use crate::cli::CliCommand;
 use crate::cli::cron::{CronAddArgs, CronCommand};
 use crate::options::job::ScheduleFlags;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_cron::schedule::parse_period;
 use nanobot_os::terminal::Terminal;
 use serde_json::{Value, json};
@@ -23,17 +23,14 @@ pub(crate) fn run(command: &CliCommand, terminal: Terminal) -> Result<Exit> {
     if let CliCommand::Cron { command } = command
         && !matches!(command, CronCommand::Heartbeat(_))
     {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Refused,
             "`nanobot cron` cannot run in the agent's sandbox: the tool `cron` does it",
-            format!("call the tool `cron` with {}", cron_tool_arguments(command)),
-        ));
+        )
+        .with_hint(format!("call the tool `cron` with {}", cron_tool_arguments(command))));
     }
-    Err(fail_with_hint(
-        Exit::Refused,
-        "nanobot cannot run in the agent's sandbox, which has no network and no access to nanobot's files",
-        "the agent's tools: `spawn` to delegate a task, `cron` for reminders, `web_fetch` and the file tools for the rest",
-    ))
+    Err(fail(Exit::Refused, "nanobot cannot run in the agent's sandbox, which has no network and no access to nanobot's files")
+        .with_hint("the agent's tools: `spawn` to delegate a task, `cron` for reminders, `web_fetch` and the file tools for the rest"))
 }
 
 /// The arguments of the tool `cron` with the same effect as `command`, as far as the tool supports it.

@@ -4,7 +4,7 @@ use crate::cli::policy::TrustArgs;
 use crate::ops::context::Context;
 use crate::ops::{prompt_program, repository};
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_os::input;
 use nanobot_os::repository::GitPointer;
@@ -26,11 +26,8 @@ pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
             .or_else(|_| std::path::absolute(argument))
             .with_context(|| format!("resolve `{}`", argument.display()))?;
         if !TrustList::change(&ctx.paths.trust(), |trust| Ok(trust.revoke(&path)))? {
-            return Err(fail_with_hint(
-                Exit::NoInput,
-                format!("`{}` is not trusted", display(&path)),
-                "nanobot trust --list",
-            ));
+            return Err(fail(Exit::NoInput, format!("`{}` is not trusted", display(&path)))
+                .with_hint("nanobot trust --list"));
         }
         print_line(ctx, &format!("`{}` is no longer trusted", display(&path)))?;
         return Ok(Exit::Answered);
@@ -170,7 +167,7 @@ fn resolve_directory(directory: &Path) -> Result<PathBuf> {
         std::io::ErrorKind::NotFound => {
             let message = format!("there is no `{}`", directory.display());
             if directory.as_os_str() == "list" {
-                fail_with_hint(Exit::NoInput, message, "nanobot trust --list")
+                fail(Exit::NoInput, message).with_hint("nanobot trust --list")
             } else {
                 fail(Exit::NoInput, message)
             }

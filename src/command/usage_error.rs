@@ -4,7 +4,7 @@ use super::tree::{command_tree, command_tree_with_help};
 use crate::cli::pages::HelpLength;
 use crate::ops::context::report_error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_os::terminal::Terminal;
 use std::ffi::OsString;
@@ -416,9 +416,6 @@ pub(super) fn to_error(error: &clap::Error) -> anyhow::Error {
 
 /// The error of `nanobot gateway`, a command of the Python program.
 pub(crate) fn no_gateway() -> anyhow::Error {
-    fail_with_hint(
-        Exit::Usage,
-        "there is no gateway: nanobot is not a server, and runs once for each message",
-        "`nanobot channel poll --wait 60` in a crontab line for chats, `nanobot cron` for jobs, `nanobot serve pipe` for programs",
-    )
+    fail(Exit::Usage, "there is no gateway: nanobot is not a server, and runs once for each message")
+        .with_hint("`nanobot channel poll --wait 60` in a crontab line for chats, `nanobot cron` for jobs, `nanobot serve pipe` for programs")
 }

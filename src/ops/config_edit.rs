@@ -3,7 +3,7 @@
 use crate::ops::context::Context;
 use crate::ops::usable_config;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::Config;
 use nanobot_config::settings::config_file::{ConfigFile, KeyPath, get_in};
 use nanobot_config::settings::key_spelling::format_path;
@@ -53,11 +53,11 @@ pub(crate) fn replace_text(
         if current.unwrap_or_default() == original {
             durable_file::replace(path, edited)
         } else {
-            Err(fail_with_hint(
+            Err(fail(
                 Exit::TryAgain,
                 "the config was changed meanwhile, so the edited text was not written",
-                "nanobot config edit",
-            ))
+            )
+            .with_hint("nanobot config edit"))
         }
     });
     let removal = lock.remove();

@@ -4,7 +4,7 @@ use crate::ops::config_edit::report_moved_keys;
 use crate::ops::context::Context;
 use crate::ops::usable_config;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::config_file::ConfigFile;
 use nanobot_config::settings::expand::has_reference;
@@ -120,7 +120,7 @@ pub(crate) fn unset(ctx: &Context, key: &str) -> Result<()> {
                 Some(unknown) => unknown_key_error(Exit::Usage, key, &unknown, &cause),
                 None => {
                     let hint = format!("nanobot config get {} --origin", quote(key));
-                    fail_with_hint(Exit::NoInput, cause, hint)
+                    fail(Exit::NoInput, cause).with_hint(hint)
                 }
             });
         }
@@ -140,7 +140,7 @@ pub(crate) fn set(ctx: &Context, key: &str, text: &str) -> Result<()> {
     let path = canonical_path(key)?;
     let key_type = KeyNode::kind_at(&path).ok_or_else(|| {
         let cause = format!("`{key}` holds other keys");
-        fail_with_hint(Exit::Usage, cause, "set them one by one")
+        fail(Exit::Usage, cause).with_hint("set them one by one")
     })?;
     if let Some(unknown) = validation::unknown_key(&path, &Value::Null) {
         return Err(unknown_key_error(Exit::Usage, key, &unknown, &unknown.description));
@@ -275,15 +275,15 @@ pub(crate) fn canonical_path(key: &str) -> Result<Vec<String>> {
     KeyNode::canonical_path(key).ok_or_else(|| {
         let cause = format!("there is no key `{key}`");
         if let Some(hint) = quoting_hint(key) {
-            return fail_with_hint(Exit::Usage, cause, hint);
+            return fail(Exit::Usage, cause).with_hint(hint);
         }
         let suggestions = keys_that_end_in(key);
         if !suggestions.is_empty() {
-            return fail_with_hint(Exit::Usage, cause, suggestions.join(", "));
+            return fail(Exit::Usage, cause).with_hint(suggestions.join(", "));
         }
         match nearest(key, KEYS.iter().map(|config_key| config_key.path)) {
-            Some(nearest) => fail_with_hint(Exit::Usage, cause, format!("`{nearest}`")),
-            None => fail_with_hint(Exit::Usage, cause, "`nanobot config list --all` for the keys"),
+            Some(nearest) => fail(Exit::Usage, cause).with_hint(format!("`{nearest}`")),
+            None => fail(Exit::Usage, cause).with_hint("`nanobot config list --all` for the keys"),
         }
     })
 }
@@ -307,7 +307,7 @@ fn quoting_hint(key: &str) -> Option<String> {
 /// The error `cause` about `key`, which contains an unknown name.
 fn unknown_key_error(exit: Exit, key: &str, unknown: &UnknownKey, cause: &str) -> anyhow::Error {
     match quoting_hint(key) {
-        Some(hint) if !unknown.is_misspelt => fail_with_hint(exit, cause, hint),
+        Some(hint) if !unknown.is_misspelt => fail(exit, cause).with_hint(hint),
         _ => fail(exit, cause),
     }
 }
@@ -424,9 +424,7 @@ fn refuse_mask(config: &Config, path: &[String], value: &Value) -> Result<()> {
         return Ok(());
     }
     let key = format_path(path);
-    Err(fail_with_hint(
-        Exit::Config,
-        format!("`{key}` is `{MASKED}`, which stands for a secret"),
+    Err(fail(Exit::Config, format!("`{key}` is `{MASKED}`, which stands for a secret")).with_hint(
         format!("give the secret itself, or leave `{key}` out, which keeps the present one"),
     ))
 }
@@ -470,7 +468,7 @@ fn refuse_unusable(
             ),
         },
     };
-    Err(fail_with_hint(Exit::Config, error, hint))
+    Err(fail(Exit::Config, error).with_hint(hint))
 }
 
 /// Parses `text` as the value of a key of type `key_type`. A reference to a variable is stored unchanged, and checked when it is used.

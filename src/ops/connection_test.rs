@@ -96,9 +96,7 @@ pub(crate) fn send_test_request(
     };
     let sampling = Sampling {
         max_tokens: settings.models[0].max_tokens.min(MAX_REPLY_TOKENS),
-        temperature: None,
-        reasoning_effort: None,
-        verbosity: None,
+        ..Sampling::default()
     };
     let messages = [Message::User(message)];
     let request = Request {

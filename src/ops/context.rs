@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use nanobot_agent::report::trace::AgentTrace;
-use nanobot_base::error::{Exit, Stop, exit_for, fail_with_hint, hint_for};
+use nanobot_base::error::{Exit, Stop, WithHint, exit_for, fail, hint_for};
 use nanobot_config::settings::terminal::TerminalSettings;
 use nanobot_config::settings::{Config, ConsolidationMode, FlagOverrides, SessionSync, Settings};
 use nanobot_mcp::shared_catalog::SharedCatalog;
@@ -109,11 +109,8 @@ impl Context {
         let config = Config::load(&self.paths)?;
         if self.config.is_some() && !config.exists() {
             let path = config.path().display();
-            return Err(fail_with_hint(
-                Exit::NoInput,
-                format!("there is no config file `{path}`"),
-                "`nanobot onboard` or `nanobot config set` with the same `--config`, which create it",
-            ));
+            return Err(fail(Exit::NoInput, format!("there is no config file `{path}`"))
+                .with_hint("`nanobot onboard` or `nanobot config set` with the same `--config`, which create it"));
         }
         Ok(config)
     }

@@ -4,7 +4,7 @@ use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::keys::nearest;
 use nanobot_config::settings::models::ModelOverrides;
 use nanobot_config::settings::{FlagOverrides, ModelSettings, Settings};
@@ -96,11 +96,8 @@ fn list_error(error: ProviderError) -> anyhow::Error {
             kind: FailureKind::ModelNotFound | FailureKind::NoSuchAddress,
             message,
             ..
-        } => fail_with_hint(
-            Exit::Config,
-            message,
-            "the provider's documentation: not every server lists its models",
-        ),
+        } => fail(Exit::Config, message)
+            .with_hint("the provider's documentation: not every server lists its models"),
         error => error.into_failure(),
     }
 }
@@ -115,8 +112,8 @@ fn require_provider(name: &str, settings: &Settings) -> Result<()> {
         let own_names = settings.providers.keys().map(String::as_str);
         let names = registry::PROVIDERS.iter().map(|provider| provider.name).chain(own_names);
         Err(match nearest(name, names) {
-            Some(nearest) => fail_with_hint(Exit::Usage, cause, format!("`{nearest}`")),
-            None => fail_with_hint(Exit::Usage, cause, "nanobot model provider list"),
+            Some(nearest) => fail(Exit::Usage, cause).with_hint(format!("`{nearest}`")),
+            None => fail(Exit::Usage, cause).with_hint("nanobot model provider list"),
         })
     }
 }

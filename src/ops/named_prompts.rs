@@ -7,7 +7,7 @@ use super::user_commands::is_command_name;
 use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, OutputFormat, TurnLimits, TurnOptions};
 use crate::options::value::ModelNames;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::durable_file;
 use nanobot_os::home::expand_argument;
 use nanobot_os::input;
@@ -44,7 +44,7 @@ pub(crate) fn find(ctx: &Context, name: &str) -> Result<PathBuf> {
     } else {
         "`nanobot run --list`".to_owned()
     };
-    Err(fail_with_hint(Exit::NoInput, format!("there is no prompt `{name}`"), hint))
+    Err(fail(Exit::NoInput, format!("there is no prompt `{name}`")).with_hint(hint))
 }
 
 fn file_path(ctx: &Context, name: &str) -> PathBuf {
@@ -87,7 +87,7 @@ pub(crate) fn save(
 ) -> Result<()> {
     if !is_name(name) {
         let cause = format!("`{name}` is no name of a prompt");
-        return Err(fail_with_hint(Exit::Usage, cause, "letters, digits, `-` and `_`"));
+        return Err(fail(Exit::Usage, cause).with_hint("letters, digits, `-` and `_`"));
     }
     let message = match (&options.input.message, &options.input.prompt_file) {
         (Some(message), None) => message.as_str().to_owned(),
@@ -96,7 +96,7 @@ pub(crate) fn save(
         }
         _ => {
             let hint = format!("nanobot run --save {name} -m 'sum up $1'");
-            return Err(fail_with_hint(Exit::Usage, "a prompt needs a message", hint));
+            return Err(fail(Exit::Usage, "a prompt needs a message").with_hint(hint));
         }
     };
     if let Some(flag) = flag_without_field(options) {
@@ -106,7 +106,7 @@ pub(crate) fn save(
     if path.exists() && !is_replaced {
         let cause = format!("there is a prompt `{name}` already");
         let hint = format!("`--replace`, or edit `{}`", path.display());
-        return Err(fail_with_hint(Exit::Failed, cause, hint));
+        return Err(fail(Exit::Failed, cause).with_hint(hint));
     }
     let mut text = String::new();
     let fields = front_matter(options)?;

@@ -134,12 +134,7 @@ impl ProviderSearch for TurnSearch {
             tools: &[],
             tool_choice: ToolChoice::Auto,
             model: &model,
-            sampling: &Sampling {
-                max_tokens: MAX_REPLY_TOKENS,
-                temperature: None,
-                reasoning_effort: None,
-                verbosity: None,
-            },
+            sampling: &Sampling { max_tokens: MAX_REPLY_TOKENS, ..Sampling::default() },
             reply_id: &format!("search-{}", random_hex(4)),
             schema: None,
         };

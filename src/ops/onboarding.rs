@@ -3,7 +3,7 @@
 use crate::ops::context::Context;
 use crate::ops::mcp_servers;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::check::check_channels;
 use nanobot_config::settings::key_spelling::{camel_case, format_path, parse_path, snake_case};
 use nanobot_config::settings::keys::{KEYS, KeySupport};
@@ -159,11 +159,10 @@ impl ProviderSection {
                 .filter(|provider| provider.kind != ProviderKind::Unsupported)
                 .map(|provider| provider.name)
                 .collect();
-            return Err(fail_with_hint(
-                Exit::Usage,
-                cause,
-                format!("one of {}, or any name with `--api-base URL`", names.join(", ")),
-            ));
+            return Err(fail(Exit::Usage, cause).with_hint(format!(
+                "one of {}, or any name with `--api-base URL`",
+                names.join(", ")
+            )));
         }
         Ok(section)
     }

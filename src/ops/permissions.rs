@@ -7,7 +7,7 @@ use crate::ops::repository;
 use crate::ops::skill_directories::{SkillDirectories, protected_directories};
 use crate::options::grants::{Grants, SandboxMode};
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::policy::file_scope::{FileScope, LinkName, ScopeRoot};
 use nanobot_config::policy::net::{self, Net};
 use nanobot_config::policy::profile::{self, Profile};
@@ -139,8 +139,8 @@ pub(crate) fn resolve_profile(
 ) -> Result<Profile> {
     let name = grants.profile.as_deref().unwrap_or(&settings.profile);
     let profile_error = |cause: String, hint: &str| match grants.profile {
-        Some(_) => fail_with_hint(Exit::Usage, cause, hint),
-        None => fail_with_hint(Exit::Config, format!("`agents.defaults.profile`: {cause}"), hint),
+        Some(_) => fail(Exit::Usage, cause).with_hint(hint),
+        None => fail(Exit::Config, format!("`agents.defaults.profile`: {cause}")).with_hint(hint),
     };
     let profile = profiles::find(ctx, name)?.ok_or_else(|| {
         let names = profiles::names(ctx);
@@ -214,14 +214,14 @@ pub(crate) fn build_inner_policy(
     workspace: &WorkspacePlace,
 ) -> Result<Policy> {
     if profile.is_unrestricted && grants.sandbox == Some(SandboxMode::Strict) {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Usage,
             format!(
                 "profile `{}` has no sandbox, but `--sandbox strict` requires one",
                 profile.name
             ),
-            "only one of the two",
-        ));
+        )
+        .with_hint("only one of the two"));
     }
     let mut real_paths = PathResolver::with_real_path(&workspace.path);
     let file_scope = build_file_scope(ctx, grants, settings, profile, workspace, &mut real_paths)?;
@@ -382,11 +382,8 @@ fn allowed_hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Res
         let mut granted = Vec::new();
         for text in hosts {
             granted.push(net::parse_host(text).map_err(|error| {
-                fail_with_hint(
-                    Exit::Usage,
-                    format!("`--net`: `{text}` {error}"),
-                    "`--net=example.org,*.example.com`; bare `--net` for all",
-                )
+                fail(Exit::Usage, format!("`--net`: `{text}` {error}"))
+                    .with_hint("`--net=example.org,*.example.com`; bare `--net` for all")
             })?);
         }
         return Ok(Net::Hosts { hosts: [configured, granted.clone()].concat(), commands: granted });
@@ -414,11 +411,11 @@ fn build_file_scope(
     let workspace = &workspace_place.path;
     let directory = working_directory(ctx, grants, settings, workspace_place, real_paths)?;
     if profile.reads_only && !grants.write.is_empty() {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Usage,
             format!("profile `{}` is read-only, so `--write` cannot be used with it", profile.name),
-            "only one of the two",
-        ));
+        )
+        .with_hint("only one of the two"));
     }
     let mut roots = GrantedPaths::default();
     if workspace_place.exists {
@@ -457,11 +454,11 @@ fn build_file_scope(
     }
     let roots = roots.0;
     if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Refused,
             "`tools.restrictToWorkspace` allows no paths outside the workspace",
-            "the command without `-C`, `--read` and `--write=PATH`",
-        ));
+        )
+        .with_hint("the command without `-C`, `--read` and `--write=PATH`"));
     }
     if profile.is_unrestricted {
         return Ok(FileScope {
@@ -635,11 +632,8 @@ fn working_directory(
         return if directory.is_dir() {
             Ok(directory)
         } else {
-            Err(fail_with_hint(
-                Exit::Usage,
-                format!("`-C`: `{}` is not a directory", path.display()),
-                "its parent directory",
-            ))
+            Err(fail(Exit::Usage, format!("`-C`: `{}` is not a directory", path.display()))
+                .with_hint("its parent directory"))
         };
     }
     if settings.restrict_to_workspace || settings.directory == DefaultDirectory::Workspace {
@@ -702,7 +696,7 @@ fn resolve_existing(path: &Path, hint: Option<&str>) -> Result<PathBuf> {
     resolve_if_exists(path)?.ok_or_else(|| {
         let message = format!("no such file or directory: `{}`", path.display());
         match hint {
-            Some(hint) => fail_with_hint(Exit::NoInput, message, hint),
+            Some(hint) => fail(Exit::NoInput, message).with_hint(hint),
             None => fail(Exit::NoInput, message),
         }
     })

@@ -4,7 +4,7 @@ use crate::ops::context::Context;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::options::grants::Grants;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::message::Origin;
 use nanobot_config::policy::call_files::{file_access, files_of_call};
 use nanobot_config::policy::tool_names::{APPLY_PATCH, SESSIONS};
@@ -152,11 +152,7 @@ fn decide_absent_tool(policy: &Policy, grants: &Grants, tool: &str) -> Result<Po
         }
         let problem =
             tool_names::check(tool).err().unwrap_or_else(|| "is not a tool of this run".into());
-        return Err(fail_with_hint(
-            Exit::Usage,
-            format!("`{tool}` {problem}"),
-            "nanobot tool list",
-        ));
+        return Err(fail(Exit::Usage, format!("`{tool}` {problem}")).with_hint("nanobot tool list"));
     }
     if let Some(refusal) = policy.withheld_reason(tool) {
         return Ok(PolicyDecision::Deny(refusal));
@@ -203,11 +199,8 @@ fn parse_arguments(text: &str, schema: &Value) -> Result<Value> {
         return cast_and_check(schema, &call).map_err(|error| fail(Exit::Usage, error));
     }
     if text.trim().is_empty() || text.trim_start().starts_with('{') {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            "the arguments are not a JSON object",
-            "`{\"path\": \"notes.md\"}`, or only the path, command or URL",
-        ));
+        return Err(fail(Exit::Usage, "the arguments are not a JSON object")
+            .with_hint("`{\"path\": \"notes.md\"}`, or only the path, command or URL"));
     }
     let required = schema["required"][0].as_str();
     let is_property = |name: &&&str| schema["properties"].get(**name).is_some();

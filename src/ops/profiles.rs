@@ -2,7 +2,7 @@
 
 use crate::ops::context::Context;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::policy::profile::{self, Profile};
 use nanobot_os::input;
 use nanobot_store::skill;
@@ -30,11 +30,8 @@ pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
     if let Some(profile) = Profile::built_in(name) {
         let path = ctx.paths.profiles().join(format!("{name}.md"));
         return if path.exists() {
-            Err(fail_with_hint(
-                Exit::Config,
-                format!("`{}` has the name of a built-in profile and is not used", path.display()),
-                "another file name; `extends` in its front matter inherits from the built-in profile",
-            ))
+            Err(fail(Exit::Config, format!("`{}` has the name of a built-in profile and is not used", path.display()))
+                .with_hint("another file name; `extends` in its front matter inherits from the built-in profile"))
         } else {
             Ok(Some(profile))
         };

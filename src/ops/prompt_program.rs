@@ -12,7 +12,7 @@ use crate::options::value::ModelNames;
 use anyhow::Result;
 use nanobot_agent::answer_schema::AnswerSchema;
 use nanobot_agent::turn::agent::AnswerFormat;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::tool_names::SESSIONS;
 use nanobot_config::settings::keys::nearest;
@@ -171,7 +171,7 @@ impl PromptProgram {
     /// # Errors
     /// Status 2: an argument or its value is missing, or there is no place for one.
     pub(crate) fn message(&self, arguments: &[String]) -> Result<String> {
-        let usage_error = |cause: String| fail_with_hint(Exit::Usage, cause, self.usage());
+        let usage_error = |cause: String| fail(Exit::Usage, cause).with_hint(self.usage());
         let AssignedArguments { values, positional, extra } =
             self.assign(arguments).map_err(usage_error)?;
         let mut named = Vec::new();
@@ -199,7 +199,7 @@ impl PromptProgram {
         if let Some(number) = missing {
             let cause = format!("the argument `${number}` is missing");
             let hint = format!("{}; in the text, `\\${number}` is no argument", self.usage());
-            return Err(fail_with_hint(Exit::Usage, cause, hint));
+            return Err(fail(Exit::Usage, cause).with_hint(hint));
         }
         match positional.get(signature.last()) {
             Some(extra) if !signature.takes_all => Err(usage_error(no_place(extra))),
@@ -270,11 +270,11 @@ impl PromptProgram {
                 let trust = format!("`nanobot trust {}` after reading it", quote(&path));
                 return Err(if name == "notes" {
                     let cause = format!("`{path}` sets `notes`, which would send your notes");
-                    fail_with_hint(Exit::Refused, cause, trust)
+                    fail(Exit::Refused, cause).with_hint(trust)
                 } else {
                     let cause =
                         format!("`{path}` sets `{name}`, which would widen what the run may do");
-                    fail_with_hint(Exit::Refused, cause, format!("{trust}, or the flag `--{name}`"))
+                    fail(Exit::Refused, cause).with_hint(format!("{trust}, or the flag `--{name}`"))
                 });
             }
             self.apply_field(ctx, name, value, options)
@@ -293,11 +293,8 @@ impl PromptProgram {
                 options.session.key = Some(fresh_session_key());
             }
         } else if names_session {
-            return Err(fail_with_hint(
-                Exit::Usage,
-                "a prompt file has no session: it sends its text alone",
-                "`notes: true` in its front matter, and `nanobot trust` for the file",
-            ));
+            return Err(fail(Exit::Usage, "a prompt file has no session: it sends its text alone")
+                .with_hint("`notes: true` in its front matter, and `nanobot trust` for the file"));
         } else {
             let is_own_choice = options.prompt.bare
                 || self.fields.iter().any(|(name, _)| name == "notes" || name == "tools");

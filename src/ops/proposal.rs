@@ -6,7 +6,7 @@ use crate::ops::worktree;
 use crate::options::grants::{Grants, PrivateCopy};
 use crate::options::turn::TurnOptions;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::policy::profile::Profile;
 use nanobot_config::policy::{Policy, Sandbox};
@@ -103,13 +103,13 @@ fn check_policy(policy: &Policy, settings: &Settings) -> Result<()> {
     if policy.reads_only {
         let cause =
             format!("profile `{profile}` is read-only, so `--propose` cannot be used with it");
-        return Err(fail_with_hint(Exit::Usage, cause, "only one of the two"));
+        return Err(fail(Exit::Usage, cause).with_hint("only one of the two"));
     }
     if file_scope.is_unrestricted || policy.sandbox == Sandbox::Off {
         let cause =
             "`--propose` needs the sandbox: without it, commands could change the directory";
         let hint = "without `--sandbox off` and `--profile full`";
-        return Err(fail_with_hint(Exit::Usage, cause, hint));
+        return Err(fail(Exit::Usage, cause).with_hint(hint));
     }
     if settings.restrict_to_workspace {
         let cause = "`tools.restrictToWorkspace` allows no copy outside the workspace";
@@ -118,7 +118,7 @@ fn check_policy(policy: &Policy, settings: &Settings) -> Result<()> {
     if file_scope.directory.starts_with(&file_scope.workspace) {
         let cause =
             "`--propose`: the working directory is the workspace, which every run may change";
-        return Err(fail_with_hint(Exit::Usage, cause, "`-C` with another directory"));
+        return Err(fail(Exit::Usage, cause).with_hint("`-C` with another directory"));
     }
     Ok(())
 }

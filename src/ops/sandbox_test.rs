@@ -5,7 +5,7 @@ use crate::ops::turn_setup::toolset;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::options::grants::Grants;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::policy::Sandbox;
 use nanobot_sandbox::process;
 use nanobot_sandbox::self_test::SelfTestResult;
@@ -33,20 +33,16 @@ impl SandboxTest {
         let TurnSetup { policy, shared, .. } =
             turn_setup::build_without_turn(ctx, grants, false, false, Vec::new(), None)?;
         if policy.sandbox == Sandbox::Off {
-            return Err(fail_with_hint(
+            return Err(fail(
                 Exit::Failed,
                 "nothing to test: with these flags commands run without a sandbox",
-                "without `--sandbox off` and `--profile full`",
-            ));
+            )
+            .with_hint("without `--sandbox off` and `--profile full`"));
         }
         if let Err(error) = sandbox::check_available() {
-            return Err(fail_with_hint(
-                Exit::NoSandbox,
-                format!(
+            return Err(fail(Exit::NoSandbox, format!(
                     "no sandbox is available: {error}; parsers of documents use the parts that are available"
-                ),
-                "`--sandbox off` to run commands without one",
-            ));
+                )).with_hint("`--sandbox off` to run commands without one"));
         }
         let settings = ctx.settings()?;
         let exec = toolset::exec_tool(ctx, &settings, &policy, &shared.files);

@@ -6,7 +6,7 @@ use crate::ops::context::Context;
 use crate::ops::permissions::absolute;
 use crate::options::turn::ServerFiles;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::expand::expand_defaults;
 use nanobot_config::settings::key_spelling::format_path;
@@ -52,13 +52,13 @@ fn read(ctx: &Context, path: &Path) -> Result<Vec<McpServer>> {
     let servers = file.get("mcpServers").or_else(|| file.pointer("/tools/mcpServers"));
     let servers = servers.and_then(Value::as_object).ok_or_else(|| {
         let hint = "`{\"mcpServers\": {\"NAME\": {\"command\": \"…\"}}}`";
-        fail_with_hint(Exit::BadInput, format!("`{name}` has no object `mcpServers`"), hint)
+        fail(Exit::BadInput, format!("`{name}` has no object `mcpServers`")).with_hint(hint)
     })?;
     let real_path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if !TrustList::load(&ctx.paths.trust())?.is_pinned(&real_path, &bytes) {
         let cause = format!("`{name}` starts programs, and is not trusted as it is now");
         let hint = format!("`nanobot trust {}` after reading it", quote(&name));
-        return Err(fail_with_hint(Exit::Refused, cause, hint));
+        return Err(fail(Exit::Refused, cause).with_hint(hint));
     }
     let mut servers = Value::Object(servers.clone());
     expand_defaults(&mut servers, &ctx.env);

@@ -6,7 +6,7 @@ use crate::ops::permissions::{self, WorkspacePlace};
 use crate::ops::turn_setup::toolset::hook_runner;
 use crate::options::grants::{Grants, SandboxMode};
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::Settings;
 use nanobot_os::terminal::sanitize;
 use nanobot_os::test_hooks;
@@ -183,11 +183,11 @@ fn run(
     if !result.status.is_some_and(|status| status.success()) {
         let message = sanitize(&String::from_utf8_lossy(&finished.stderr));
         let last_line = message.lines().rev().find(|line| !line.trim().is_empty());
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Unavailable,
             format!("`{url}` cannot be fetched: {}", last_line.unwrap_or("git failed")),
-            "a commit that is at the tip of a branch, or the archive of it",
-        ));
+        )
+        .with_hint("a commit that is at the tip of a branch, or the archive of it"));
     }
     if result.omitted_bytes > 0 {
         return Err(fail(Exit::BadInput, format!("`{url}` has too many files")));

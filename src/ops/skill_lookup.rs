@@ -3,7 +3,7 @@
 use crate::ops::context::Context;
 use crate::ops::skills;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, UserAction, fail, fail_with_hint, fail_with_parts};
+use nanobot_base::error::{Exit, UserAction, WithHint, fail, fail_with_parts};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::keys::nearest;
@@ -42,19 +42,16 @@ pub(crate) fn find_skill<'a>(skills: &'a FoundSkills, name: &str) -> Result<&'a 
     }
     if let Some(skill) = find_changed(skills, name) {
         let path = skill.location.display();
-        return Err(fail_with_hint(
-            Exit::Failed,
-            format!("skill `{name}` changed since its first use"),
-            format!(
+        return Err(fail(Exit::Failed, format!("skill `{name}` changed since its first use"))
+            .with_hint(format!(
                 "`nanobot skill show {name}`, then `nanobot trust {}`",
                 quote(&path.to_string())
-            ),
-        ));
+            )));
     }
     let mut unreadable = skills.unreadable.iter();
     if let Some(unreadable) = unreadable.find(|skill| skill.name.as_deref() == Some(name)) {
         let cause = format!("skill `{name}`: {}", unreadable.reason);
-        return Err(fail_with_hint(Exit::BadInput, cause, "nanobot skill check"));
+        return Err(fail(Exit::BadInput, cause).with_hint("nanobot skill check"));
     }
     let names = skills.skills.iter().map(|skill| skill.name.as_str());
     let hint = match nearest(name, names) {
@@ -103,7 +100,7 @@ pub(crate) fn built_in_entries(built_in: &BuiltInSkill) -> Vec<FolderEntry> {
 pub(crate) fn read_file(skill: &Skill, file: &str) -> Result<Vec<u8>> {
     let missing_file_error = || {
         let cause = format!("skill `{}` has no file `{}`", skill.name, sanitize(file));
-        fail_with_hint(Exit::NoInput, cause, format!("nanobot skill show {}", skill.name))
+        fail(Exit::NoInput, cause).with_hint(format!("nanobot skill show {}", skill.name))
     };
     if let (SkillSource::BuiltIn, Some(built_in)) =
         (&skill.source, BuiltInSkill::by_name(&skill.name))

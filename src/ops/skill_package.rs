@@ -3,7 +3,7 @@
 use crate::ops::context::Context;
 use crate::ops::skill_lookup::built_in_entries;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::message::addresses::find_linked_hosts;
 use nanobot_os::durable_file::read_limited;
 use nanobot_os::terminal::sanitize;
@@ -41,11 +41,8 @@ impl SkillPackage {
     pub(crate) fn read(ctx: &Context, path: &Path) -> Result<Self> {
         let display_path = path.display();
         let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => fail_with_hint(
-                Exit::NoInput,
-                format!("there is no `{display_path}`"),
-                "a directory with a SKILL.md, a SKILL.md, the name of a built-in skill, an https archive or ADDRESS@COMMIT",
-            ),
+            std::io::ErrorKind::NotFound => fail(Exit::NoInput, format!("there is no `{display_path}`"))
+                .with_hint("a directory with a SKILL.md, a SKILL.md, the name of a built-in skill, an https archive or ADDRESS@COMMIT"),
             _ => anyhow::Error::new(error).context(format!("stat `{display_path}`")),
         })?;
         let real_path =
@@ -131,9 +128,7 @@ impl SkillPackage {
             .unwrap_or_else(|| directory_name.to_owned());
         if !is_displayable_name(&name) {
             let cause = format!("`{}` is not a valid skill name", sanitize(&name));
-            return Err(fail_with_hint(
-                Exit::BadInput,
-                cause,
+            return Err(fail(Exit::BadInput, cause).with_hint(
                 "`name: …` in its front matter, in lower-case letters, digits and hyphens",
             ));
         }

@@ -5,7 +5,7 @@ use crate::ops::context::Context;
 use crate::ops::skill_git;
 use crate::ops::skill_package::SkillPackage;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::Settings;
 use nanobot_net::content_digest::sha256_hex;
 use nanobot_net::http::{Http, HttpMethod, HttpTimeouts};
@@ -68,7 +68,7 @@ impl<'a> PackageSource<'a> {
         };
         let usage = |cause: &str| {
             let hint = "`https://HOST/NAME.zip`, `.tar.gz`, or `https://HOST/REPOSITORY@COMMIT`; `#FOLDER` after it";
-            fail_with_hint(Exit::Usage, format!("`{text}` {cause}"), hint)
+            fail(Exit::Usage, format!("`{text}` {cause}")).with_hint(hint)
         };
         let (address, folder) = text.split_once('#').unwrap_or((text, ""));
         let folder = folder.trim_matches('/');

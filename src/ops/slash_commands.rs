@@ -2,7 +2,7 @@
 
 use CommandPlace::{Both, Chat, Repl};
 use anyhow::{Error, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 
 /// A row of the table. A command that has another meaning in chats has two rows.
 #[derive(Clone, Copy, Debug)]
@@ -43,17 +43,16 @@ impl SlashCommand {
         }
         match self.argument {
             ArgKind::Session if is_session_verb(rest) => Ok(()),
-            ArgKind::OneOf(choices) if !choices.contains(&first_word(rest)) => Err(fail_with_hint(
+            ArgKind::OneOf(choices) if !choices.contains(&first_word(rest)) => Err(fail(
                 Exit::Usage,
                 format!("`/{}` has no subcommand `{}`", self.name, first_word(rest)),
-                format!("one of {}", choices.join(", ")),
-            )),
+            )
+            .with_hint(format!("one of {}", choices.join(", ")))),
             ArgKind::None => Err(no_arguments_error(self.name)),
-            _ if is_single && rest.contains(char::is_whitespace) => Err(fail_with_hint(
-                Exit::Usage,
-                format!("`/{}` takes one argument", self.name),
-                format!("`/{} {}`", self.name, self.argument.placeholder()),
-            )),
+            _ if is_single && rest.contains(char::is_whitespace) => {
+                Err(fail(Exit::Usage, format!("`/{}` takes one argument", self.name))
+                    .with_hint(format!("`/{} {}`", self.name, self.argument.placeholder())))
+            }
             _ => Ok(()),
         }
     }
@@ -136,7 +135,7 @@ pub(crate) const REPLACEMENTS: &[(&str, &str)] = &[
 
 /// The error for a command that is followed by arguments, but takes none.
 pub(crate) fn no_arguments_error(name: &str) -> Error {
-    fail_with_hint(Exit::Usage, format!("`/{name}` takes no arguments"), format!("`/{name}` alone"))
+    fail(Exit::Usage, format!("`/{name}` takes no arguments")).with_hint(format!("`/{name}` alone"))
 }
 
 /// Parses the number after `/NAME`, which counts back from 1, the last one.
@@ -148,11 +147,8 @@ pub(crate) fn parse_count_back(name: &str, rest: &str) -> Result<usize> {
         return Ok(1);
     }
     rest.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
-        fail_with_hint(
-            Exit::Usage,
-            format!("`{rest}` is not a number from 1 on"),
-            format!("`/{name} 2`"),
-        )
+        fail(Exit::Usage, format!("`{rest}` is not a number from 1 on"))
+            .with_hint(format!("`/{name} 2`"))
     })
 }
 
@@ -179,13 +175,13 @@ pub fn help_table() -> String {
 
 /// The row of the command `names[0]`; the other names are its names in other agents.
 const fn command(
-    place: CommandPlace,
+    command_place: CommandPlace,
     names: &'static [&'static str],
     argument: ArgKind,
     description: &'static str,
 ) -> SlashCommand {
     let (name, aliases) = names.split_at(1);
-    SlashCommand { name: name[0], argument, description, aliases, place }
+    SlashCommand { name: name[0], argument, description, aliases, place: command_place }
 }
 
 // One row per line keeps the table readable.

@@ -2,7 +2,7 @@
 
 use crate::ops::context::Context;
 use anyhow::Result;
-use nanobot_base::error::{Exit, HintPart, UserAction, fail, fail_with_hint, fail_with_parts};
+use nanobot_base::error::{Exit, HintPart, UserAction, WithHint, fail, fail_with_parts};
 use nanobot_base::format::{list_first, on_one_line};
 use nanobot_os::age::Age;
 use nanobot_os::terminal::sanitize;
@@ -58,11 +58,11 @@ pub(crate) fn diff(
     });
     turns.truncate(if begins_with_first { usize::MAX } else { 1 });
     if turns.is_empty() {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::NoInput,
             "this conversation has changed no files, or only some that cannot be restored",
-            "`/undo --list` for all turns",
-        ));
+        )
+        .with_hint("`/undo --list` for all turns"));
     }
     // The newest turn comes first, so the state before the oldest one stays.
     let mut first_changes = BTreeMap::new();
@@ -122,7 +122,7 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
             conflicts.join("; ")
         );
         return Err(if plan.blocked.is_empty() {
-            fail_with_hint(Exit::Failed, cause, "`--force` to overwrite these changes")
+            fail(Exit::Failed, cause).with_hint("`--force` to overwrite these changes")
         } else {
             fail(Exit::Failed, cause)
         });
@@ -217,14 +217,12 @@ fn choose_turn<'a>(
     };
     if let Some(other) = last_turn(&of_others, direction) {
         let flag = if direction == RestoreDirection::Redo { "--redo " } else { "" };
-        return Err(fail_with_hint(
-            Exit::NoInput,
-            format!(
-                "this session has nothing to {verb} here; the last turn that has is of another session: {}",
-                describe_turn(other)
-            ),
-            format!("`/undo {flag}{}` to {verb} that turn, `/undo --list` for all", other.id),
-        ));
+        let (turn, id) = (describe_turn(other), other.id);
+        let cause = format!(
+            "this session has nothing to {verb} here; the last turn that has is of another session: {turn}"
+        );
+        return Err(fail(Exit::NoInput, cause)
+            .with_hint(format!("`/undo {flag}{id}` to {verb} that turn, `/undo --list` for all")));
     }
     let cause = format!("there is nothing to {verb} in this directory");
     Err(if turns.is_empty() {

@@ -5,7 +5,7 @@ use crate::ops::context::Context;
 use crate::ops::jobs::{cron_environment, crontab_sync};
 use crate::ops::owned_path::{Ownership, ownership};
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::durable_file::format_size;
 use nanobot_os::file_lock::FileLock;
 use nanobot_sandbox::process;
@@ -60,11 +60,11 @@ pub(crate) fn find_installation(
     if ctx.paths.home.starts_with(&ctx.paths.root)
         && ctx.paths.root != ctx.paths.home.join(".nanobot")
     {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Failed,
             format!("`{}` contains more than nanobot's files", ctx.paths.root.display()),
-            "`nanobot uninstall` with `NANOBOT_HOME` set to a directory of nanobot's own",
-        ));
+        )
+        .with_hint("`nanobot uninstall` with `NANOBOT_HOME` set to a directory of nanobot's own"));
     }
     let mut installation = Installation::default();
     let default_workspace = ctx.paths.root.join("workspace");
@@ -208,11 +208,10 @@ impl Installation {
     pub(crate) fn check_unused(&self, ctx: &Context) -> Result<()> {
         match &self.file_in_use {
             None => Ok(()),
-            Some(path) => Err(fail_with_hint(
-                Exit::TryAgain,
-                format!("`{}` is in use", ctx.paths.display(path)),
-                "again when no turn, job or poll runs",
-            )),
+            Some(path) => {
+                Err(fail(Exit::TryAgain, format!("`{}` is in use", ctx.paths.display(path)))
+                    .with_hint("again when no turn, job or poll runs"))
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::ops::context::Context;
 use crate::options::grants::Grants;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::paths::find_program;
 use nanobot_sandbox::process::{self, CommandSpec};
 use std::collections::BTreeSet;
@@ -58,11 +58,11 @@ impl Worktree {
             &directory,
             &["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir", "HEAD"],
         ) else {
-            return Err(fail_with_hint(
+            return Err(fail(
                 Exit::Usage,
                 "`--worktree`: this directory is in no git repository with a commit",
-                "a repository, as the current directory or with `-C`",
-            ));
+            )
+            .with_hint("a repository, as the current directory or with `-C`"));
         };
         let mut lines = text.lines();
         let (Some(top), Some(git_dir), Some(head)) = (lines.next(), lines.next(), lines.next())
@@ -106,21 +106,21 @@ impl Worktree {
         let git_dir =
             git(ctx, &self.path, &["rev-parse", "--path-format=absolute", "--git-common-dir"]);
         if !git_dir.is_ok_and(|git_dir| Path::new(git_dir.trim()) == self.git_dir) {
-            return Err(fail_with_hint(
+            return Err(fail(
                 Exit::Usage,
                 format!("`{}` belongs to another repository", self.path.display()),
-                "another name for `--worktree`",
-            ));
+            )
+            .with_hint("another name for `--worktree`"));
         }
         // While git rebases, there is none.
         let branch = git(ctx, &self.path, &["symbolic-ref", "--quiet", "--short", "HEAD"]);
         match branch.as_deref().map(str::trim) {
             // The names `fix/x` and `fix-x` have one directory.
-            Ok(branch) if branch != self.branch => Err(fail_with_hint(
+            Ok(branch) if branch != self.branch => Err(fail(
                 Exit::Usage,
                 format!("the worktree `{}` is on the branch `{branch}`", self.path.display()),
-                format!("`--worktree {branch}`, or another name"),
-            )),
+            )
+            .with_hint(format!("`--worktree {branch}`, or another name"))),
             _ => Ok(()),
         }
     }
@@ -246,8 +246,7 @@ fn run_git(
         env,
         timeout: GIT_TIMEOUT,
         capture_bytes: MAX_OUTPUT_BYTES,
-        sandbox: None,
-        input: None,
+        ..CommandSpec::default()
     };
     // Warnings of git must not be read as a part of its output.
     let (finished, errors) = process::run_split_stderr(&spec)?;

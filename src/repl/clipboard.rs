@@ -3,7 +3,7 @@
 use super::repl_session::ReplSession;
 use crate::ops::channel::attachments;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_channel::inbox::InboxState;
 use nanobot_os::durable_file;
 use nanobot_os::paths::find_program;
@@ -54,11 +54,8 @@ impl ReplSession<'_> {
             |reader: &&ClipboardReader| find_program(reader.program, path_variable).is_some();
         let mut readers = CLIPBOARD_READERS.iter().filter(is_there).peekable();
         if readers.peek().is_none() {
-            return Err(fail_with_hint(
-                Exit::Failed,
-                "there is no program that reads the clipboard",
-                "`wl-clipboard` or `xclip`, which packages of these names install",
-            ));
+            return Err(fail(Exit::Failed, "there is no program that reads the clipboard")
+                .with_hint("`wl-clipboard` or `xclip`, which packages of these names install"));
         }
         for reader in readers {
             // One of the two may be there without its display.
@@ -90,8 +87,7 @@ impl ReplSession<'_> {
             env: env.collect(),
             timeout: CLIPBOARD_TIMEOUT,
             capture_bytes: MAX_IMAGE_BYTES,
-            sandbox: None,
-            input: None,
+            ..CommandSpec::default()
         };
         let (result, _) =
             process::run_split_stderr(&spec).with_context(|| format!("run `{program}`"))?;

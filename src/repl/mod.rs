@@ -8,7 +8,7 @@ use crate::ops::user_commands;
 use crate::options::turn::TurnOptions;
 use crate::repl::editor::{EditorLine, LineKey, Prompt};
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, exit_for, fail};
 use nanobot_os::signal;
 use nanobot_os::terminal::Terminal;
 use program_commands::ProgramCommands;
@@ -42,11 +42,8 @@ pub(crate) fn run(
     program: &dyn ProgramCommands,
 ) -> Result<Exit> {
     if !Terminal::is_interactive() {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            "the REPL needs a terminal",
-            "`nanobot agent -m \"…\"`, or pipe some text into `nanobot agent`",
-        ));
+        return Err(fail(Exit::Usage, "the REPL needs a terminal")
+            .with_hint("`nanobot agent -m \"…\"`, or pipe some text into `nanobot agent`"));
     }
     signal::install(None).context("wait for signals")?;
     run_loop(ReplSession::open(ctx, options, program)?)

@@ -9,7 +9,7 @@ use crate::ops::slash_commands::parse_count_back;
 use crate::ops::{retention, undo};
 use anyhow::Result;
 use nanobot_agent::report::short_text::{count_noun, truncate_line};
-use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, exit_for, fail};
 use nanobot_os::secret::random_hex;
 use nanobot_store::session::{self, LoggedMessage, REWOUND_PREFIX, SessionEntry, SessionStore};
 use nanobot_tool::undo::journal::UndoTurn;
@@ -31,11 +31,11 @@ impl ReplSession<'_> {
         let Some(left) = begins.len().checked_sub(number) else {
             return Err(match begins.len() {
                 0 => fail(Exit::NoInput, "there is no message to edit in this session"),
-                count => fail_with_hint(
+                count => fail(
                     Exit::NoInput,
                     format!("this conversation has {}", count_noun(count, "message")),
-                    format!("`/rewind {count}`"),
-                ),
+                )
+                .with_hint(format!("`/rewind {count}`")),
             });
         };
         drop(messages.drain(..begins[left]));
@@ -142,15 +142,11 @@ impl ReplSession<'_> {
             if let Err(error) = self.run_program(&["undo", "--", &id], "") {
                 // The later turns stay undone and the conversation stays as it is. The user decides how to go on.
                 let turns = count_noun(undone, "later turn");
-                return Err(fail_with_hint(
-                    exit_for(&error),
-                    format!(
+                return Err(fail(exit_for(&error), format!(
                         "the conversation is not rewound: the file changes of turn {id} stay, and those of {turns} are undone: {error:#}"
-                    ),
-                    format!(
+                    )).with_hint(format!(
                         "`/undo --force {id}`, or `/rewind` again and `n` at the question about files"
-                    ),
-                ));
+                    )));
             }
         }
         if index > 0 {

@@ -12,7 +12,7 @@ use crate::repl::editor::{Candidate, EditedText, edit_text};
 use anyhow::{Error, Result};
 use nanobot_agent::report::columns::{Column, Side, format_table, hanging_indent};
 use nanobot_agent::report::short_text::{count_noun, format_age};
-use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, exit_for, fail};
 use nanobot_model::provider::quirks::ThinkingStyle;
 use nanobot_os::durable_file;
 use nanobot_os::secret::{self, random_hex};
@@ -71,11 +71,8 @@ impl ReplSession<'_> {
             }
             "retry" => self.retry(),
             "resume" if self.is_unfinished => self.retry(),
-            "resume" => Err(fail_with_hint(
-                Exit::NoInput,
-                "no turn of this session was interrupted",
-                "`/sessions` for another session, `/retry` to ask again",
-            )),
+            "resume" => Err(fail(Exit::NoInput, "no turn of this session was interrupted")
+                .with_hint("`/sessions` for another session, `/retry` to ask again")),
             "model" if rest.is_empty() => self.show_model(),
             "model" => self.change_model(rest),
             "effort" if rest.is_empty() => self.show_effort(),
@@ -411,11 +408,8 @@ impl ReplSession<'_> {
     /// Status 2 if it is not saved.
     pub(super) fn session_key(&self) -> Result<String> {
         self.options.session.key.clone().ok_or_else(|| {
-            fail_with_hint(
-                Exit::Usage,
-                "this session is not saved",
-                format!("`/session {DEFAULT_SESSION}`"),
-            )
+            fail(Exit::Usage, "this session is not saved")
+                .with_hint(format!("`/session {DEFAULT_SESSION}`"))
         })
     }
 
@@ -440,11 +434,11 @@ impl ReplSession<'_> {
             }
         }
         match self.last_message.clone() {
-            Some(_) if !self.is_last_message_typed => Err(fail_with_hint(
+            Some(_) if !self.is_last_message_typed => Err(fail(
                 Exit::Refused,
                 "the last message has text that you did not type, such as piped text",
-                "write it again, with `@FILE` for text of others",
-            )),
+            )
+            .with_hint("write it again, with `@FILE` for text of others")),
             Some(text) => {
                 self.send_message(&text);
                 Ok(())
@@ -477,12 +471,12 @@ impl ReplSession<'_> {
         };
         let name = name.trim_matches('"');
         if name.is_empty() {
-            return Err(fail_with_hint(Exit::Usage, "no file name is given", "`/save answer.md`"));
+            return Err(fail(Exit::Usage, "no file name is given").with_hint("`/save answer.md`"));
         }
         let path = std::path::absolute(self.resolve_path(name))?;
         if path.exists() {
             let cause = format!("`{}` already exists", self.ctx.paths.display(&path));
-            return Err(fail_with_hint(Exit::Usage, cause, "another name"));
+            return Err(fail(Exit::Usage, cause).with_hint("another name"));
         }
         durable_file::replace(&path, format!("{}\n", text.trim_end_matches('\n')).as_bytes())?;
         self.print_line(&format!("saved the last answer to {}", self.ctx.paths.display(&path)));
@@ -493,7 +487,7 @@ impl ReplSession<'_> {
     /// text or may repeat what the user typed.
     fn shell(&mut self, command: &str) -> Result<()> {
         if command.is_empty() {
-            return Err(fail_with_hint(Exit::Usage, "no command is given", "`!git status`"));
+            return Err(fail(Exit::Usage, "no command is given").with_hint("`!git status`"));
         }
         let env = self.ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let result = self.editor().run_on_terminal(&TerminalCommand {
@@ -586,7 +580,7 @@ fn unknown_command(name: &str) -> Error {
         (None, Some(nearest)) if nearest != "help" => format!("`/{nearest}`, or `/help` for all"),
         (None, _) => "`/help`".into(),
     };
-    fail_with_hint(Exit::Usage, format!("there is no command `/{name}`"), hint)
+    fail(Exit::Usage, format!("there is no command `/{name}`")).with_hint(hint)
 }
 
 /// The command whose name is nearly `name`.

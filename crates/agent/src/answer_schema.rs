@@ -4,7 +4,7 @@
 use crate::turn::agent::AnswerFormat;
 use anyhow::Result;
 use boon::{CompileError, Compiler, Draft, SchemaIndex, Schemas, UrlLoader, ValidationError};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use serde_json::{Map, Value, json};
 
 /// Maximum number of validation errors reported at once: more do not help a model.
@@ -157,11 +157,8 @@ fn schema_from_fields(text: &str) -> Result<Value> {
             |character: char| character.is_alphanumeric() || "_-".contains(character);
         let is_name = !name.is_empty() && name.chars().all(is_name_char);
         if item_type.is_none() || !is_name || parts.next().is_some() {
-            return Err(fail_with_hint(
-                Exit::Usage,
-                format!("`--schema`: `{field}` is neither a field nor an existing file"),
-                "a file, a JSON schema, or fields such as `name, age int, tags str[]` (str, int, float, bool)",
-            ));
+            return Err(fail(Exit::Usage, format!("`--schema`: `{field}` is neither a field nor an existing file"))
+                .with_hint("a file, a JSON schema, or fields such as `name, age int, tags str[]` (str, int, float, bool)"));
         }
         let mut schema = json!({ "type": item_type });
         if type_name.ends_with("[]") {

@@ -277,13 +277,29 @@ fn new_error(
     anyhow::Error::new(HintedError { exit, cause, hint, hint_parts, next_step })
 }
 
-/// Creates an error like [`fail`] with a hint: a command, or a short sentence without a full stop.
+/// Adds a hint to an error of [`fail`]: a command, or a short sentence without a full stop.
+pub trait WithHint {
+    #[must_use]
+    fn with_hint(self, hint: impl Into<String>) -> Self;
+}
+
+impl WithHint for anyhow::Error {
+    fn with_hint(self, hint: impl Into<String>) -> Self {
+        let (exit, cause) = match self.downcast::<HintedError>() {
+            Ok(error) => (error.exit, error.cause),
+            Err(error) => (exit_for(&error), format!("{error:#}")),
+        };
+        new_error(exit, cause, vec![HintPart::Text(hint.into())], None)
+    }
+}
+
+/// Creates an error like [`fail`] with a hint.
 pub fn fail_with_hint(
     exit: Exit,
     cause: impl Into<String>,
     hint: impl Into<String>,
 ) -> anyhow::Error {
-    new_error(exit, cause.into(), vec![HintPart::Text(hint.into())], None)
+    fail(exit, cause).with_hint(hint)
 }
 
 /// Creates an error like [`fail_with_hint`], with a hint of these parts. Without parts, there is no hint.

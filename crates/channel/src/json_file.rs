@@ -1,7 +1,7 @@
 //! A small JSON file beside the channels that several processes read and change, such as the pairings.
 
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::durable_file;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +17,7 @@ pub(crate) fn load<F: Default + DeserializeOwned>(path: &Path, hint: &str) -> Re
     };
     serde_json::from_slice(&text).map_err(|error| {
         let cause = format!("`{}` is damaged: {error}", path.display());
-        fail_with_hint(Exit::Config, cause, hint)
+        fail(Exit::Config, cause).with_hint(hint)
     })
 }
 

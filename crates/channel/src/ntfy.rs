@@ -13,7 +13,7 @@ use super::{
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, WithHint, fail};
 use nanobot_base::message::user_text::UserText;
 use nanobot_net::http::body_error_message;
 use nanobot_os::signal;
@@ -51,11 +51,8 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let topic = config.required_text("topic", "TOPIC")?;
     let token = config.required_secret("token")?;
     if !config.list("allowFrom").iter().any(|entry| entry == "*") {
-        return Err(fail_with_hint(
-            Exit::Config,
-            "ntfy does not tell who sends a message, and `channels.ntfy.allowFrom` does not contain `*`",
-            "`nanobot config set channels.ntfy.allowFrom '[\"*\"]'`",
-        ));
+        return Err(fail(Exit::Config, "ntfy does not tell who sends a message, and `channels.ntfy.allowFrom` does not contain `*`")
+            .with_hint("`nanobot config set channels.ntfy.allowFrom '[\"*\"]'`"));
     }
     let answer_topic = config.text("answerTopic").unwrap_or_else(|| topic.clone());
     for topic in [&topic, &answer_topic] {

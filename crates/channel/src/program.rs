@@ -11,7 +11,7 @@ use super::{
     InboundMessage, Part, PollRequest, QuotedText, RemoteFile, Sender,
 };
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::message::user_text::UserText;
 use nanobot_os::durable_file;
 use nanobot_os::secret::register;
@@ -56,7 +56,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let resolved = resolve_program(&command, &env, &directory, &setup.paths);
     let program = resolved.map_err(|cause| {
         let key = format!("channels.{}.command", config.name);
-        fail_with_hint(Exit::Config, format!("`{key}`: {cause}"), "the whole path of the program")
+        fail(Exit::Config, format!("`{key}`: {cause}")).with_hint("the whole path of the program")
     })?;
     Ok(Box::new(ProgramChannel {
         name: config.name,

@@ -60,16 +60,16 @@ pub(super) struct FrameContent {
 
 impl FrameContent {
     /// The content of a frame that is not acknowledged.
-    pub(super) fn of(message: Option<InboundMessage>) -> Self {
+    pub(super) fn from_message(message: Option<InboundMessage>) -> Self {
         Self { messages: message.into_iter().collect(), acknowledgement: None }
     }
 }
 
-/// What a poll knows when it reads a frame.
+/// The state of a poll, from which a frame is read.
 pub(super) struct PollState<'a> {
     /// Our account.
     pub(super) identity: &'a Identity,
-    /// What is kept from poll to poll.
+    /// The values that last from poll to poll.
     pub(super) cache: &'a mut Value,
 }
 

@@ -155,7 +155,7 @@ impl PushService for Qq {
         if poll.cache["session"].is_object() && frame["s"].is_u64() {
             poll.cache["session"]["seq"] = frame["s"].clone();
         }
-        Ok(FrameContent::of(to_message(kind, data)))
+        Ok(FrameContent::from_message(to_message(kind, data)))
     }
 }
 

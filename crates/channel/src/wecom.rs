@@ -96,7 +96,7 @@ impl PushService for WeCom {
             let cause = "another connection of this bot has replaced ours";
             return Err(ChannelError::Other(fail(Exit::TryAgain, cause)));
         }
-        Ok(FrameContent::of(to_message(frame)))
+        Ok(FrameContent::from_message(to_message(frame)))
     }
 
     fn heartbeat(&self, _cache: &Value) -> Option<Heartbeat> {

@@ -16,7 +16,7 @@ use super::{
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::message::user_text::UserText;
 use nanobot_net::http::{HttpTimeouts, ResponseTimeout};
 use nanobot_net::web_url::percent_encode;
@@ -226,11 +226,8 @@ impl Channel for Weixin {
     /// Announces the bot to the service, which checks the token. There is no name.
     fn identity(&self) -> Result<Identity> {
         let Some(token) = &self.token else {
-            return Err(fail_with_hint(
-                Exit::Config,
-                "`channels.weixin.token` is not set",
-                "`nanobot channel login weixin`, which shows a QR code",
-            ));
+            return Err(fail(Exit::Config, "`channels.weixin.token` is not set")
+                .with_hint("`nanobot channel login weixin`, which shows a QR code"));
         };
         self.post("/ilink/bot/msg/notifystart", json!({}))?;
         Ok(Identity {

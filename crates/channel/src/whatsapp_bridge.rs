@@ -86,7 +86,7 @@ impl PushService for WhatsAppBridge {
             }
             _ => {}
         }
-        Ok(FrameContent::of(to_message(frame)))
+        Ok(FrameContent::from_message(to_message(frame)))
     }
 }
 

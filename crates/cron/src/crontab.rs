@@ -4,7 +4,7 @@
 //! table if the writer were killed. A table that could not be read is never written.
 
 use super::command_line::DEFAULT_PATH;
-use nanobot_base::error::{Exit, Stop, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, WithHint, fail};
 use nanobot_os::durable_file;
 use nanobot_os::env::Env;
 use nanobot_os::file_lock;
@@ -68,7 +68,7 @@ impl From<CrontabError> for anyhow::Error {
             CrontabError::Other(error) => return error,
         };
         let hint = "`nanobot cron run --due` once a minute from another scheduler";
-        fail_with_hint(Exit::Io, cause, hint)
+        fail(Exit::Io, cause).with_hint(hint)
     }
 }
 
@@ -300,8 +300,7 @@ impl Crontab {
             env: self.env.clone(),
             timeout: self.call_timeout,
             capture_bytes: MAX_TABLE_BYTES,
-            sandbox: None,
-            input: None,
+            ..CommandSpec::default()
         };
         let (result, stderr) = process::run_split_stderr(&spec)
             .map_err(|error| CrontabError::Failed(format!("start `{name}`: {error}")))?;

@@ -209,34 +209,36 @@ pub enum JobKind {
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1800);
 
 impl Job {
-    /// Returns the heartbeat job with its default settings.
-    pub fn heartbeat(created: Timestamp) -> Self {
+    /// Returns an enabled job without a message, whose name is its id.
+    pub fn new(id: &str, schedule: Result<Schedule, String>, created: Timestamp) -> Self {
         Self {
-            id: HEARTBEAT_ID.into(),
-            name: HEARTBEAT_ID.into(),
+            id: id.to_owned(),
+            name: id.to_owned(),
             enabled: true,
-            schedule: Ok(Schedule::Every(HEARTBEAT_INTERVAL)),
+            schedule,
             message: String::new(),
             delivery: Delivery::default(),
-            session: Some(HEARTBEAT_ID.into()),
+            session: None,
             created,
             state: JobState::default(),
             delete_after_run: false,
-            options: Some(JobOptions { kind: JobKind::Heartbeat, ..JobOptions::default() }),
+            options: None,
             predecessor: None,
+        }
+    }
+
+    /// Returns the heartbeat job with its default settings.
+    pub fn heartbeat(created: Timestamp) -> Self {
+        Self {
+            session: Some(HEARTBEAT_ID.into()),
+            options: Some(JobOptions { kind: JobKind::Heartbeat, ..JobOptions::default() }),
+            ..Self::new(HEARTBEAT_ID, Ok(Schedule::Every(HEARTBEAT_INTERVAL)), created)
         }
     }
 
     /// Creates the stand-in for a job that is no longer in the job file and has left data.
     pub fn removed(id: &str, now: Timestamp) -> Self {
-        Self {
-            id: id.to_owned(),
-            name: id.to_owned(),
-            enabled: false,
-            session: None,
-            options: None,
-            ..Self::heartbeat(now)
-        }
+        Self { enabled: false, ..Self::new(id, Ok(Schedule::Every(HEARTBEAT_INTERVAL)), now) }
     }
 
     /// Returns the session of the job's runs.

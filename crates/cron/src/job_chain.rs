@@ -2,7 +2,7 @@
 
 use super::job::Job;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 
 /// Returns the names of `job` and those that it runs after if it would run after itself, directly or after others of `jobs`.
 pub fn find_loop(jobs: &[Job], job: &Job) -> Option<String> {
@@ -30,11 +30,8 @@ pub fn find_loop(jobs: &[Job], job: &Job) -> Option<String> {
 pub fn check_chain(jobs: &[Job], job: &Job) -> Result<()> {
     match find_loop(jobs, job) {
         None => Ok(()),
-        Some(names) => Err(fail_with_hint(
-            Exit::Usage,
-            format!("{names} would run after itself"),
-            "`--after` with a job that does not run after this one",
-        )),
+        Some(names) => Err(fail(Exit::Usage, format!("{names} would run after itself"))
+            .with_hint("`--after` with a job that does not run after this one")),
     }
 }
 

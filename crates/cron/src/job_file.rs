@@ -4,7 +4,7 @@
 use super::job_entry::has_id;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::FileLock;
 use serde::Deserialize;
@@ -107,11 +107,8 @@ fn remove_old_copies(newest: &Path) -> Result<()> {
 
 /// The error for a job file that cannot be used because of `cause`.
 pub(super) fn damaged_error(path: &Path, cause: &str) -> anyhow::Error {
-    fail_with_hint(
-        Exit::Config,
-        format!("`{}` cannot be used: {cause}", path.display()),
-        "fix the file by hand; it is not changed while it is invalid",
-    )
+    fail(Exit::Config, format!("`{}` cannot be used: {cause}", path.display()))
+        .with_hint("fix the file by hand; it is not changed while it is invalid")
 }
 
 /// Takes the lock for a change of the file at `path`.

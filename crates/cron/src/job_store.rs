@@ -12,7 +12,7 @@ use super::run_record::JobDir;
 use super::schedule::Schedule;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::durable_file;
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
@@ -509,11 +509,11 @@ pub fn is_valid_id(id: &str) -> bool {
 
 /// Builds the error for a job whose id is not a valid directory name.
 pub fn invalid_id_error(id: &str) -> anyhow::Error {
-    fail_with_hint(
+    fail(
         Exit::Config,
         format!("the job's id `{id}` is invalid: only letters, digits, `_` and `-` are allowed"),
-        INVALID_ID_HINT,
     )
+    .with_hint(INVALID_ID_HINT)
 }
 
 #[cfg(test)]

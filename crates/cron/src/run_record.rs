@@ -10,7 +10,7 @@ mod old_runs;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::message::Origin;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::{self, FileLock, LockAttempt};
@@ -322,7 +322,7 @@ impl JobDir {
                     cause += &format!(" since {} in {holder}", holder.since);
                 }
                 let hint = "`nanobot cron logs`, to see its progress";
-                Err(fail_with_hint(Exit::TryAgain, cause, hint))
+                Err(fail(Exit::TryAgain, cause).with_hint(hint))
             }
         }
     }
@@ -353,11 +353,8 @@ impl JobDir {
             return Ok(RunState::default());
         };
         let state: RunState = serde_json::from_slice(&bytes).map_err(|error| {
-            fail_with_hint(
-                Exit::Config,
-                format!("`{}` is invalid: {error}", path.display()),
-                "remove the file if the job may run again immediately",
-            )
+            fail(Exit::Config, format!("`{}` is invalid: {error}", path.display()))
+                .with_hint("remove the file if the job may run again immediately")
         })?;
         if state.version > RunState::FORMAT_VERSION {
             Err(fail(Exit::Config, format!("`{}` was written by a newer release", path.display())))

@@ -8,7 +8,7 @@ use super::protocol::{INSTRUCTIONS, McpError, ServerFeatures, ToolInfo};
 use super::tool_name::{self, AssignedNames};
 use super::{limits, sanitize, schema};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::servers::McpServer;
 use serde_json::Value;
@@ -467,7 +467,7 @@ impl MissingServer {
         let hint = format!("nanobot mcp {subcommand} {}", quote(&server.name));
         if server.is_required {
             let cause = format!("MCP server `{name}` is required but not available: {reason}");
-            return Err(fail_with_hint(exit, cause, hint));
+            return Err(fail(exit, cause).with_hint(hint));
         }
         notice(&format!("MCP server `{name}` is not available: {reason}; `{hint}`"));
         Ok(())

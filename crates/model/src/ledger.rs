@@ -7,7 +7,7 @@
 use anyhow::{Context, Result};
 use jiff::civil::Date;
 use jiff::{Timestamp, ToSpan};
-use nanobot_base::error::{Exit, UserAction, fail, fail_with_hint, fail_with_parts};
+use nanobot_base::error::{Exit, UserAction, WithHint, fail, fail_with_parts};
 use nanobot_base::format::format_dollars;
 use nanobot_base::message::Usage;
 use nanobot_os::age::Age;
@@ -521,7 +521,7 @@ fn check_limits(limits: &BudgetLimits, totals: &CostTotals, session_usd: f64) ->
         if let Some(limit) = limit.filter(|limit| spent >= *limit) {
             let spent = format_dollars(spent);
             let cause = format!("`budget.{name}` limit of ${limit} reached (${spent} spent)");
-            return Err(fail_with_hint(Exit::Budget, cause, "`nanobot usage` to see the costs"));
+            return Err(fail(Exit::Budget, cause).with_hint("`nanobot usage` to see the costs"));
         }
     }
     Ok(())

@@ -24,8 +24,11 @@ pub struct SseEvent {
 #[derive(Debug, PartialEq, Eq)]
 pub struct EventTooLarge;
 
+/// Receives an event, and may take it.
+type SseEventSink<'a, E> = dyn FnMut(&mut SseEvent) -> Result<(), E> + 'a;
+
 /// An incremental parser for a stream of bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SseParser {
     max_event_bytes: usize,
     /// The incomplete last line.
@@ -43,15 +46,7 @@ pub struct SseParser {
 impl SseParser {
     /// Creates a parser that rejects events larger than `max_event_bytes`.
     pub fn new(max_event_bytes: usize) -> Self {
-        Self {
-            max_event_bytes,
-            line: Vec::new(),
-            event: SseEvent::default(),
-            spare_data: String::new(),
-            data_bytes: 0,
-            is_after_cr: false,
-            has_started: false,
-        }
+        Self { max_event_bytes, ..Self::default() }
     }
 
     /// Parses the next bytes; `on_event` receives every event that they complete, and may take it.
@@ -61,7 +56,7 @@ impl SseParser {
     pub fn feed<E: From<EventTooLarge>>(
         &mut self,
         mut bytes: &[u8],
-        on_event: &mut dyn FnMut(&mut SseEvent) -> Result<(), E>,
+        on_event: &mut SseEventSink<'_, E>,
     ) -> Result<(), E> {
         let Some(first) = bytes.first() else {
             return Ok(());
@@ -90,10 +85,7 @@ impl SseParser {
     ///
     /// # Errors
     /// The errors of `on_event`.
-    pub fn finish<E>(
-        &mut self,
-        on_event: &mut dyn FnMut(&mut SseEvent) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn finish<E>(&mut self, on_event: &mut SseEventSink<'_, E>) -> Result<(), E> {
         if !self.line.is_empty() {
             self.end_pending_line(on_event)?;
         }
@@ -120,10 +112,7 @@ impl SseParser {
     }
 
     /// Parses the line that arrived in several chunks.
-    fn end_pending_line<E>(
-        &mut self,
-        on_event: &mut dyn FnMut(&mut SseEvent) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn end_pending_line<E>(&mut self, on_event: &mut SseEventSink<'_, E>) -> Result<(), E> {
         let mut line = std::mem::take(&mut self.line);
         self.end_line(&line, on_event)?;
         line.clear();
@@ -131,11 +120,7 @@ impl SseParser {
         Ok(())
     }
 
-    fn end_line<E>(
-        &mut self,
-        line: &[u8],
-        on_event: &mut dyn FnMut(&mut SseEvent) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn end_line<E>(&mut self, line: &[u8], on_event: &mut SseEventSink<'_, E>) -> Result<(), E> {
         let text = if !std::mem::replace(&mut self.has_started, true) {
             line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
         } else {

@@ -3,7 +3,7 @@
 
 use ::http::StatusCode;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::env::Env;
 use nanobot_os::signal::{self, Deadline};
 use nanobot_os::terminal::Terminal;
@@ -78,11 +78,11 @@ impl WebhookRequest {
             RequestInput { received: Vec::new(), deadline: Deadline::after(REQUEST_TIMEOUT) };
         match env.get("GATEWAY_INTERFACE") {
             Some(_) => read_cgi(env, &mut input),
-            None if is_listening_socket() => Err(fail_with_hint(
+            None if is_listening_socket() => Err(fail(
                 Exit::Config,
                 "standard input is a socket that takes connections, not a connection",
-                "`Accept=yes` in the socket unit",
             )
+            .with_hint("`Accept=yes` in the socket unit")
             .into()),
             None => read_http(&mut input),
         }

@@ -4,7 +4,7 @@
 use crate::entry_mode::EntryMode;
 use crate::signal::{self, Deadline};
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -98,11 +98,7 @@ impl FileLock {
                     let since = holder.since.split('.').next().unwrap_or_default();
                     cause += &format!(" since {since} by {holder}");
                 }
-                return Err(fail_with_hint(
-                    Exit::TryAgain,
-                    cause,
-                    "again later, when it has ended",
-                ));
+                return Err(fail(Exit::TryAgain, cause).with_hint("again later, when it has ended"));
             }
             if !has_notified {
                 has_notified = true;
@@ -219,7 +215,7 @@ fn is_lock_of(line: &str, inode: u64, pid: u32) -> bool {
 
 pub(crate) fn lock_error(path: &Path, error: &std::io::Error) -> anyhow::Error {
     let cause = format!("this file system cannot lock `{}`: {error}", path.display());
-    fail_with_hint(Exit::Io, cause, "a workspace on a local disk")
+    fail(Exit::Io, cause).with_hint("a workspace on a local disk")
 }
 
 /// The longest note of a holder that is read: a process id and a time.
@@ -336,7 +332,7 @@ fn run_locked<T>(
             }
             Err(TryLockError::WouldBlock) => {
                 let cause = format!("`{}` is locked by another process", path.display());
-                return Err(fail_with_hint(Exit::TryAgain, cause, "again later"));
+                return Err(fail(Exit::TryAgain, cause).with_hint("again later"));
             }
             Err(TryLockError::Error(error)) => return Err(lock_error(path, &error)),
         }

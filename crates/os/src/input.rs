@@ -4,7 +4,7 @@ use crate::durable_file::format_size;
 use crate::signal::{self, Deadline};
 use crate::terminal::eprint_on_terminal;
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
@@ -138,7 +138,7 @@ pub fn read_stdin(
     let too_long = || {
         let cause = format!("standard input is longer than {} MiB", MAX_STDIN_BYTES >> 20);
         let hint = "shorten it first, for example with `tail -n 2000`";
-        fail_with_hint(Exit::BadInput, cause, hint)
+        fail(Exit::BadInput, cause).with_hint(hint)
     };
     read_to_end(MAX_STDIN_BYTES, &too_long, idle_timeout, on_notice).map(Some)
 }
@@ -202,11 +202,8 @@ fn wait_until_readable(
         return Ok(());
     }
     let cause = format!("timed out after {} s without standard input", idle_timeout.as_secs());
-    Err(fail_with_hint(
-        Exit::NoInput,
-        cause,
-        "`--no-stdin`, or `NANOBOT_STDIN=never` in loops and supervisors",
-    ))
+    Err(fail(Exit::NoInput, cause)
+        .with_hint("`--no-stdin`, or `NANOBOT_STDIN=never` in loops and supervisors"))
 }
 
 /// Returns the text of a file that the user named, or of standard input for `-`. Either may have `limit` bytes.

@@ -9,7 +9,7 @@ use super::signal;
 use super::terminal::{StyledLine, Terminal};
 use anyhow::Result;
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -75,14 +75,10 @@ impl TopicFilter {
     fn parse(value: &str) -> Result<Self> {
         let filter_error = |cause: String| {
             let topics = TOPICS.join(", ");
-            fail_with_hint(
-                Exit::Config,
-                format!("`{}` is `{value}`: {cause}", env::LOG),
-                format!(
+            fail(Exit::Config, format!("`{}` is `{value}`: {cause}", env::LOG)).with_hint(format!(
                     "a level (off, error, warn, info, debug, trace), or TOPIC=LEVEL with one of {topics}; for an event file, \
                      a path that contains `/`"
-                ),
-            )
+                ))
         };
         let parse_level = |name: &str| {
             let level = name.parse::<LevelFilter>();

@@ -3,7 +3,7 @@
 
 use crate::process::{self, CommandSpec};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::secret::{self, Secret};
 use nanobot_os::{input, terminal};
 use parking_lot::Mutex;
@@ -116,13 +116,13 @@ fn run_command_within(
     match result.status {
         None => {
             let cause = format!("the command timed out after {} s", timeout.as_secs());
-            Err(fail_with_hint(Exit::Config, cause, hint))
+            Err(fail(Exit::Config, cause).with_hint(hint))
         }
         Some(status) if !status.success() => {
-            Err(fail_with_hint(Exit::Config, format!("the command failed: {status}"), hint))
+            Err(fail(Exit::Config, format!("the command failed: {status}")).with_hint(hint))
         }
         Some(_) => first_line(&result.head)
-            .ok_or_else(|| fail_with_hint(Exit::Config, "the command printed nothing", hint)),
+            .ok_or_else(|| fail(Exit::Config, "the command printed nothing").with_hint(hint)),
     }
 }
 

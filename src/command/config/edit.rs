@@ -7,7 +7,7 @@ use crate::ops::config_edit::{check_edit, move_added_keys, replace_text};
 use crate::ops::context::{Context, report_error};
 use crate::repl::editor::external_editor;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::own_keys::own_file_path;
 use nanobot_os::durable_file;
 use nanobot_os::signal;
@@ -34,11 +34,8 @@ pub(super) enum EditOutcome {
 /// together: if one was saved and the edit of the other discarded, something was saved.
 pub(super) fn run(ctx: &Context) -> Result<EditOutcome> {
     if !Terminal::is_interactive() {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            "an editor needs a terminal",
-            "`nanobot config set KEY VALUE`",
-        ));
+        return Err(fail(Exit::Usage, "an editor needs a terminal")
+            .with_hint("`nanobot config set KEY VALUE`"));
     }
     let shared_path = &ctx.paths.config;
     let own_path = own_file_path(shared_path);

@@ -11,7 +11,7 @@ use crate::ops::jobs::job_edit::JobDraft;
 use crate::ops::jobs::time_format::to_one_line;
 use anyhow::Result;
 use clap::{Args, FromArgMatches};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_cron::job::Job;
 use nanobot_os::input;
 use serde_json::{Map, Value, json};
@@ -84,11 +84,8 @@ fn read_items(file: &Path) -> Result<Vec<Value>> {
         .map_err(|error| fail(Exit::BadInput, format!("`{name}` is not YAML or JSON: {error}")))?;
     match value {
         Value::Array(items) => Ok(items),
-        _ => Err(fail_with_hint(
-            Exit::BadInput,
-            format!("`{name}` is not a list of jobs"),
-            "`nanobot cron apply --help` for an example",
-        )),
+        _ => Err(fail(Exit::BadInput, format!("`{name}` is not a list of jobs"))
+            .with_hint("`nanobot cron apply --help` for an example")),
     }
 }
 

@@ -1,7 +1,6 @@
 //! `nanobot cron logs`: prints the outcomes of runs.
 
 use super::list::{self, describe_outcome, run_json};
-use super::run_details;
 use crate::cli::cron::CronLogsArgs;
 use crate::command::name_pattern::single_line;
 use crate::ops::context::Context;
@@ -13,7 +12,7 @@ use crate::ops::since::SinceFilter;
 use anyhow::{Context as _, Result};
 use jiff::{Timestamp, Zoned};
 use nanobot_agent::report::columns::{Side, align_columns};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::format::format_dollars;
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{JobDir, RunOutcome, RunRecord};
@@ -63,9 +62,6 @@ impl RunLogFilter<'_> {
 
 /// Runs `cron logs`.
 pub(super) fn run(ctx: &Context, arguments: &CronLogsArgs) -> Result<Exit> {
-    if let Some(run) = &arguments.run {
-        return run_details::run(ctx, run, arguments.output, arguments.json);
-    }
     let settings = &ctx.settings()?;
     let now = time_zone::now(ctx, settings);
     let since = arguments.since.map(|since| SinceFilter::new(since, &now));
@@ -224,13 +220,10 @@ fn print_last_output(ctx: &Context, store: &JobStore, id: &str, now: &Zoned) -> 
     let Some(path) = records.iter().rev().find_map(|record| record.output.as_ref()) else {
         return Err(match no_output {
             Some(cause) => {
-                fail_with_hint(Exit::NoInput, cause, format!("`nanobot cron logs {id}`"))
+                fail(Exit::NoInput, cause).with_hint(format!("`nanobot cron logs {id}`"))
             }
-            None => fail_with_hint(
-                Exit::NoInput,
-                "no run of this job has any output yet",
-                format!("`nanobot cron run {id}`"),
-            ),
+            None => fail(Exit::NoInput, "no run of this job has any output yet")
+                .with_hint(format!("`nanobot cron run {id}`")),
         });
     };
     if let Some(cause) = no_output {
@@ -242,11 +235,11 @@ fn print_last_output(ctx: &Context, store: &JobStore, id: &str, now: &Zoned) -> 
 /// Prints a stored output.
 pub(super) fn print_output(ctx: &Context, path: &Path) -> Result<Exit> {
     let text = std::fs::read(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => fail_with_hint(
+        std::io::ErrorKind::NotFound => fail(
             Exit::NoInput,
             format!("`{}` no longer exists: only the last 50 answers are kept", path.display()),
-            "`nanobot cron logs` for the list of runs",
-        ),
+        )
+        .with_hint("`nanobot cron logs` for the list of runs"),
         _ => anyhow::Error::new(error).context(format!("read `{}`", path.display())),
     })?;
     let text = String::from_utf8_lossy(&text);

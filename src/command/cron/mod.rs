@@ -1,6 +1,6 @@
 //! `nanobot cron`: manages jobs that the system's cron starts.
 
-use crate::cli::cron::{CronAddArgs, CronCommand, CronEditArgs};
+use crate::cli::cron::{CronAddArgs, CronCommand, CronEditArgs, CronLogsArgs};
 use crate::ops::context::Context;
 use crate::ops::jobs::job_edit::{self, JobDraft};
 use crate::ops::jobs::lifecycle;
@@ -37,6 +37,9 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
         CronCommand::Remove { jobs } => remove(ctx, jobs),
         CronCommand::Sync { dry_run } => sync::run(ctx, *dry_run),
         CronCommand::Rerun { run, json } => run::rerun(ctx, run, *json),
+        CronCommand::Logs(CronLogsArgs { run: Some(run), output, json, .. }) => {
+            run_details::run(ctx, run, *output, *json)
+        }
         CronCommand::Logs(arguments) => logs::run(ctx, arguments),
         CronCommand::Export(arguments) => export::run(ctx, arguments),
         CronCommand::Heartbeat(arguments) => heartbeat::run(ctx, arguments),

@@ -11,7 +11,7 @@ use crate::ops::jobs::workspace_jobs;
 use anyhow::Result;
 use jiff::{Timestamp, Zoned};
 use nanobot_agent::report::columns::truncate;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::format::format_dollars;
 use nanobot_base::shell_quote::quote;
 use nanobot_cron::run_record::RunRecord;
@@ -28,7 +28,7 @@ pub(super) fn run(ctx: &Context, run_id: &str, prints_output: bool, as_json: boo
         let Some(path) = &record.output else {
             let cause = format!("the run `{run_id}` ({}) had no output", describe_outcome(&record));
             let hint = format!("`nanobot cron logs --run {run_id}`");
-            return Err(fail_with_hint(Exit::NoInput, cause, hint));
+            return Err(fail(Exit::NoInput, cause).with_hint(hint));
         };
         return logs::print_output(ctx, path);
     }

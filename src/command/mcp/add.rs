@@ -5,7 +5,7 @@ use crate::ops::agent_turn::tool_usage::find_server;
 use crate::ops::context::Context;
 use crate::ops::mcp_servers::allow_rule;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::rule::{PolicyRule, RuleEffect};
 use nanobot_config::settings::Config;
@@ -26,7 +26,7 @@ pub(super) fn add_server(ctx: &Context, arguments: &McpAddArgs) -> Result<Option
     if name.is_empty() || name.len() > MAX_NAME_CHARS || !name.bytes().all(is_plain) {
         let cause = format!("`{name}` is not a valid server name");
         let hint = format!("at most {MAX_NAME_CHARS} letters, digits, `-` and `_`");
-        return Err(fail_with_hint(Exit::Usage, cause, hint));
+        return Err(fail(Exit::Usage, cause).with_hint(hint));
     }
     Config::change(&ctx.paths, |config| add_entry(ctx, arguments, config))
 }
@@ -38,7 +38,7 @@ fn add_entry(ctx: &Context, arguments: &McpAddArgs, config: &mut Config) -> Resu
     if config.get_path(&path.join(".")).is_some() {
         if !arguments.force {
             let cause = format!("the config already has a server `{name}`");
-            return Err(fail_with_hint(Exit::Usage, cause, "`--force` to replace it"));
+            return Err(fail(Exit::Usage, cause).with_hint("`--force` to replace it"));
         }
         config.unset(&path)?;
     }
@@ -155,27 +155,23 @@ fn require_program(ctx: &Context, entry: &Map<String, Value>) -> Result<()> {
     if exists {
         Ok(())
     } else {
-        Err(fail_with_hint(
-            Exit::NoInput,
-            format!("there is no program `{program}`, and nothing was added"),
-            "`--untested` to add it before it is installed",
-        ))
+        Err(fail(Exit::NoInput, format!("there is no program `{program}`, and nothing was added"))
+            .with_hint("`--untested` to add it before it is installed"))
     }
 }
 
 /// The `type` of the entry, for a remote server with an explicit transport.
 fn parse_transport_type(arguments: &McpAddArgs) -> Result<Option<&'static str>> {
     match (arguments.transport, arguments.command.is_empty()) {
-        (Some(TransportArg::Stdio), true) => Err(fail_with_hint(
-            Exit::Usage,
-            "`--transport stdio` needs a command, not a URL",
-            "`--transport http` or `--transport sse`",
-        )),
-        (Some(TransportArg::Http | TransportArg::Sse), false) => Err(fail_with_hint(
+        (Some(TransportArg::Stdio), true) => {
+            Err(fail(Exit::Usage, "`--transport stdio` needs a command, not a URL")
+                .with_hint("`--transport http` or `--transport sse`"))
+        }
+        (Some(TransportArg::Http | TransportArg::Sse), false) => Err(fail(
             Exit::Usage,
             "`--transport http` and `--transport sse` need a URL, not a command",
-            "without `--transport`",
-        )),
+        )
+        .with_hint("without `--transport`")),
         (Some(TransportArg::Http), true) => Ok(Some("streamableHttp")),
         (Some(TransportArg::Sse), true) => Ok(Some("sse")),
         (Some(TransportArg::Stdio) | None, _) => Ok(None),
@@ -186,28 +182,22 @@ fn parse_transport_type(arguments: &McpAddArgs) -> Result<Option<&'static str>> 
 fn remote_url(arguments: &McpAddArgs) -> Result<Option<&str>> {
     let McpAddArgs { name, url, command, .. } = arguments;
     match url.as_slice() {
-        [] if command.is_empty() => Err(fail_with_hint(
-            Exit::Usage,
-            "no URL and no command is given",
-            format!("nanobot mcp add {name} -- COMMAND, or its URL"),
-        )),
+        [] if command.is_empty() => Err(fail(Exit::Usage, "no URL and no command is given")
+            .with_hint(format!("nanobot mcp add {name} -- COMMAND, or its URL"))),
         [] => Ok(None),
         [url] => {
             let is_web = url.starts_with("http://") || url.starts_with("https://");
             if !is_web || url::Url::parse(url).is_err() {
                 let cause = format!("`{url}` is not the URL of a server");
                 let hint = "a URL such as `https://example.org/mcp`, or `--` and a command";
-                return Err(fail_with_hint(Exit::Usage, cause, hint));
+                return Err(fail(Exit::Usage, cause).with_hint(hint));
             }
             Ok(Some(url))
         }
         command => {
             let command: Vec<String> = command.iter().map(|argument| quote(argument)).collect();
-            Err(fail_with_hint(
-                Exit::Usage,
-                "a command needs `--` before it, and a URL is one word",
-                format!("nanobot mcp add {name} -- {}", command.join(" ")),
-            ))
+            Err(fail(Exit::Usage, "a command needs `--` before it, and a URL is one word")
+                .with_hint(format!("nanobot mcp add {name} -- {}", command.join(" "))))
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::cli::mcp::McpLoginArgs;
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, WithHint, fail};
 use nanobot_config::settings::Config;
 use nanobot_config::settings::servers::{McpServer, ServerTransport};
 use nanobot_mcp::oauth::client_credentials;
@@ -131,11 +131,8 @@ fn redirect_query(
     }
     let query = listener.wait(&mut Deadline::after(LOGIN_TIMEOUT))?;
     query.ok_or_else(|| {
-        fail_with_hint(
-            Exit::TryAgain,
-            "no login was completed within ten minutes",
-            "`--paste`, if the browser is on another machine",
-        )
+        fail(Exit::TryAgain, "no login was completed within ten minutes")
+            .with_hint("`--paste`, if the browser is on another machine")
     })
 }
 
@@ -145,7 +142,7 @@ pub(super) fn log_out(ctx: &Context, server: &str) -> Result<Exit> {
     let removed = login_file(&ctx.paths.auth(), server).remove(&clock)?;
     if !removed {
         let cause = format!("there is no login to `{}`", sanitize(server));
-        return Err(fail_with_hint(Exit::NoInput, cause, "nanobot mcp list"));
+        return Err(fail(Exit::NoInput, cause).with_hint("nanobot mcp list"));
     }
     if !ctx.quiet {
         ctx.terminal.print(&format!("logged out of `{}`\n", sanitize(server)))?;
@@ -166,11 +163,8 @@ fn remote_url(servers: &[McpServer], name: &str) -> Result<String> {
             Exit::Usage,
             format!("MCP server `{name}` has no URL, and only servers with one have a login"),
         )),
-        None => Err(fail_with_hint(
-            Exit::NoInput,
-            format!("there is no MCP server `{}`", sanitize(name)),
-            "nanobot mcp list",
-        )),
+        None => Err(fail(Exit::NoInput, format!("there is no MCP server `{}`", sanitize(name)))
+            .with_hint("nanobot mcp list")),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::ops::jobs::workspace_jobs;
 use crate::options::job::JobSettings;
 use anyhow::Result;
 use jiff::tz::TimeZone;
-use nanobot_base::error::{Exit, Stop, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, WithHint, fail};
 use nanobot_channel::table::CHANNELS;
 use nanobot_config::settings::{Config, Settings};
 use nanobot_cron::job::{HEARTBEAT_ID, HEARTBEAT_INTERVAL};
@@ -69,11 +69,11 @@ pub(super) fn offer_completions(ctx: &Context) -> Result<()> {
 pub(super) fn write_completions(ctx: &Context) -> Result<()> {
     let shell = UserShell::from_env(&ctx.env).ok_or_else(|| {
         let shell = ctx.env.get("SHELL").unwrap_or("not set");
-        fail_with_hint(
+        fail(
             Exit::Usage,
             format!("completions can be installed for bash, zsh and fish, and `SHELL` is {shell}"),
-            "`nanobot completions SHELL`, which prints them",
         )
+        .with_hint("`nanobot completions SHELL`, which prints them")
     })?;
     let path = shell.completion_path(&ctx.env, &ctx.paths);
     match check_script(ctx, shell, &path)? {
@@ -114,11 +114,8 @@ fn check_script(ctx: &Context, shell: UserShell, path: &Path) -> Result<ScriptSt
     };
     let name = shell.name();
     let path = ctx.paths.display(path);
-    Err(fail_with_hint(
-        Exit::Io,
-        format!("completions are not written to {path}: {cause}"),
-        format!("`nanobot completions {name} > {path}`, which replaces it"),
-    ))
+    Err(fail(Exit::Io, format!("completions are not written to {path}: {cause}"))
+        .with_hint(format!("`nanobot completions {name} > {path}`, which replaces it")))
 }
 
 fn write_script(ctx: &Context, shell: UserShell, path: &Path) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use nanobot_agent::report::Bar;
-use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, exit_for, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_os::age::Age;
 use nanobot_os::signal;
@@ -28,11 +28,8 @@ pub(super) fn remove_sessions(
     for key in keys {
         let to_error = |error: anyhow::Error| {
             if has_wildcard(key) && exit_for(&error) == Exit::NoInput {
-                fail_with_hint(
-                    Exit::NoInput,
-                    format!("{error:#}"),
-                    format!("nanobot session prune {} --older-than 0d", quote(key)),
-                )
+                fail(Exit::NoInput, format!("{error:#}"))
+                    .with_hint(format!("nanobot session prune {} --older-than 0d", quote(key)))
             } else {
                 error
             }

@@ -5,7 +5,7 @@ use crate::cli::session::SessionShowArgs;
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
 use console::Style;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::format::format_dollars;
 use nanobot_base::shell_quote::quote;
 use nanobot_os::durable_file::format_size;
@@ -51,11 +51,10 @@ pub(super) fn run(ctx: &Context, store: &SessionStore, arguments: &SessionShowAr
     transcript.end(&mut writer)?;
     writer.finish()?;
     match turn {
-        Some(turn) if !has_messages => Err(fail_with_hint(
-            Exit::NoInput,
-            format!("session `{key}` has no turn `{turn}`"),
-            format!("`nanobot session show {} --json` for its turns", quote(key)),
-        )),
+        Some(turn) if !has_messages => {
+            Err(fail(Exit::NoInput, format!("session `{key}` has no turn `{turn}`"))
+                .with_hint(format!("`nanobot session show {} --json` for its turns", quote(key))))
+        }
         _ => Ok(()),
     }
 }

@@ -8,7 +8,7 @@ use crate::ops::skill_package::linked_hosts;
 use crate::ops::skill_source::{PackageSource, SourcedPackage};
 use crate::ops::skills;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_os::durable_file::format_size;
 use nanobot_os::terminal::{Terminal, sanitize};
@@ -71,13 +71,10 @@ pub(super) fn run(ctx: &Context, arguments: &SkillAddArgs) -> Result<Exit> {
         return Err(fail(Exit::BadInput, cause));
     }
     if is_installed && !force {
-        return Err(fail_with_hint(
-            Exit::Failed,
-            format!("the workspace already has a skill `{name}`"),
-            format!(
+        return Err(fail(Exit::Failed, format!("the workspace already has a skill `{name}`"))
+            .with_hint(format!(
                 "`nanobot skill update {name} SOURCE` for its changes, or `--force` to replace it"
-            ),
-        ));
+            )));
     }
     if *dry_run {
         return Ok(Exit::Answered);
@@ -104,11 +101,11 @@ pub(super) fn require_identity(
         return Err(fail(Exit::Usage, "`--digest` is of an archive; a commit has its own"));
     }
     if is_archive && remote.digest.is_none() && !is_dry_run && !Terminal::can_prompt() {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Usage,
             "without a terminal an archive needs `--digest` and `--yes`",
-            "`--dry-run`, which prints the digest, and a look at what it prints",
-        ));
+        )
+        .with_hint("`--dry-run`, which prints the digest, and a look at what it prints"));
     }
     Ok(())
 }
@@ -201,17 +198,11 @@ pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
                 let mut disabled = settings.skills.disabled;
                 disabled.push(name.clone());
                 let value = quote(&json!(disabled).to_string());
-                fail_with_hint(
-                    Exit::Usage,
-                    format!("`{name}` is not in the workspace; it is from: {origin}"),
-                    format!("nanobot config set agents.defaults.disabledSkills {value}"),
-                )
+                fail(Exit::Usage, format!("`{name}` is not in the workspace; it is from: {origin}"))
+                    .with_hint(format!("nanobot config set agents.defaults.disabledSkills {value}"))
             }
-            None => fail_with_hint(
-                Exit::NoInput,
-                format!("there is no skill `{name}` in the workspace"),
-                "nanobot skill list",
-            ),
+            None => fail(Exit::NoInput, format!("there is no skill `{name}` in the workspace"))
+                .with_hint("nanobot skill list"),
         });
     }
     let path = ctx.paths.display(&dir.join(name));

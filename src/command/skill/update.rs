@@ -8,7 +8,7 @@ use crate::ops::skill_package::SkillPackage;
 use crate::ops::skill_source::PackageSource;
 use anyhow::Result;
 use nanobot_base::diff::Diff;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::durable_file::format_size;
 use nanobot_os::terminal::sanitize;
 use nanobot_store::skill::folder::EntryType;
@@ -28,7 +28,7 @@ pub(super) fn run(ctx: &Context, arguments: &SkillUpdateArgs) -> Result<Exit> {
     let folder = dir.join(name);
     if !is_displayable_name(name) || !folder.join("SKILL.md").is_file() {
         let cause = format!("there is no skill `{}` in the workspace", sanitize(name));
-        return Err(fail_with_hint(Exit::NoInput, cause, "nanobot skill add SOURCE"));
+        return Err(fail(Exit::NoInput, cause).with_hint("nanobot skill add SOURCE"));
     }
     let source = PackageSource::parse(source)?;
     require_identity(&source, remote, *dry_run)?;

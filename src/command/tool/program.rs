@@ -6,7 +6,7 @@ use crate::ops::permissions::{self, WorkspacePlace};
 use crate::ops::turn_setup::programs;
 use crate::options::grants::Grants;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::Config;
 use nanobot_os::durable_file;
 use nanobot_os::terminal::sanitize;
@@ -69,15 +69,17 @@ pub(super) fn create(
     let is_file_name = path.file_name().is_some_and(|file| file == name);
     let own_name = if is_file_name { program_name(&path) } else { None };
     let Some(own_name) = own_name else {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Usage,
             format!("`{}` cannot be the name of a tool", sanitize(name)),
-            format!("a letter, then letters, digits, `-` and `_`, {MAX_NAME_CHARS} at most"),
-        ));
+        )
+        .with_hint(format!(
+            "a letter, then letters, digits, `-` and `_`, {MAX_NAME_CHARS} at most"
+        )));
     };
     if path.symlink_metadata().is_ok() {
         let cause = format!("`{}` exists already", ctx.paths.display(&path));
-        return Err(fail_with_hint(Exit::Failed, cause, "another name, or edit that file"));
+        return Err(fail(Exit::Failed, cause).with_hint("another name, or edit that file"));
     }
     let template = match language {
         ProgramLanguage::Python => PYTHON_TEMPLATE,

@@ -5,7 +5,7 @@ use crate::ops::mcp_servers::{self, McpContext};
 use anyhow::{Context as _, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, WithHint, fail};
 use nanobot_base::json_text::{self, JSON_VERSION};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::servers::McpServer;
@@ -37,11 +37,11 @@ pub(super) fn run(mcp: &McpContext<'_>, call: &ServerCall<'_>) -> Result<Exit> {
     };
     let arguments: Value =
         serde_json::from_str(&arguments).ok().filter(Value::is_object).ok_or_else(|| {
-            fail_with_hint(
-                Exit::Usage,
-                "the arguments are not a JSON object",
-                format!("nanobot mcp show {} {}", quote(call.server), quote(call.tool)),
-            )
+            fail(Exit::Usage, "the arguments are not a JSON object").with_hint(format!(
+                "nanobot mcp show {} {}",
+                quote(call.server),
+                quote(call.tool)
+            ))
         })?;
     let mut server = server.clone();
     if let Some(timeout) = call.timeout {
@@ -92,11 +92,11 @@ fn call_server(
 fn call_error(server: &McpServer, tool: &str, error: CallError) -> anyhow::Error {
     let name = &server.name;
     match error {
-        CallError::Changed => fail_with_hint(
+        CallError::Changed => fail(
             Exit::Refused,
             format!("`{tool}` of MCP server `{name}` has changed since it was accepted"),
-            server.accept_command(),
-        ),
+        )
+        .with_hint(server.accept_command()),
         CallError::NotOffered => {
             fail(Exit::NoInput, format!("MCP server `{name}` no longer has the tool `{tool}`"))
         }

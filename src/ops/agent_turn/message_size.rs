@@ -1,7 +1,7 @@
 //! Refuses a message that no model of the run can take, before anything is sent.
 
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::message::token_estimate;
 use nanobot_base::message::{MessagePart, UserMessage};
 use nanobot_os::durable_file::format_size;
@@ -43,12 +43,12 @@ pub(super) fn check(
             "a larger `contextWindowTokens` if the model has that",
         ),
     };
-    Err(fail_with_hint(
+    Err(fail(
         Exit::BadInput,
         format!(
             "the message has {}, about {tokens} tokens, and {limit} {window}",
             format_size(bytes)
         ),
-        format!("at most {} of such text, or {alternative}", format_size(fitting_bytes)),
-    ))
+    )
+    .with_hint(format!("at most {} of such text, or {alternative}", format_size(fitting_bytes))))
 }

@@ -1,7 +1,7 @@
 //! `/stop`: ends the run in progress in a session.
 
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::signal::{self, Deadline};
 use nanobot_sandbox::process;
 use nanobot_store::session::{SessionStore, lock_holder};
@@ -30,13 +30,13 @@ pub(super) fn stop_run(store: &SessionStore, key: &str) -> Result<String> {
     let mut deadline = Deadline::after(STOP_TIMEOUT);
     while is_holder() {
         if deadline.is_expired() {
-            return Err(fail_with_hint(
+            return Err(fail(
                 Exit::TryAgain,
                 format!(
                     "process {pid}, which runs session `{key}`, was asked to stop and still runs"
                 ),
-                format!("`kill -9 {pid}`"),
-            ));
+            )
+            .with_hint(format!("`kill -9 {pid}`")));
         }
         signal::sleep(POLL_INTERVAL)?;
         deadline.subtract(POLL_INTERVAL);

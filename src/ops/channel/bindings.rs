@@ -6,7 +6,7 @@ use crate::ops::context::Context;
 use crate::ops::permissions;
 use crate::ops::profiles;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint, hint_for};
+use nanobot_base::error::{Exit, WithHint, fail, hint_for};
 use nanobot_channel::table::{CHANNELS, ChannelKind, find};
 use nanobot_channel::{Chat, MovedChat};
 use nanobot_config::settings::bindings::{BindingKind, ChatBinding};
@@ -176,7 +176,7 @@ pub(crate) fn config_error(binding: &ChatBinding, error: &anyhow::Error) -> anyh
     let ChatBinding { channel, kind, id, .. } = binding;
     let cause = format!("`channels.{channel}.{}` binds `{id}`: {error:#}", kind.key());
     match hint_for(error) {
-        Some(hint) => fail_with_hint(Exit::Config, cause, hint),
+        Some(hint) => fail(Exit::Config, cause).with_hint(hint),
         None => fail(Exit::Config, cause),
     }
 }
@@ -190,11 +190,11 @@ fn check_members(ctx: &Context, config: &Config, binding: &ChatBinding) -> Resul
     };
     // Another directory that has taken its place, as below an empty mount point, would be a memory that has forgotten everything.
     if !workspace.is_dir() {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Config,
             format!("its workspace `{}` does not exist", workspace.display()),
-            format!("`mkdir -p {}`", workspace.display()),
-        ));
+        )
+        .with_hint(format!("`mkdir -p {}`", workspace.display())));
     }
     check_apart(ctx, config, workspace)
 }
@@ -203,13 +203,13 @@ fn check_profile(ctx: &Context, name: &str) -> Result<()> {
     let profile = profiles::find(ctx, name)?;
     let names = profiles::names(ctx).join(", ");
     match profile {
-        Some(profile) if profile.is_unrestricted => Err(fail_with_hint(
+        Some(profile) if profile.is_unrestricted => Err(fail(
             Exit::Config,
             format!("the profile `{name}` has no sandbox and cannot be bound"),
-            "another profile",
-        )),
+        )
+        .with_hint("another profile")),
         Some(_) => Ok(()),
-        None => Err(fail_with_hint(Exit::Config, format!("there is no profile `{name}`"), names)),
+        None => Err(fail(Exit::Config, format!("there is no profile `{name}`")).with_hint(names)),
     }
 }
 
@@ -223,11 +223,11 @@ fn check_apart(ctx: &Context, config: &Config, workspace: &Path) -> Result<()> {
     for other in bound_workspaces(&bindings).into_iter().chain([real_path(&default)]) {
         if other != workspace && (other.starts_with(&workspace) || workspace.starts_with(&other)) {
             let (inner, outer) = (workspace.display(), other.display());
-            return Err(fail_with_hint(
+            return Err(fail(
                 Exit::Config,
                 format!("the workspaces `{inner}` and `{outer}` lie in each other"),
-                "a workspace beside the others",
-            ));
+            )
+            .with_hint("a workspace beside the others"));
         }
     }
     Ok(())
@@ -292,7 +292,7 @@ pub(crate) fn bind(ctx: &Context, name: &str, change: &BindingChange) -> Result<
     let id = &checked_id(channel, id)?;
     if change.is_empty() && ctx.workspace.is_none() {
         let hint = "`--workspace DIR`, `--profile`, `--model` or `--budget`";
-        return Err(fail_with_hint(Exit::Usage, "there is nothing to bind to", hint));
+        return Err(fail(Exit::Usage, "there is nothing to bind to").with_hint(hint));
     }
     let config = ctx.load_config()?;
     if let Some(name) = profile {
@@ -377,11 +377,8 @@ pub(crate) fn unbind(ctx: &Context, name: &str, kind: BindingKind, id: &str) -> 
     if was_bound {
         return Ok(());
     }
-    Err(fail_with_hint(
-        Exit::NoInput,
-        format!("the {} `{id}` of {name} is not bound", kind.name()),
-        "`nanobot channel list` for the bindings",
-    ))
+    Err(fail(Exit::NoInput, format!("the {} `{id}` of {name} is not bound", kind.name()))
+        .with_hint("`nanobot channel list` for the bindings"))
 }
 
 fn checked_id(kind: &ChannelKind, id: &str) -> Result<String> {

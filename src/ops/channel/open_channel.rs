@@ -2,7 +2,7 @@
 
 use crate::ops::context::Context;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_channel::access::{AccessRules, DirectRule, GroupPolicy};
 use nanobot_channel::dialect;
 use nanobot_channel::inbox::{ChannelInbox, OutboundMessage};
@@ -54,7 +54,7 @@ pub(crate) fn find_named(name: &str) -> Result<&'static ChannelKind> {
             None => format!("one of {}", names.collect::<Vec<_>>().join(", ")),
         };
         let cause = format!("there is no channel `{name}`");
-        fail_with_hint(Exit::Usage, cause, hint)
+        fail(Exit::Usage, cause).with_hint(hint)
     })
 }
 

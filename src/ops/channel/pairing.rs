@@ -4,7 +4,7 @@ use crate::ops::channel::bindings::{self, BindingChange};
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_channel::pairing::{PairingFile, PendingPairing};
 use nanobot_channel::table::CHANNELS;
 use nanobot_config::settings::bindings::BindingKind;
@@ -41,11 +41,8 @@ pub(crate) fn approve(ctx: &Context, code: &str) -> Result<ApprovedSender> {
     }
     let pairing = PairingFile::change(&ctx.paths.pairing(), |file| file.approve(code, now))?;
     let pairing = pairing.ok_or_else(|| {
-        fail_with_hint(
-            Exit::NoInput,
-            "there is no such code, or it has expired",
-            "`nanobot channel pair list` for the valid codes",
-        )
+        fail(Exit::NoInput, "there is no such code, or it has expired")
+            .with_hint("`nanobot channel pair list` for the valid codes")
     })?;
     let shares_memory = shares_memory(ctx, &pairing)?;
     Ok(ApprovedSender { pairing, shares_memory })

@@ -5,7 +5,7 @@ use crate::ops::channel::bindings;
 use crate::ops::context::Context;
 use crate::options::turn::TurnOptions;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_channel::InboundMessage;
 use nanobot_channel::table::{ChannelKind, find};
 use nanobot_config::settings::bindings::ChatBinding;
@@ -38,13 +38,9 @@ impl Persona {
         let binding = bindings::find_for(bindings, kind, chat, sender);
         if binding.is_none() && is_limited {
             let (name, group) = (kind.name, &chat.id);
-            return Err(fail_with_hint(
-                Exit::Config,
-                format!(
+            return Err(fail(Exit::Config, format!(
                     "`{sender}` is bound in direct chats, and writes in the group `{group}`, which is not bound"
-                ),
-                format!("`nanobot channel bind {name} --chat {group} …`"),
-            ));
+                )).with_hint(format!("`nanobot channel bind {name} --chat {group} …`")));
         }
         Self::new(ctx, settings, &config, binding)
     }

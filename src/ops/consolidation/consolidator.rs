@@ -9,7 +9,7 @@ use crate::options::turn::TurnOptions;
 use anyhow::Result;
 use nanobot_agent::report::Reporter;
 use nanobot_agent::report::{ProgressDisplay, ProgressLevel, ReportFormat, json::EventEnvelope};
-use nanobot_base::error::{Exit, Stop, fail_with_hint, outside_turn};
+use nanobot_base::error::{Exit, Stop, WithHint, fail, outside_turn};
 use nanobot_base::message::{Message, MessagePart, Origin, Reply, Usage, UserMessage};
 use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::policy::provenance::{ProvenanceTracker, TrustContext};
@@ -297,11 +297,11 @@ impl<'a> Consolidator<'a> {
         }
         let (size, path) = (format_size(memory.len() as u64), self.memory.path());
         let path = self.ctx.paths.display(&path);
-        Err(fail_with_hint(
+        Err(fail(
             Exit::BadInput,
             format!("`{path}` has {size}, more than half of the model's context window"),
-            "nanobot memory edit",
-        ))
+        )
+        .with_hint("nanobot memory edit"))
     }
 
     /// Returns the settings with an output limit that leaves room for the whole memory and more, because a truncated

@@ -2,7 +2,7 @@
 
 use crate::ops::context::Context;
 use anyhow::Result;
-use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, exit_for, fail};
 use nanobot_store::memory::{
     LockedMemory, Memory, MemoryUpdate, MessageRange, UpdateResult, Version, VersionCause,
 };
@@ -62,11 +62,8 @@ pub(crate) fn version_text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
     let is_listed = memory.versions()?.iter().any(|version| version.id == id);
     let text = if is_listed { memory.read_version(id)? } else { None };
     text.ok_or_else(|| {
-        fail_with_hint(
-            Exit::NoInput,
-            format!("there is no version {id} of the memory"),
-            "nanobot memory log",
-        )
+        fail(Exit::NoInput, format!("there is no version {id} of the memory"))
+            .with_hint("nanobot memory log")
     })
 }
 
@@ -91,7 +88,7 @@ pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<Un
     let id = match id {
         Some(id) => id,
         None => locked_memory.previous()?.map(|version| version.id).ok_or_else(|| {
-            fail_with_hint(Exit::NoInput, "the memory has no earlier version", "nanobot memory log")
+            fail(Exit::NoInput, "the memory has no earlier version").with_hint("nanobot memory log")
         })?,
     };
     let versions = memory.versions()?;
@@ -119,11 +116,8 @@ pub(crate) fn replace(
     restored_id: Option<u64>,
 ) -> Result<UpdateResult> {
     if locked_memory.is_read_only() {
-        return Err(fail_with_hint(
-            Exit::Refused,
-            "MEMORY.md is read-only",
-            "`chmod u+w MEMORY.md`, to allow changes",
-        ));
+        return Err(fail(Exit::Refused, "MEMORY.md is read-only")
+            .with_hint("`chmod u+w MEMORY.md`, to allow changes"));
     }
     let update =
         MemoryUpdate { memory: Some(text), restores: restored_id, ..MemoryUpdate::default() };
@@ -139,9 +133,9 @@ pub(crate) fn require_applied(memory: &Memory, result: UpdateResult) -> Result<(
         return Ok(());
     }
     let id = memory.versions()?.last().map_or(0, |version| version.id);
-    Err(fail_with_hint(
+    Err(fail(
         Exit::TryAgain,
         format!("the memory was changed in the meantime; your text is stored as version {id}"),
-        format!("nanobot memory diff {id}"),
-    ))
+    )
+    .with_hint(format!("nanobot memory diff {id}")))
 }

@@ -11,7 +11,7 @@ use anyhow::Result;
 use jiff::SignedDuration;
 use nanobot_base::error::Exit;
 use nanobot_base::shell_quote::quote;
-use nanobot_cron::job::{Delivery, Job, JobOptions, JobState};
+use nanobot_cron::job::{Job, JobOptions};
 use nanobot_sandbox::process::{self, CommandSpec};
 use serde_json::Value;
 use std::path::Path;
@@ -43,14 +43,11 @@ fn run_probe(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let (command, env) = crontab_sync::cron_command(ctx, settings, &probe_job(ctx))?;
     let start = ctx.clock.timestamp();
     let (finished, output) = process::run_split_stderr(&CommandSpec {
-        program: "/bin/sh".into(),
-        arguments: vec!["-c".into(), format!("{command} --probe")],
         directory: ctx.paths.home.clone(),
         env,
         timeout: PROBE_TIMEOUT,
         capture_bytes: OUTPUT_LIMIT_BYTES,
-        sandbox: None,
-        input: None,
+        ..CommandSpec::shell(format!("{command} --probe"))
     })?;
     if let Some(stop) = finished.stop {
         return Err(stop.into());
@@ -90,21 +87,11 @@ fn cron_env(home: &Path) -> String {
 /// A job whose crontab line looks like any other.
 fn probe_job(ctx: &Context) -> Job {
     Job {
-        id: PROBE_JOB.into(),
-        name: PROBE_JOB.into(),
-        enabled: true,
-        schedule: Err("not used by the probe".into()),
-        message: String::new(),
-        delivery: Delivery::default(),
-        session: None,
-        created: ctx.clock.timestamp(),
-        state: JobState::default(),
-        delete_after_run: false,
-        predecessor: None,
         options: Some(JobOptions {
             config: ctx.config.as_deref().map(permissions::absolute),
             ..JobOptions::default()
         }),
+        ..Job::new(PROBE_JOB, Err("not used by the probe".into()), ctx.clock.timestamp())
     }
 }
 

@@ -363,14 +363,10 @@ pub(crate) fn check_sandbox(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let namespace_error = process::check_namespaces(&sandbox).err();
     let finished = process::run(
         &CommandSpec {
-            program: "/bin/sh".into(),
-            arguments: vec!["-c".into(), ":".into()],
             directory: policy.file_scope.directory.clone(),
-            env: Vec::new(),
             timeout: EMPTY_COMMAND_TIMEOUT,
-            capture_bytes: 0,
             sandbox: Some(sandbox),
-            input: None,
+            ..CommandSpec::shell(":")
         },
         &mut |_| {},
     )

@@ -3,7 +3,7 @@
 use super::scan::Query;
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::written_text::SearchText;
 use nanobot_store::memory::Memory;
 use nanobot_store::session::SessionStore;
@@ -97,7 +97,7 @@ fn real_file(path: &Path) -> Result<PathBuf> {
     };
     if !real.is_file() {
         let cause = format!("`{name}` is not a regular file");
-        return Err(fail_with_hint(Exit::NoInput, cause, "its files, one by one"));
+        return Err(fail(Exit::NoInput, cause).with_hint("its files, one by one"));
     }
     Ok(real)
 }

@@ -7,19 +7,18 @@ use serde_json::{Map, Value};
 /// A tool of ours, and its names in other programs.
 struct ToolAlias {
     name: &'static str,
-    vibe: Names,
-    claude_code: Names,
+    vibe: &'static [&'static str],
+    claude_code: &'static [&'static str],
     /// Our arguments, Vibe's and Claude Code's.
     arguments: &'static [Argument],
 }
 
 type Argument = (&'static str, &'static str, &'static str);
-type Names = &'static [&'static str];
 
 const fn row(
     name: &'static str,
-    vibe: Names,
-    claude_code: Names,
+    vibe: &'static [&'static str],
+    claude_code: &'static [&'static str],
     arguments: &'static [Argument],
 ) -> ToolAlias {
     ToolAlias { name, vibe, claude_code, arguments }

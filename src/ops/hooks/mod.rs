@@ -16,7 +16,7 @@ pub(crate) use containment::HookContainment;
 use crate::ops::context::Context;
 use anyhow::Result;
 use nanobot_agent::turn::agent::TurnHooks;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::message::{ToolCall, UserMessage};
 use nanobot_config::policy::Refusal;
 use nanobot_config::policy::file_scope::FileScope;
@@ -75,7 +75,7 @@ impl Hooks {
     ) -> Result<Option<Arc<Self>>> {
         let hooks = settings.hooks.as_ref().map_err(|cause| {
             let hint = "`nanobot help hooks`, and `nanobot config check`";
-            fail_with_hint(Exit::Config, format!("`hooks` of the config: {cause}"), hint)
+            fail(Exit::Config, format!("`hooks` of the config: {cause}")).with_hint(hint)
         })?;
         if hooks.commands.is_empty() || ctx.env.get(INSIDE_HOOK).is_some() {
             return Ok(None);
@@ -87,7 +87,7 @@ impl Hooks {
                     "hook `{}` runs outside of the sandbox, and this system cannot hide from it what the run may change: {reason}",
                     hook.name
                 );
-                fail_with_hint(Exit::Config, cause, "`\"in\": \"sandbox\"` in its entry")
+                fail(Exit::Config, cause).with_hint("`\"in\": \"sandbox\"` in its entry")
             })?;
         }
         Ok(Some(Arc::new(Self {
@@ -225,15 +225,13 @@ impl Hooks {
             self.ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let home = &self.ctx.paths.home;
         let spec = CommandSpec {
-            program: "/bin/sh".into(),
-            arguments: vec!["-c".into(), hook.command.clone()],
             // The files of the directory could influence which programs are run.
             directory: if home.is_absolute() && home.is_dir() { home.clone() } else { "/".into() },
             env: inherited.chain(self.variables(hook)).collect(),
             timeout: hook.timeout,
             capture_bytes: MAX_OUTPUT_BYTES,
-            sandbox: None,
             input: Some(input),
+            ..CommandSpec::shell(&hook.command)
         };
         let result = match self.containment.hidden_paths() {
             Some(hidden) => process::run_split_stderr_hiding(&spec, &hidden),

@@ -7,7 +7,7 @@ use crate::ops::slash_commands::EFFORT_LEVELS;
 use crate::options::model::ModelOptions;
 use crate::options::turn::TurnOptions;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::{Config, LayeredConfig, Settings};
 use nanobot_store::session::{self, ModelChoice, Session};
 
@@ -53,11 +53,8 @@ pub(crate) fn run_model_command(persona: &Persona, key: &str, name: &str) -> Res
     check_may_choose(persona, &config)?;
     let model = (name != DEFAULT).then(|| name.to_owned());
     if model.as_ref().is_some_and(|model| !models.contains(model)) {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            format!("the config has no model or preset `{name}`"),
-            format!("one of {}", models.join(", ")),
-        ));
+        return Err(fail(Exit::Usage, format!("the config has no model or preset `{name}`"))
+            .with_hint(format!("one of {}", models.join(", "))));
     }
     let mut options = TurnOptions::default();
     options.model.name.clone_from(&model);
@@ -78,7 +75,7 @@ pub(crate) fn run_effort_command(persona: &Persona, key: &str, level: &str) -> R
         check_effort_key(&ctx.load_config()?)?;
         if level != DEFAULT && !EFFORT_LEVELS.contains(&level) {
             let cause = format!("there is no reasoning effort `{level}`");
-            return Err(fail_with_hint(Exit::Usage, cause, format!("one of {levels}")));
+            return Err(fail(Exit::Usage, cause).with_hint(format!("one of {levels}")));
         }
         let effort = (level != DEFAULT).then(|| level.to_owned());
         change_choice(persona, key, |choice| choice.effort = effort)?;

@@ -8,7 +8,7 @@ use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::inbound::intake;
 use crate::ops::inbound::poll::{self, PollOptions};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_channel::WebhookReceipt;
 use nanobot_channel::inbox::ChannelInbox;
 use nanobot_config::settings::channels::ChannelSettings;
@@ -41,11 +41,8 @@ pub(crate) fn listen(ctx: &Context, name: &str) -> Result<Exit> {
         Ok(files) if files.is_enabled() => files,
         Ok(_) => {
             respond(&WebhookResponse::empty(SERVICE_UNAVAILABLE))?;
-            return Err(fail_with_hint(
-                Exit::Config,
-                "it is not enabled",
-                format!("`nanobot config set channels.{name}.enabled true`"),
-            ));
+            return Err(fail(Exit::Config, "it is not enabled")
+                .with_hint(format!("`nanobot config set channels.{name}.enabled true`")));
         }
         Err(error) => {
             respond(&WebhookResponse::empty(SERVICE_UNAVAILABLE))?;

@@ -15,7 +15,7 @@ use crate::ops::inbound::work_queue::WorkItem;
 use crate::ops::retention::{RetentionSweep, inbox_ages};
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
-use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, WithHint, exit_for, fail};
 use nanobot_channel::table::{ChannelKind, find};
 use nanobot_channel::{Batch, Identity, PollRequest, RateLimit};
 use nanobot_config::settings::channels::ChannelSettings;
@@ -76,9 +76,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
         names => names.iter().map(|name| find_named(name)).collect::<Result<_>>()?,
     };
     if kinds.is_empty() {
-        return Err(fail_with_hint(
-            Exit::Config,
-            "no channel is enabled",
+        return Err(fail(Exit::Config, "no channel is enabled").with_hint(
             "`nanobot channel login telegram`, or another of `nanobot channel list --all`",
         ));
     }
@@ -180,18 +178,15 @@ impl<'scope> ChannelThread<'scope, '_> {
     fn run_rounds(&self, files: ChannelFiles) -> Result<()> {
         let ctx = self.run.ctx;
         if !files.is_enabled() {
-            return Err(fail_with_hint(
-                Exit::Config,
-                "it is not enabled",
-                format!("`nanobot config set channels.{}.enabled true`", self.name),
-            ));
+            return Err(fail(Exit::Config, "it is not enabled")
+                .with_hint(format!("`nanobot config set channels.{}.enabled true`", self.name)));
         }
         if files.kind.receives && !files.access_rules(ctx)?.admits_any_sender() {
-            return Err(fail_with_hint(
+            return Err(fail(
                 Exit::Config,
                 "no sender is allowed: `allowFrom` is empty, and pairing is off",
-                format!("your id in `channels.{}.allowFrom`", self.name),
-            ));
+            )
+            .with_hint(format!("your id in `channels.{}.allowFrom`", self.name)));
         }
         durable_file::create_dir(&files.directory)
             .map_err(|error| fail(Exit::Io, format!("{error:#}")))?;

@@ -13,9 +13,7 @@ use crate::ops::notices::{self, FailedPart, Failure};
 use crate::ops::notify;
 use crate::ops::notify_target;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{
-    Exit, NextStep, Stop, exit_for, fail, fail_with_hint, hint_for, next_step,
-};
+use nanobot_base::error::{Exit, NextStep, Stop, WithHint, exit_for, fail, hint_for, next_step};
 use nanobot_cron::job::{Job, JobOptions, NotifyPolicy};
 use nanobot_cron::run_record::{RunOutcome, RunRecord, Trigger};
 use nanobot_os::secret;
@@ -265,7 +263,7 @@ fn describe_error(job: &Job, error: &anyhow::Error, repetition: &str) -> anyhow:
     let grants = job.options.as_ref().and_then(|options| stored_grants(options).ok());
     let flags = grants.map(|grants| as_flags(&grants)).unwrap_or_default();
     match adapt_hint(error, exit, &job.id, &flags) {
-        Some(hint) => fail_with_hint(exit, cause, hint),
+        Some(hint) => fail(exit, cause).with_hint(hint),
         None => fail(exit, cause),
     }
 }
@@ -295,9 +293,7 @@ fn adapt_hint(error: &anyhow::Error, exit: Exit, id: &str, flags: &str) -> Optio
 #[cfg(test)]
 mod tests {
     use super::adapt_hint;
-    use nanobot_base::error::{
-        Exit, NextStep, Stop, exit_for, fail, fail_with_hint, fail_with_step,
-    };
+    use nanobot_base::error::{Exit, NextStep, Stop, WithHint, exit_for, fail, fail_with_step};
 
     #[test]
     fn adapts_turn_hints_to_jobs() {
@@ -309,13 +305,13 @@ mod tests {
         let cost = Some("`nanobot cron edit x --max-cost …` with a higher limit");
         check(fail_with_step(Exit::Budget, "", NextStep::RaiseBudget("--max-cost")), cost);
         let usage = Some("`nanobot usage` to see the costs");
-        check(fail_with_hint(Exit::Budget, "", "`nanobot usage` to see the costs"), usage);
+        check(fail(Exit::Budget, "").with_hint("`nanobot usage` to see the costs"), usage);
         let time = Some("`nanobot cron edit x --timeout …` with a higher limit");
         check(Stop(Exit::Timeout).into(), time);
         let nothing = Some("nothing: the next run starts from the beginning");
         check(fail(Exit::Unavailable, ""), nothing);
         check(fail_with_step(Exit::BadInput, "", NextStep::ShortenInput), nothing);
-        let login = fail_with_hint(Exit::Refused, "", "nanobot login");
+        let login = fail(Exit::Refused, "").with_hint("nanobot login");
         check(login, Some("nanobot login"));
         let grant = NextStep::GrantFlag("--write=/etc/motd".into());
         let edit = Some("`nanobot cron edit x --read=/inbox --write=/etc/motd`");

@@ -14,7 +14,7 @@ use nanobot_base::error::{Exit, exit_for, fail, hint_for};
 use nanobot_config::policy::Sandbox;
 use nanobot_config::settings::Settings;
 use nanobot_cron::expression::Expression;
-use nanobot_cron::job::{Delivery, Job, JobOptions, JobState};
+use nanobot_cron::job::{Job, JobOptions};
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{JobDir, RunRecord};
 use nanobot_cron::schedule::Schedule;
@@ -89,17 +89,7 @@ fn probe_run(ctx: &Context, name: &str) -> Result<Value> {
     let schedule = Expression::parse("* * * * *")
         .map_err(|error| anyhow!("parse the probe's schedule: {error}"))?;
     let job = Job {
-        id: name.to_owned(),
-        name: name.to_owned(),
-        enabled: true,
-        schedule: Ok(Schedule::Cron { expression: schedule, zone: None }),
         message: "What is here?".into(),
-        delivery: Delivery::default(),
-        session: None,
-        created: created_at,
-        state: JobState::default(),
-        delete_after_run: false,
-        predecessor: None,
         options: Some(JobOptions {
             v: JobOptions::FORMAT_VERSION,
             policy: Some(resolve(&ctx, &JobOptions::default())?.policy.snapshot()),
@@ -107,6 +97,7 @@ fn probe_run(ctx: &Context, name: &str) -> Result<Value> {
             quiet: true,
             ..JobOptions::default()
         }),
+        ..Job::new(name, Ok(Schedule::Cron { expression: schedule, zone: None }), created_at)
     };
     jobs.add(&job, created_at, None)?;
     let job_dir = JobDir::new(jobs.job_dir(name)?);

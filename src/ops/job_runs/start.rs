@@ -14,7 +14,7 @@ use crate::ops::jobs::workspace_jobs;
 use crate::ops::notify;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::{JobStarter, Settings};
 use nanobot_cron::job::{HEARTBEAT_ID, Job};
 use nanobot_cron::job_store::{JobStore, is_valid_id};
@@ -85,16 +85,13 @@ fn unknown_scheduled_job(
     if settings.job_starter == JobStarter::Other {
         let hint =
             "remove it from the scheduler that starts it; `nanobot cron list --all` shows the jobs";
-        return fail_with_hint(Exit::NoInput, cause, hint);
+        return fail(Exit::NoInput, cause).with_hint(hint);
     }
     if remove_stale_line(ctx, settings, store, id) {
         fail(Exit::NoInput, cause + "; its line was removed from the crontab")
     } else {
-        fail_with_hint(
-            Exit::NoInput,
-            cause,
-            "`nanobot cron sync` to remove its line from the crontab",
-        )
+        fail(Exit::NoInput, cause)
+            .with_hint("`nanobot cron sync` to remove its line from the crontab")
     }
 }
 
@@ -123,11 +120,11 @@ pub(crate) fn rerun(ctx: &Context, run_id: &str, prints_answer: bool) -> Result<
     let id = &record.job_id;
     let job = store.job(id)?.ok_or_else(|| workspace_jobs::unknown_job_error(&[], id))?;
     if !record.outcome.has_input() {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Usage,
             format!("the run `{run_id}` had no input: {}", record.outcome.describe()),
-            format!("`nanobot cron run {id}`"),
-        ));
+        )
+        .with_hint(format!("`nanobot cron run {id}`")));
     }
     let changed_ms = job.options.as_ref().map_or(0, |options| options.changed_ms);
     if record.start.parse::<Timestamp>().is_ok_and(|start| start.as_millisecond() < changed_ms) {

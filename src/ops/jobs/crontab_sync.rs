@@ -11,7 +11,7 @@ use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::permissions;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::format::list_first;
 use nanobot_config::settings::{JobStarter, Settings};
 use nanobot_cron::command_line::{CommandParts, ParsedCommand, build_command};
@@ -129,14 +129,10 @@ pub(crate) fn require_job_file(store: &JobStore, lines: &[String]) -> Result<()>
     if orphans.is_empty() {
         Ok(())
     } else {
-        Err(fail_with_hint(
-            Exit::Config,
-            missing_file_message(&orphans),
-            format!(
-                "restore `{}`; or `nanobot cron remove ID …` to remove the jobs",
-                store.job_file().display()
-            ),
-        ))
+        Err(fail(Exit::Config, missing_file_message(&orphans)).with_hint(format!(
+            "restore `{}`; or `nanobot cron remove ID …` to remove the jobs",
+            store.job_file().display()
+        )))
     }
 }
 

@@ -240,14 +240,12 @@ pub(crate) fn shell_spec(
 pub(crate) fn user_command(ctx: &Context, command: &str, input: Option<&str>) -> CommandSpec {
     let env = ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     CommandSpec {
-        program: "/bin/sh".into(),
-        arguments: vec!["-c".into(), command.to_owned()],
         directory: command_directory(ctx),
         env,
         timeout: COMMAND_TIMEOUT,
         capture_bytes: OUTPUT_LIMIT_BYTES,
-        sandbox: None,
         input: input.map(|input| format!("{input}\n").into_bytes()),
+        ..CommandSpec::shell(command)
     }
 }
 

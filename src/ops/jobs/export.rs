@@ -11,7 +11,7 @@ use crate::options::grants::Grants;
 use crate::options::job::ExportFormat;
 use anyhow::{Context as _, Result, anyhow};
 use jiff::tz::TimeZone;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::hooks::HookLocation;
 use nanobot_config::settings::keys::{ConfigKey, KEYS};
@@ -237,7 +237,7 @@ fn select_jobs(
         }
     }
     if jobs.is_empty() {
-        return Err(fail_with_hint(Exit::NoInput, "no enabled jobs", "nanobot cron add"));
+        return Err(fail(Exit::NoInput, "no enabled jobs").with_hint("nanobot cron add"));
     }
     Ok(jobs)
 }

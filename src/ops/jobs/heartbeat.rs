@@ -6,7 +6,7 @@ use crate::options::turn::TurnOptions;
 use anyhow::Result;
 use nanobot_agent::report::{ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
 use nanobot_agent::turn::ending::incomplete_answer_error;
-use nanobot_base::error::{Exit, fail_with_hint, outside_turn};
+use nanobot_base::error::{Exit, WithHint, fail, outside_turn};
 use nanobot_base::format::format_dollars;
 use nanobot_base::message::{
     FinishReason, Message, MessagePart, ToolSpec, Usage, UserMessage, plain_text,
@@ -114,15 +114,15 @@ fn remaining_budget(max_cost: Option<f64>, cost: f64) -> Result<Option<f64>> {
 
 /// The error if the check alone used up the heartbeat's budget.
 fn budget_exceeded_error(max_cost: f64, cost: f64) -> anyhow::Error {
-    fail_with_hint(
+    fail(
         Exit::Budget,
         format!(
             "the check of HEARTBEAT.md used up the budget (${} of ${}), so no task was run",
             format_dollars(cost),
             format_dollars(max_cost)
         ),
-        "`nanobot cron heartbeat enable --max-cost …` with a higher limit",
     )
+    .with_hint("`nanobot cron heartbeat enable --max-cost …` with a higher limit")
 }
 
 /// The text of HEARTBEAT.md, if it has tasks.

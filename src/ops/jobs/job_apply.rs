@@ -7,7 +7,7 @@ use super::{lifecycle, time_zone, workspace_jobs};
 use crate::ops::context::{Context, report_error};
 use anyhow::Result;
 use jiff::Zoned;
-use nanobot_base::error::{Exit, fail_with_hint, outside_turn};
+use nanobot_base::error::{Exit, WithHint, fail, outside_turn};
 use nanobot_cron::job::Job;
 use nanobot_cron::job_chain::check_chain;
 
@@ -68,7 +68,7 @@ pub(crate) fn apply(ctx: &Context, list: &[JobListItem<'_>], prune: bool) -> Res
         {
             let cause =
                 format!("`{}` runs after `{}`, which would be removed", job.name, removed.name);
-            let error = fail_with_hint(Exit::BadInput, cause, "both jobs in the list");
+            let error = fail(Exit::BadInput, cause).with_hint("both jobs in the list");
             return Err(outside_turn(error, position));
         }
     }

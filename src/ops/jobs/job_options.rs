@@ -14,7 +14,7 @@ use crate::options::job::{JobFlags, JobSettings};
 use crate::options::model::CacheTime;
 use crate::options::value::ModelNames;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_channel::table;
 use nanobot_config::settings::keys::nearest;
@@ -78,11 +78,8 @@ pub(crate) fn apply_flags(
     options.v = JobOptions::FORMAT_VERSION;
     if let Some(key) = session {
         if options.kind == JobKind::Heartbeat {
-            return Err(fail_with_hint(
-                Exit::Usage,
-                "the heartbeat has its own session",
-                "the command without `--session`",
-            ));
+            return Err(fail(Exit::Usage, "the heartbeat has its own session")
+                .with_hint("the command without `--session`"));
         }
         job.session = non_empty(key);
     }
@@ -107,7 +104,7 @@ pub(crate) fn apply_flags(
     };
     if options.until.is_none() && max_rounds.is_some() {
         let cause = "`--max-rounds` limits the rounds of `--until`, which is missing";
-        return Err(fail_with_hint(Exit::Usage, cause, "`--until CMD`"));
+        return Err(fail(Exit::Usage, cause).with_hint("`--until CMD`"));
     }
     set_text(&mut options.on_failure, on_failure);
     set_text(&mut options.on_success, on_success);
@@ -142,18 +139,18 @@ pub(crate) fn apply_flags(
         && let Some(flag) = model_flag(flags, grants)?
     {
         let cause = format!("{flag} is for jobs that ask a model, and this one runs a command");
-        return Err(fail_with_hint(Exit::Usage, cause, "the command without it"));
+        return Err(fail(Exit::Usage, cause).with_hint("the command without it"));
     }
     job.options = Some(options);
     if job.follows().is_some() && !job.jitter().is_zero() {
         let cause = "a job that runs after another one starts at its end, without `--jitter`";
-        return Err(fail_with_hint(Exit::Usage, cause, "`--jitter 0`"));
+        return Err(fail(Exit::Usage, cause).with_hint("`--jitter 0`"));
     }
     if retry_on.as_deref().is_some_and(|statuses| !statuses.trim().is_empty())
         && job.retry_policy().limit == 0
     {
         let cause = "`--retry-on` chooses the failures of `--retry`, which is missing";
-        return Err(fail_with_hint(Exit::Usage, cause, "`--retry 3`"));
+        return Err(fail(Exit::Usage, cause).with_hint("`--retry 3`"));
     }
     Ok(resolved)
 }
@@ -166,10 +163,10 @@ pub(crate) fn apply_flags(
 fn set_command(job: &Job, options: &mut JobOptions, command: &str) -> Result<()> {
     if options.kind == JobKind::Heartbeat || !job.message.is_empty() {
         let cause = "the job asks a model: `--command` is for jobs that were added with it";
-        return Err(fail_with_hint(Exit::Usage, cause, "`nanobot cron add` for a job of its own"));
+        return Err(fail(Exit::Usage, cause).with_hint("`nanobot cron add` for a job of its own"));
     }
     let Some(command) = non_empty(command) else {
-        return Err(fail_with_hint(Exit::Usage, "the command is empty", "`--command CMD`"));
+        return Err(fail(Exit::Usage, "the command is empty").with_hint("`--command CMD`"));
     };
     options.kind = JobKind::Command;
     options.command = Some(command);
@@ -246,11 +243,11 @@ fn parse_statuses(list: &str) -> Result<Vec<u8>> {
     items
         .map(|item| {
             parse(item).ok_or_else(|| {
-                fail_with_hint(
+                fail(
                     Exit::Usage,
                     format!("`--retry-on`: `{}` is not the status of a failed run", item.trim()),
-                    "`--retry-on 1,65`; `nanobot agent --help` lists them",
                 )
+                .with_hint("`--retry-on 1,65`; `nanobot agent --help` lists them")
             })
         })
         .collect()
@@ -274,7 +271,7 @@ fn check_delay(flag: &str, delay: Duration, min: Duration) -> Result<u64> {
     if (min..=MAX_DELAY).contains(&delay) {
         Ok(whole_seconds(delay))
     } else {
-        Err(fail_with_hint(
+        Err(fail(
             Exit::Usage,
             format!(
                 "`{flag}` is {} seconds, expected from {} to {}",
@@ -282,8 +279,8 @@ fn check_delay(flag: &str, delay: Duration, min: Duration) -> Result<u64> {
                 min.as_secs(),
                 MAX_DELAY.as_secs()
             ),
-            format!("`{flag} 10m`"),
-        ))
+        )
+        .with_hint(format!("`{flag} 10m`")))
     }
 }
 
@@ -296,11 +293,8 @@ const NO_CHANNEL: &str = "none";
 /// A destination was given too.
 fn without_channel(flags: &JobFlags) -> Result<JobFlags> {
     if flags.deliver || flags.to.is_some() {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            "`--channel none` has no destination",
-            "the command without `--deliver` and `--to`",
-        ));
+        return Err(fail(Exit::Usage, "`--channel none` has no destination")
+            .with_hint("the command without `--deliver` and `--to`"));
     }
     Ok(JobFlags { channel: Some(String::new()), ..flags.clone() })
 }
@@ -357,11 +351,8 @@ fn apply_delivery(
         && job.delivery.deliver
         && let Some(channel) = &job.delivery.channel
     {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            format!("the heartbeat cannot deliver to `{channel}`"),
-            DESTINATIONS,
-        ));
+        return Err(fail(Exit::Usage, format!("the heartbeat cannot deliver to `{channel}`"))
+            .with_hint(DESTINATIONS));
     }
     Ok(())
 }
@@ -401,11 +392,8 @@ fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<()> {
     let typed = flags.channel.as_deref();
     let resulting = typed.or(channel).filter(|channel| !channel.is_empty());
     if let (Some(to), None) = (flags.to.as_deref(), resulting) {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            format!("`--to {to}` needs a channel"),
-            "`--channel telegram`, `--channel file` or `--channel command`",
-        ));
+        return Err(fail(Exit::Usage, format!("`--to {to}` needs a channel"))
+            .with_hint("`--channel telegram`, `--channel file` or `--channel command`"));
     }
     let chats = table::CHANNELS.iter().map(|kind| kind.name);
     let channels: Vec<&str> = chats.chain(OTHER_CHANNELS.iter().copied()).collect();
@@ -414,11 +402,11 @@ fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<()> {
         return Ok(());
     };
     match nearest(&typed.to_lowercase(), channels) {
-        Some(channel) => Err(fail_with_hint(
+        Some(channel) => Err(fail(
             Exit::Usage,
             format!("there is no channel `{typed}`; did you mean `{channel}`?"),
-            format!("`--channel {channel}`"),
-        )),
+        )
+        .with_hint(format!("`--channel {channel}`"))),
         None => Ok(()),
     }
 }
@@ -434,7 +422,7 @@ pub(crate) fn is_local(channel: &str) -> bool {
 }
 
 fn missing_destination_error() -> anyhow::Error {
-    fail_with_hint(Exit::Usage, "`--deliver` needs a destination", DESTINATIONS)
+    fail(Exit::Usage, "`--deliver` needs a destination").with_hint(DESTINATIONS)
 }
 
 /// The destination of the answers of a job with this `delivery`. A chat is one only if the user chose it, which `is_trusted`
@@ -455,47 +443,40 @@ fn resolve_destination(
         return match &delivery.to {
             Some(to) => Ok((is_chat && is_trusted)
                 .then(|| AnswerDestination::Chat { channel: channel.to_owned(), to: to.clone() })),
-            None => Err(fail_with_hint(
-                Exit::Usage,
-                format!("the delivery on `{channel}` needs a recipient"),
-                "`--to ID`",
-            )),
+            None => {
+                Err(fail(Exit::Usage, format!("the delivery on `{channel}` needs a recipient"))
+                    .with_hint("`--to ID`"))
+            }
         };
     }
     let Some(to) = &delivery.to else {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            format!("`--channel {channel}` needs a destination"),
-            match channel {
+        return Err(fail(Exit::Usage, format!("`--channel {channel}` needs a destination"))
+            .with_hint(match channel {
                 "file" => "`--to FILE`, to which answers are appended",
                 _ => "`--to CMD`, a command that reads the answer on standard input",
-            },
-        ));
+            }));
     };
     if !is_trusted {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Usage,
             "the destination comes from the job file, which other programs can write",
-            "both `--channel` and `--to`",
-        ));
+        )
+        .with_hint("both `--channel` and `--to`"));
     }
     if channel == COMMAND_CHANNEL {
         return Ok(Some(AnswerDestination::Command(to.clone())));
     }
     let path = permissions::absolute(&ctx.paths.expand(to));
     if path.is_dir() {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            format!("`--to`: `{}` is a directory", path.display()),
-            "a file in that directory",
-        ));
+        return Err(fail(Exit::Usage, format!("`--to`: `{}` is a directory", path.display()))
+            .with_hint("a file in that directory"));
     }
     if let Some(parent) = path.parent().filter(|parent| !parent.is_dir()) {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::NoInput,
             format!("`--to`: there is no directory `{}`", parent.display()),
-            format!("mkdir -p {}", quote(&parent.display().to_string())),
-        ));
+        )
+        .with_hint(format!("mkdir -p {}", quote(&parent.display().to_string()))));
     }
     // Links are resolved now and not at each run, because a run may change links in its working directory.
     Ok(Some(AnswerDestination::File(PathResolver::default().resolve(&path))))

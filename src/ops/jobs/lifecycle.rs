@@ -8,7 +8,7 @@ use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs::{self, is_heartbeat};
 use crate::ops::notices;
 use anyhow::Result;
-use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, exit_for, fail};
 use nanobot_config::settings::Settings;
 use nanobot_cron::job::Job;
 use nanobot_cron::job_store::JobStore;
@@ -48,11 +48,8 @@ pub(crate) fn set_enabled(
     for_each_job(ctx, names, saved_message, &mut |_, store, job| {
         if is_heartbeat(job) {
             let verb = if enabled { "enable" } else { "disable" };
-            return Err(fail_with_hint(
-                Exit::Usage,
-                "the heartbeat is not a job in the job file",
-                format!("`nanobot cron heartbeat {verb}`"),
-            ));
+            return Err(fail(Exit::Usage, "the heartbeat is not a job in the job file")
+                .with_hint(format!("`nanobot cron heartbeat {verb}`")));
         }
         let now = ctx.clock.timestamp();
         let is_stored = store.update(&job.id, now, |job| {

@@ -7,7 +7,7 @@
 
 use crate::ops::context::Context;
 use anyhow::{Result, anyhow};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::validation::{JOB_NAME_FIELD, NO_PING};
 use nanobot_cron::job::Job;
@@ -138,11 +138,8 @@ pub(crate) fn find_address_error(settings: &Settings, job: &Job) -> Option<Strin
 /// Parses an address with the name of the job in it.
 fn parse_address(address: &str, job_name: &str) -> Result<Url> {
     web_url::parse(&address.replace(JOB_NAME_FIELD, &slug(job_name))).map_err(|message| {
-        fail_with_hint(
-            Exit::Usage,
-            format!("the address to ping: {message}"),
-            "`--ping https://hc-ping.com/UUID`",
-        )
+        fail(Exit::Usage, format!("the address to ping: {message}"))
+            .with_hint("`--ping https://hc-ping.com/UUID`")
     })
 }
 

@@ -7,7 +7,7 @@ use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::permissions::{self, WorkspacePlace};
 use crate::options::grants::Grants;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::policy::Policy;
 use nanobot_config::policy::profile::Profile;
 use nanobot_config::settings::{DefaultDirectory, FlagOverrides, Settings};
@@ -37,15 +37,12 @@ pub(crate) fn resolve(ctx: &Context, options: &JobOptions) -> Result<ResolvedJob
     let mut policy = permissions::build_policy(ctx, &grants, &settings, &profile, &workspace)?;
     if let Some(snapshot) = &options.policy {
         let creator_policy = Policy::from_snapshot(snapshot).map_err(|error| {
-            fail_with_hint(
-                Exit::Config,
-                format!("the stored permissions of the job's creator {error}"),
-                if options.by_model {
+            fail(Exit::Config, format!("the stored permissions of the job's creator {error}"))
+                .with_hint(if options.by_model {
                     "`nanobot cron edit JOB --profile default` to set its permissions yourself"
                 } else {
                     "`nanobot cron edit JOB` to store its permissions again"
-                },
-            )
+                })
         })?;
         policy = policy.intersection(&creator_policy);
     }

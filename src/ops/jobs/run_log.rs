@@ -4,7 +4,7 @@ use crate::ops::jobs::job_status;
 use crate::ops::jobs::workspace_jobs;
 use anyhow::Result;
 use jiff::Timestamp;
-use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, exit_for, fail};
 use nanobot_base::message::{Message, ToolCall};
 use nanobot_cron::job::Job;
 use nanobot_cron::job_store::{JobStore, is_valid_id};
@@ -79,7 +79,7 @@ pub(crate) fn find_run(store: &JobStore, run_id: &str) -> Result<RunRecord> {
         }
     }
     let cause = format!("there is no run `{run_id}`");
-    Err(fail_with_hint(Exit::NoInput, cause, "`nanobot cron logs` for the runs"))
+    Err(fail(Exit::NoInput, cause).with_hint("`nanobot cron logs` for the runs"))
 }
 
 /// A tool call of a run.

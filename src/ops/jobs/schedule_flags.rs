@@ -7,7 +7,7 @@ use crate::ops::jobs::workspace_jobs;
 use crate::options::job::ScheduleFlags;
 use anyhow::Result;
 use jiff::Timestamp;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::Settings;
 use nanobot_cron::expression::Expression;
 use nanobot_cron::job::Job;
@@ -55,7 +55,7 @@ pub(crate) fn resolve(
                 (None, true) => "the same without `--tz`",
                 (None, false) => "`--cron` with it, such as `--cron '30 7 * * *'`",
             };
-            return Err(fail_with_hint(Exit::Usage, "`--tz` can only be used with `--cron`", hint));
+            return Err(fail(Exit::Usage, "`--tz` can only be used with `--cron`").with_hint(hint));
         }
         (None, _) => {}
     }

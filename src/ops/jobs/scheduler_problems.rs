@@ -107,11 +107,9 @@ pub(crate) fn program_version(path: &str) -> Result<String> {
             program: path.into(),
             arguments: vec!["--version".into()],
             directory: "/".into(),
-            env: Vec::new(),
             timeout: VERSION_TIMEOUT,
             capture_bytes: OUTPUT_LIMIT_BYTES,
-            sandbox: None,
-            input: None,
+            ..CommandSpec::default()
         },
         &mut |_| {},
     )?;

@@ -3,7 +3,7 @@
 use super::cron_environment;
 use crate::ops::context::Context;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::keys::nearest;
 use nanobot_cron::job::{Job, JobKind, JobOptions};
@@ -88,11 +88,8 @@ pub(crate) fn find_named(store: &JobStore, jobs: &[Job], name: &str) -> Result<O
 /// The error for a name of several jobs.
 fn ambiguous_name_error(matches: &[&Job], name: &str) -> anyhow::Error {
     let ids: Vec<&str> = matches.iter().map(|job| job.id.as_str()).collect();
-    fail_with_hint(
-        Exit::Usage,
-        format!("{} jobs are named `{name}`", matches.len()),
-        format!("an id: {}", ids.join(", ")),
-    )
+    fail(Exit::Usage, format!("{} jobs are named `{name}`", matches.len()))
+        .with_hint(format!("an id: {}", ids.join(", ")))
 }
 
 /// The error for a job that does not exist.
@@ -103,7 +100,7 @@ pub(crate) fn unknown_job_error(jobs: &[Job], name_or_id: &str) -> anyhow::Error
         Some(nearest) => format!("`{nearest}`, or {list}"),
         None => list.to_owned(),
     };
-    fail_with_hint(Exit::NoInput, format!("there is no job `{name_or_id}`"), hint)
+    fail(Exit::NoInput, format!("there is no job `{name_or_id}`")).with_hint(hint)
 }
 
 /// A new id. None of `jobs` has it, and no deleted job whose records may be left.

@@ -4,7 +4,7 @@ use crate::ops::context::Context;
 use crate::ops::skill_lookup::find_skill;
 use crate::ops::turn_setup::setup_input::SetupInput;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint, hint_for};
+use nanobot_base::error::{Exit, WithHint, fail, hint_for};
 use nanobot_config::policy::Policy;
 use nanobot_config::policy::provenance::ProvenanceTracker;
 use nanobot_os::durable_file;
@@ -82,7 +82,7 @@ fn find_named(found_skills: &FoundSkills, name: &str) -> Result<Skill> {
     find_skill(found_skills, name).cloned().map_err(|error| {
         if hint_for(&error).is_some() && Path::new(name).join("SKILL.md").is_file() {
             let cause = format!("{error:#}");
-            fail_with_hint(Exit::NoInput, cause, format!("`--skill ./{name}` for the directory"))
+            fail(Exit::NoInput, cause).with_hint(format!("`--skill ./{name}` for the directory"))
         } else {
             error
         }

@@ -7,7 +7,7 @@
 use crate::ops::context::Context;
 use crate::ops::turn_setup::toolset::exec_tool;
 use anyhow::{Context as _, Result, bail};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::message::plain_text;
 use nanobot_config::policy::file_scope::FileAccess;
 use nanobot_config::policy::net::Net;
@@ -276,7 +276,7 @@ pub(crate) fn check_program(path: &Path) -> Result<(String, PathBuf)> {
     let metadata = real.metadata().with_context(|| format!("stat `{}`", real.display()))?;
     if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
         let cause = format!("`{}` is not an executable file", path.display());
-        return Err(fail_with_hint(Exit::Usage, cause, format!("chmod +x {}", path.display())));
+        return Err(fail(Exit::Usage, cause).with_hint(format!("chmod +x {}", path.display())));
     }
     if let Some(reason) = durable_file::unsafe_permissions(&real) {
         return Err(fail(Exit::Config, format!("`{}` {reason}", path.display())));
@@ -308,7 +308,7 @@ pub(crate) fn ask_spec(
     };
     let spec_error = |text: String| {
         let cause = format!("`{} --spec` {text}", program.display());
-        fail_with_hint(Exit::BadInput, cause, "`nanobot help programs` for the format")
+        fail(Exit::BadInput, cause).with_hint("`nanobot help programs` for the format")
     };
     let output = exec
         .run_program(call, &mut |_| {})

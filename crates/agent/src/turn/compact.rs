@@ -10,7 +10,7 @@ use nanobot_base::error::{Exit, exit_for, fail, outside_turn};
 use nanobot_base::event::{Event, EventSink};
 use nanobot_base::message::token_estimate;
 use nanobot_base::message::{FinishReason, Message, MessagePart, Reply, UserMessage};
-use nanobot_model::provider::{Delta, FailureKind, ProviderError, ProviderResult, Request};
+use nanobot_model::provider::{Delta, FailureKind, ProviderError, Request};
 use nanobot_store::history::compaction::{CompactedHistory, MAX_USER_TOKENS};
 use nanobot_store::session::{Session, SessionStats};
 use std::time::Instant;
@@ -124,7 +124,10 @@ impl Turn<'_, '_, '_> {
 
     /// Reports the outcome of a compaction. True if the context is shorter now. A failure does not end the turn, unless the
     /// run is being stopped or its budget is spent.
-    fn report_compaction(&mut self, result: ProviderResult<CompactionOutcome>) -> Result<bool> {
+    fn report_compaction(
+        &mut self,
+        result: Result<CompactionOutcome, ProviderError>,
+    ) -> Result<bool> {
         let failed =
             |cause: String| (false, format!("the session could not be compacted: {cause}"));
         let (is_compacted, notice) = match result {
@@ -221,7 +224,7 @@ impl Turn<'_, '_, '_> {
         instructions: Option<&str>,
         max_tail_tokens: u64,
         threshold: Option<u64>,
-    ) -> ProviderResult<CompactionOutcome> {
+    ) -> Result<CompactionOutcome, ProviderError> {
         let Some((old, keep)) = self.replaceable_messages(max_tail_tokens) else {
             return Ok(CompactionOutcome::NothingToCompact);
         };
@@ -276,7 +279,7 @@ impl Turn<'_, '_, '_> {
         keep: usize,
         summary: &str,
         user_budget: u64,
-    ) -> ProviderResult<()> {
+    ) -> Result<(), ProviderError> {
         let old_tokens = token_estimate::for_messages(old);
         let budget = user_budget.min(old_tokens / 2);
         let summary = CompactedHistory::new(summary, self.session.summary(), old, budget);
@@ -294,7 +297,7 @@ impl Turn<'_, '_, '_> {
         &mut self,
         messages: &[Message],
         instructions: Option<&str>,
-    ) -> ProviderResult<String> {
+    ) -> Result<String, ProviderError> {
         self.summary_count += 1;
         let id = format!("{}-s{}", self.session.turn(), self.summary_count);
         let prompt =
@@ -332,7 +335,7 @@ impl Turn<'_, '_, '_> {
         Err(ProviderError::new(FailureKind::ContextExceeded, cause))
     }
 
-    fn request_summary(&mut self, messages: &[Message], id: &str) -> ProviderResult<Reply> {
+    fn request_summary(&mut self, messages: &[Message], id: &str) -> Result<Reply, ProviderError> {
         let tools = self.agent.toolbox.requested_specs(messages);
         let request = self.agent.build_request(messages, &tools, false, id);
         let request = Request { schema: None, ..request };

@@ -1,6 +1,6 @@
 //! The end of a turn: with an answer, without one, or with a failure; and its cost.
 
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::event::{Denial, StopReason, ToolOutcome};
 use nanobot_base::message::{FinishReason, Reply, Usage};
 use nanobot_store::session::SessionStats;
@@ -165,21 +165,12 @@ impl TurnStats {
 pub fn incomplete_answer_error(finish: &FinishReason) -> anyhow::Error {
     match finish {
         FinishReason::Refusal => fail(Exit::Failed, DECLINED),
-        FinishReason::Other(word) => fail_with_hint(
-            Exit::Failed,
-            format!("the answer may be incomplete: it has {}", unknown_reason(word)),
-            "the documentation of the server for this word",
-        ),
-        FinishReason::ToolCalls => fail_with_hint(
-            Exit::Failed,
-            "the answer is not complete: the model wants to call a tool, but the server sent no call",
-            TOOL_PARSER_HINT,
-        ),
-        _ => fail_with_hint(
-            Exit::Limit,
-            "the answer was truncated by the output limit",
-            "a higher `--max-tokens`",
-        ),
+        FinishReason::Other(word) => fail(Exit::Failed, format!("the answer may be incomplete: it has {}", unknown_reason(word)))
+            .with_hint("the documentation of the server for this word"),
+        FinishReason::ToolCalls => fail(Exit::Failed, "the answer is not complete: the model wants to call a tool, but the server sent no call")
+            .with_hint(TOOL_PARSER_HINT),
+        _ => fail(Exit::Limit, "the answer was truncated by the output limit")
+            .with_hint("a higher `--max-tokens`"),
     }
 }
 
@@ -195,11 +186,8 @@ pub(super) fn unknown_reason(word: &str) -> String {
 
 /// Creates the error for answers that do not satisfy the schema.
 pub(super) fn schema_mismatch(error: &str) -> anyhow::Error {
-    fail_with_hint(
-        Exit::BadInput,
-        format!("no answer satisfied the schema: {error}"),
-        "a simpler schema, or a stronger model",
-    )
+    fail(Exit::BadInput, format!("no answer satisfied the schema: {error}"))
+        .with_hint("a simpler schema, or a stronger model")
 }
 
 /// Error text for an answer that was declined in full or in part.
@@ -209,11 +197,8 @@ pub const DECLINED: &str = "the model or its provider's content filter declined 
 pub(super) fn empty_reply_error(reply: &Reply) -> anyhow::Error {
     let limit = "the output limit was reached before the model wrote any text";
     match &reply.finish_reason {
-        FinishReason::Length => fail_with_hint(
-            Exit::Limit,
-            limit,
-            "a higher `--max-tokens`, or a lower `--reasoning-effort`",
-        ),
+        FinishReason::Length => fail(Exit::Limit, limit)
+            .with_hint("a higher `--max-tokens`, or a lower `--reasoning-effort`"),
         FinishReason::Refusal => fail(Exit::Failed, DECLINED),
         FinishReason::Other(word) => fail(
             Exit::Failed,

@@ -7,7 +7,7 @@ use super::ending::TurnStats;
 use anyhow::Result;
 use nanobot_base::event::{Event, EventSink};
 use nanobot_base::message::{Message, MessagePart, Reply, Usage, UserMessage};
-use nanobot_model::provider::{Delta, FailureKind, MessageFault, ProviderError, ProviderResult};
+use nanobot_model::provider::{Delta, FailureKind, MessageFault, ProviderError};
 use nanobot_store::session::Session;
 use std::borrow::Cow;
 use std::time::Instant;
@@ -93,7 +93,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         error.into_failure()
     }
 
-    fn send_once(&mut self, closing_message: Option<&str>) -> ProviderResult<Reply> {
+    fn send_once(&mut self, closing_message: Option<&str>) -> Result<Reply, ProviderError> {
         let id = format!("{}-{}", self.session.turn(), self.stats.iterations);
         let may_call = closing_message.is_none();
         let mut messages = Cow::Borrowed(self.session.messages());

@@ -6,7 +6,7 @@ use super::agent::UntilCommand;
 use super::ending::Round;
 use super::{LoopEnd, Turn};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::event::{Event, StopReason, ToolOutcome};
 use nanobot_base::message::user_text::{MessageSources, OthersContent};
 use nanobot_base::message::{
@@ -38,11 +38,11 @@ impl Turn<'_, '_, '_> {
             } else {
                 (format!("there is no program `{program}`"), "another command".to_owned())
             };
-            return Err(fail_with_hint(
+            return Err(fail(
                 Exit::Usage,
                 format!("the command of `--until` cannot succeed: {cause}"),
-                format!("{remedy}; `--force` sends the message all the same"),
-            ));
+            )
+            .with_hint(format!("{remedy}; `--force` sends the message all the same")));
         }
         Ok(has_succeeded(&call) && !until.is_forced)
     }
@@ -107,11 +107,11 @@ impl Turn<'_, '_, '_> {
     fn run_until_command(&mut self, until: &UntilCommand) -> Result<CompletedCall> {
         let toolbox = self.agent.toolbox;
         if toolbox.find(EXEC).is_none() {
-            return Err(fail_with_hint(
+            return Err(fail(
                 Exit::Refused,
                 "`--until` runs a command as `exec` does, and this run has no `exec`",
-                "`nanobot tool list` with the same flags lists the tools",
-            ));
+            )
+            .with_hint("`nanobot tool list` with the same flags lists the tools"));
         }
         let call = ToolCall {
             id: self.until_id(),
@@ -157,7 +157,7 @@ fn refusal_error(call: &CompletedCall) -> anyhow::Error {
     };
     let cause = format!("`--until` may not run its command: {}", denial.message);
     match &denial.suggested_flag {
-        Some(flag) => fail_with_hint(Exit::Refused, cause, format!("`{flag}`")),
+        Some(flag) => fail(Exit::Refused, cause).with_hint(format!("`{flag}`")),
         None => fail(Exit::Refused, cause),
     }
 }

@@ -24,6 +24,9 @@ const BUSY_DELAY: Duration = Duration::from_secs(300);
 /// The flag of mail that was answered here, where the server stores flags of clients.
 const DONE_FLAG: &str = "$NanobotDone";
 
+/// Receives a response; `None` for one that cannot be parsed.
+type ResponseSink<'a> = dyn FnMut(Option<&Response<'_>>) + 'a;
+
 /// A session in which we are logged in.
 pub(super) struct ImapSession {
     connection: MailConnection,
@@ -370,35 +373,23 @@ impl ImapSession {
     }
 
     /// Runs a command that must succeed.
-    fn run_with(
-        &mut self,
-        line: &str,
-        on_response: &mut dyn FnMut(Option<&Response<'_>>),
-    ) -> ChannelResult<()> {
+    fn run_with(&mut self, line: &str, sink: &mut ResponseSink<'_>) -> ChannelResult<()> {
         let command = line.split(" (").next().unwrap_or_default();
-        self.execute(line.as_bytes(), on_response)?.require_ok(command)
+        self.execute(line.as_bytes(), sink)?.require_ok(command)
     }
 
-    /// Runs a command. `on_response` gets the responses before its end, and `None` for one that cannot be parsed.
-    fn execute(
-        &mut self,
-        line: &[u8],
-        on_response: &mut dyn FnMut(Option<&Response<'_>>),
-    ) -> ChannelResult<ImapOutcome> {
+    /// Runs a command. `sink` gets the responses before its end, and `None` for one that cannot be parsed.
+    fn execute(&mut self, line: &[u8], sink: &mut ResponseSink<'_>) -> ChannelResult<ImapOutcome> {
         let tag = self.next_tag();
         let line = [tag.as_bytes(), b" ", line, b"\r\n"].concat();
         self.connection.write(&line)?;
-        self.finish(&tag, on_response)
+        self.finish(&tag, sink)
     }
 
     /// Reads responses up to the end of the command `tag`.
-    fn finish(
-        &mut self,
-        tag: &str,
-        on_response: &mut dyn FnMut(Option<&Response<'_>>),
-    ) -> ChannelResult<ImapOutcome> {
+    fn finish(&mut self, tag: &str, sink: &mut ResponseSink<'_>) -> ChannelResult<ImapOutcome> {
         loop {
-            if let Some(outcome) = self.read_outcome(tag, on_response)? {
+            if let Some(outcome) = self.read_outcome(tag, sink)? {
                 return Ok(outcome);
             }
         }
@@ -408,7 +399,7 @@ impl ImapSession {
     fn read_outcome(
         &mut self,
         tag: &str,
-        on_response: &mut dyn FnMut(Option<&Response<'_>>),
+        sink: &mut ResponseSink<'_>,
     ) -> ChannelResult<Option<ImapOutcome>> {
         let raw = self.read_response()?;
         let outcome = self.end_of(tag, &raw);
@@ -417,7 +408,7 @@ impl ImapSession {
             let response = parse(&raw);
             self.has_new_mail |=
                 matches!(response, Some(Response::MailboxData(MailboxDatum::Exists(_))));
-            on_response(response.as_ref());
+            sink(response.as_ref());
         }
         Ok(outcome)
     }

@@ -27,7 +27,7 @@ use imap::{FetchedMail, IdleOutcome, ImapSession, MAX_HEADER_BYTES, SelectedMail
 use inbound::{MailHeader, MailUid};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::clock::Clock;
 use nanobot_os::signal;
 use parking_lot::Mutex;
@@ -421,21 +421,15 @@ impl Email {
         let cause =
             "`channels.email.trustedAuthservIds` is empty, and addresses of senders can be forged";
         let Some(first) = servers.first() else {
-            return Err(fail_with_hint(
-                Exit::Config,
-                format!("{cause}; no server has verified the senders of recent mail"),
-                "the id that your mail server writes into `Authentication-Results`; or `false` for `verifyDkim` and \
-                 `verifySpf`, to believe every sender",
-            ));
+            return Err(fail(Exit::Config, format!("{cause}; no server has verified the senders of recent mail"))
+                .with_hint("the id that your mail server writes into `Authentication-Results`; or `false` for `verifyDkim` and \
+                 `verifySpf`, to believe every sender"));
         };
         let names: Vec<String> = servers.iter().map(|server| format!("`{server}`")).collect();
-        Err(fail_with_hint(
-            Exit::Config,
-            format!("{cause}; the senders of recent mail were verified by {}", names.join(", ")),
-            format!(
+        Err(fail(Exit::Config, format!("{cause}; the senders of recent mail were verified by {}", names.join(", ")))
+            .with_hint(format!(
                 "`nanobot config set channels.email.trustedAuthservIds '[\"{first}\"]'`, if that is your mail server"
-            ),
-        ))
+            )))
     }
 
     fn fetch_mail(&self, mail_uid: MailUid) -> ChannelResult<Vec<u8>> {

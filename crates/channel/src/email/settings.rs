@@ -4,7 +4,7 @@ use super::address::MailAddress;
 use crate::access::AccessRules;
 use crate::setup::ChannelSetup;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::channels::ChannelConfig;
 use nanobot_net::web_url::is_loopback;
 use nanobot_os::secret::Secret;
@@ -106,11 +106,8 @@ impl MailSettings {
     pub(super) fn read(setup: &ChannelSetup) -> Result<Self> {
         let config = &setup.config;
         if !config.flag("consentGranted") {
-            return Err(fail_with_hint(
-                Exit::Config,
-                "the owner of the mailbox has not agreed: `channels.email.consentGranted` is not true",
-                "`nanobot config set channels.email.consentGranted true`",
-            ));
+            return Err(fail(Exit::Config, "the owner of the mailbox has not agreed: `channels.email.consentGranted` is not true")
+                .with_hint("`nanobot config set channels.email.consentGranted true`"));
         }
         let imap = imap_server(config)?;
         let smtp = smtp_server(config)?;
@@ -210,11 +207,11 @@ fn smtp_server(config: &ChannelConfig) -> Result<MailServer> {
     } else if is_loopback(&host) {
         MailSecurity::Cleartext
     } else {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Config,
             "mail would be sent unencrypted: `smtpUseTls` and `smtpUseSsl` are false",
-            "`nanobot config set channels.email.smtpUseTls true`",
-        ));
+        )
+        .with_hint("`nanobot config set channels.email.smtpUseTls true`"));
     };
     let login = match config.text("smtpUsername") {
         None => None,

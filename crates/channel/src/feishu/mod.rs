@@ -23,7 +23,7 @@ use super::{
 };
 use anyhow::Result;
 use frame::FeishuConnection;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_net::web_url::percent_encode;
 use nanobot_net::webhook_request::{WebhookRequest, WebhookResponse};
 use nanobot_os::clock::Clock;
@@ -300,11 +300,10 @@ impl Feishu {
     fn secret(&self) -> ChannelResult<&str> {
         match &self.app_secret {
             Some(secret) if !self.app_id.is_empty() => Ok(secret.expose()),
-            _ => Err(ChannelError::Other(fail_with_hint(
-                Exit::Config,
-                "`channels.feishu.appId` and `appSecret` are not set",
-                "`nanobot channel login feishu`, which creates an app",
-            ))),
+            _ => Err(ChannelError::Other(
+                fail(Exit::Config, "`channels.feishu.appId` and `appSecret` are not set")
+                    .with_hint("`nanobot channel login feishu`, which creates an app"),
+            )),
         }
     }
 

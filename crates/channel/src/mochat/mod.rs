@@ -15,7 +15,7 @@ use super::{
 };
 use anyhow::Result;
 use entry::PanelEntry;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::message::user_text::UserText;
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
@@ -74,11 +74,11 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let token = config.required_secret("clawToken")?;
     let agent_id = config.text("agentUserId").unwrap_or_default();
     if agent_id.is_empty() && setup.access.allow_from.iter().any(|entry| entry == "*") {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Config,
             "`channels.mochat.agentUserId` is not set: the agent would answer itself",
-            "`nanobot config set channels.mochat.agentUserId ID`",
-        ));
+        )
+        .with_hint("`nanobot config set channels.mochat.agentUserId ID`"));
     }
     let list = |key: &str| {
         let (all, ids): (Vec<String>, Vec<String>) =

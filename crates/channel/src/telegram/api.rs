@@ -5,7 +5,7 @@ use crate::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use crate::setup::ChannelSetup;
 use crate::upload::UploadFile;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::secret::Secret;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -85,16 +85,10 @@ impl From<ApiError> for anyhow::Error {
             404 => {
                 fail(Exit::Config, "`channels.telegram.token` does not have the form of a token")
             }
-            409 if is_about_webhook => fail_with_hint(
-                Exit::Config,
-                cause,
-                "the method `deleteWebhook`, if no other program needs the webhook",
-            ),
-            409 => fail_with_hint(
-                Exit::TryAgain,
-                cause,
-                "stop the other program that polls with this token",
-            ),
+            409 if is_about_webhook => fail(Exit::Config, cause)
+                .with_hint("the method `deleteWebhook`, if no other program needs the webhook"),
+            409 => fail(Exit::TryAgain, cause)
+                .with_hint("stop the other program that polls with this token"),
             403 => fail(Exit::Refused, cause),
             _ => fail(Exit::BadInput, cause),
         }

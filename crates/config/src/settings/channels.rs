@@ -7,7 +7,7 @@ use super::layers::LayeredConfig;
 use super::secret_form::secret_from;
 use super::typed_reader::TypedReader;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::secret::{LazySecret, Secret};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -267,11 +267,8 @@ impl ChannelConfig {
 
     fn missing(&self, key: &str, example: &str) -> anyhow::Error {
         let path = format!("channels.{}.{key}", self.name);
-        fail_with_hint(
-            Exit::Config,
-            format!("`{path}` is not set"),
-            format!("`nanobot config set {path} {example}`"),
-        )
+        fail(Exit::Config, format!("`{path}` is not set"))
+            .with_hint(format!("`nanobot config set {path} {example}`"))
     }
 
     /// The value of a key as JSON; null if it is secret or unknown.

@@ -12,7 +12,7 @@ use super::own_keys::{
 };
 use super::system_file::{Locks, SystemFile};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_os::durable_file;
 use nanobot_os::env::Env;
@@ -146,7 +146,7 @@ impl Config {
             return Ok(());
         };
         let cause = format!("`{}` is locked by {position}", format_path(path));
-        Err(fail_with_hint(Exit::Refused, cause, "ask the administrator of this machine"))
+        Err(fail(Exit::Refused, cause).with_hint("ask the administrator of this machine"))
     }
 
     /// Refuses a key in a list: an object would replace the list.
@@ -158,11 +158,8 @@ impl Config {
         };
         let key = format_path(&path[..length]);
         let cause = format!("`{key}` is a list, which can only be set as a whole");
-        Err(fail_with_hint(
-            Exit::Usage,
-            cause,
-            format!("`nanobot config set {} '[…]'`", quote(&key)),
-        ))
+        Err(fail(Exit::Usage, cause)
+            .with_hint(format!("`nanobot config set {} '[…]'`", quote(&key))))
     }
 
     /// `path`, with a provider in the spelling that the files have.

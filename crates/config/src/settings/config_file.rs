@@ -13,7 +13,7 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp, CstRootNode};
 use jsonc_parser::errors::ParseErrorKind;
 use jsonc_parser::{CollectOptions, ParseOptions};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::durable_file;
 use nanobot_os::owner::user_id;
 use serde_json::{Map, Value};
@@ -88,7 +88,7 @@ impl ConfigFile {
         if metadata.is_file() && text.trim().is_empty() {
             let cause = format!("config `{}` is empty", path.display());
             let hint = "restore the file, or write `{}` for an empty config";
-            return Err(fail_with_hint(Exit::Config, cause, hint));
+            return Err(fail(Exit::Config, cause).with_hint(hint));
         }
         Ok(Self {
             exposure: metadata.is_file().then(|| describe_exposure(path, &metadata)).flatten(),
@@ -127,11 +127,8 @@ impl ConfigFile {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let to_error = |offset: usize, message: &str| {
             let (line, column) = line_and_column(text, offset);
-            fail_with_hint(
-                Exit::Config,
-                format!("{}:{line}:{column}: {message}", path.display()),
-                "correct the file by hand; nanobot never overwrites it",
-            )
+            fail(Exit::Config, format!("{}:{line}:{column}: {message}", path.display()))
+                .with_hint("correct the file by hand; nanobot never overwrites it")
         };
         let root = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &parse_options())
             .map_err(|error| {

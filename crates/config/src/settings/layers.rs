@@ -18,7 +18,7 @@ use super::own_keys::items;
 use super::secret_form::secret_from;
 use super::system_file::Locks;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::env::Env;
 use nanobot_os::secret::LazySecret;
 use serde_json::{Map, Value};
@@ -322,15 +322,15 @@ impl<'a> LayeredConfig<'a> {
             return Ok(value.clone());
         }
         let value = expand_all(value, self.env).map_err(|UnsetVariable(variable)| {
-            fail_with_hint(
+            fail(
                 Exit::Config,
                 format!(
                     "{}`{}` refers to `{variable}`, which is not set",
                     self.position_prefix(path),
                     format_path(path)
                 ),
-                format!("export {variable}=…"),
             )
+            .with_hint(format!("export {variable}=…"))
         })?;
         key_type.accept(&value).ok_or_else(|| {
             self.type_error(path, &key_type.describe_value(&value), &key_type.describe())

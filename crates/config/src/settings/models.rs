@@ -6,7 +6,7 @@ use super::key_spelling::{format_path, snake_case};
 use super::system_file::Locks;
 use super::typed_reader::not_blank;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -214,7 +214,7 @@ fn unknown_preset(presets: &Map<String, Value>, name: &str) -> anyhow::Error {
     if names.is_empty() {
         fail(Exit::Config, cause)
     } else {
-        fail_with_hint(Exit::Config, cause, format!("one of {}", names.join(", ")))
+        fail(Exit::Config, cause).with_hint(format!("one of {}", names.join(", ")))
     }
 }
 
@@ -363,7 +363,7 @@ impl ObjectFields<'_> {
                         "`{path}` needs `input` and `output`, in US dollars per million tokens"
                     );
                     let hint = "both at once, as in `{\"input\": 1, \"output\": 4}`";
-                    return Err(fail_with_hint(Exit::Config, cause, hint));
+                    return Err(fail(Exit::Config, cause).with_hint(hint));
                 };
                 Some(PriceSettings {
                     input,

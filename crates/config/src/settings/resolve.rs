@@ -16,7 +16,7 @@ use super::{
     WebSettings, config_hosts, secrets,
 };
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_net::http::{Network, NetworkDefaults};
 use nanobot_os::env::{self, Env};
 use nanobot_os::log;
@@ -396,11 +396,8 @@ impl TypedReader<'_> {
         let parse_range = |text: String| {
             text.parse().map_err(|()| {
                 let cause = format!("`tools.ssrfWhitelist`: `{text}` is not an address range");
-                fail_with_hint(
-                    Exit::Config,
-                    cause,
-                    "use a CIDR block such as `10.0.0.0/8`, or a single address",
-                )
+                fail(Exit::Config, cause)
+                    .with_hint("use a CIDR block such as `10.0.0.0/8`, or a single address")
             })
         };
         let ranges = self.text_list(const { config_key("tools.ssrfWhitelist") })?;

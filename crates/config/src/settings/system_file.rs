@@ -11,7 +11,7 @@ use super::key_type::KeyType;
 use super::keys::{KEYS, nearest};
 use super::own_keys::{LimitReader, items, layer};
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -206,7 +206,7 @@ impl Locks {
             return Ok(());
         };
         let cause = format!("`{flag}`: `{key}` is locked by {position}");
-        Err(fail_with_hint(Exit::Refused, cause, format!("no `{flag}`")))
+        Err(fail(Exit::Refused, cause).with_hint(format!("no `{flag}`")))
     }
 
     /// The position in the system-wide file of what locks the key at `path`, or a key in it.
@@ -266,11 +266,11 @@ fn check_owner(path: &Path) -> Result<()> {
         return Ok(());
     }
     let path = path.display();
-    Err(fail_with_hint(
+    Err(fail(
         Exit::Config,
         format!("`{path}` can be changed by other users than root, so it is not used"),
-        format!("`sudo chown root {path} && sudo chmod go-w {path}`"),
-    ))
+    )
+    .with_hint(format!("`sudo chown root {path} && sudo chmod go-w {path}`")))
 }
 
 #[cfg(test)]

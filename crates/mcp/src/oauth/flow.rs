@@ -8,7 +8,7 @@ use super::token_request::{
 use super::token_store::ServerLogin;
 use anyhow::{Context, Result};
 use base64::Engine;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_net::auth::login_server::{LoginServer, encode_form};
 use nanobot_net::http::shown_message;
 use nanobot_os::secret::random_hex;
@@ -55,11 +55,11 @@ impl PendingLogin {
                 register_client(login_server, &server.issuer, endpoint, &without_nulls(metadata))?
             }
             (None, None) => {
-                return Err(fail_with_hint(
+                return Err(fail(
                     Exit::Config,
                     format!("the authorization server `{}` registers no clients", server.issuer),
-                    "`--client-id`, with a client that you register there",
-                ));
+                )
+                .with_hint("`--client-id`, with a client that you register there"));
             }
         };
         Ok(Self {

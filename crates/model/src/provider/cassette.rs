@@ -17,7 +17,7 @@ const FORMAT_VERSION: u64 = 1;
 pub(super) fn format_line(
     session: &str,
     request: &Request<'_>,
-    reply: &ProviderResult<Reply>,
+    reply: &Result<Reply, ProviderError>,
     path_names: &PathNames,
 ) -> String {
     let mut object = json!({ "v": FORMAT_VERSION, "session": session, "request": request_to_json(request, path_names) });

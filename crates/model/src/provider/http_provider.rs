@@ -12,7 +12,7 @@ use super::response::ResponseReader;
 use super::tool_call_repair;
 use super::wire_format::{ReplyError, WireFormat};
 use super::written_calls;
-use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
+use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, ProviderResult, Request};
 use nanobot_base::error::{HintedError, Stop};
 use nanobot_base::message::{Reply, Usage};
 use nanobot_net::http::{self, Http, HttpMethod, HttpTimeouts, Response, shown_message};
@@ -82,11 +82,7 @@ struct RequestContent<'a> {
 }
 
 impl Provider for HttpProvider {
-    fn reply(
-        &self,
-        request: &Request<'_>,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    fn reply(&self, request: &Request<'_>, on_delta: &mut DeltaSink<'_>) -> ProviderResult<Reply> {
         let body = self.body(request);
         let started = Instant::now();
         let url = self.display_url();
@@ -116,10 +112,7 @@ impl HttpProvider {
     ///
     /// # Errors
     /// The errors of a request. A server without a list of models is reported as unavailable.
-    pub fn list_models(
-        &self,
-        on_notice: &mut dyn FnMut(&str),
-    ) -> Result<Vec<String>, ProviderError> {
+    pub fn list_models(&self, on_notice: &mut dyn FnMut(&str)) -> ProviderResult<Vec<String>> {
         let mut on_notice = |text: &str| {
             on_notice(text);
             Ok(())
@@ -163,8 +156,8 @@ impl HttpProvider {
         &self,
         path: &str,
         content: RequestContent<'_>,
-        on_notice: &mut dyn FnMut(&str) -> Result<(), ProviderError>,
-    ) -> Result<(String, Response), ProviderError> {
+        on_notice: &mut dyn FnMut(&str) -> ProviderResult<()>,
+    ) -> ProviderResult<(String, Response)> {
         let (base, mut headers) = self.base_and_headers()?;
         let send = |base: &str, headers: &[(String, String)]| {
             let url = self.url(base, path);
@@ -213,7 +206,7 @@ impl HttpProvider {
         url: &str,
         headers: &[(String, String)],
         content: RequestContent<'_>,
-    ) -> Result<Response, ProviderError> {
+    ) -> ProviderResult<Response> {
         let started = Instant::now();
         let response = self.send(url.to_owned(), headers, content.body)?;
         let status = response.status;
@@ -241,7 +234,7 @@ impl HttpProvider {
         mut url: String,
         headers: &[(String, String)],
         body: Option<&[u8]>,
-    ) -> Result<Response, ProviderError> {
+    ) -> ProviderResult<Response> {
         let method =
             body.map_or(HttpMethod::Get, |body| HttpMethod::Post("application/json", body));
         for _ in 0..MAX_REDIRECTS {
@@ -263,7 +256,7 @@ impl HttpProvider {
     }
 
     /// The base URL and the headers of a request, including credentials.
-    pub fn base_and_headers(&self) -> Result<(String, Vec<(String, String)>), ProviderError> {
+    pub fn base_and_headers(&self) -> ProviderResult<(String, Vec<(String, String)>)> {
         let mut headers = Vec::new();
         for (name, value) in self.format.headers() {
             // The user's headers replace those of the format.
@@ -372,7 +365,7 @@ impl HttpProvider {
         mut response: Response,
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
-    ) -> Result<Reply, ProviderError> {
+    ) -> ProviderResult<Reply> {
         let is_event_stream =
             response.header("content-type").is_some_and(|kind| kind.contains("event-stream"));
         let model = Some(request.model);

@@ -4,7 +4,7 @@
 //! around any provider. Sessions, tool implementations and terminals are left to other modules.
 
 use nanobot_base::error::{
-    Exit, NextStep, UserAction, fail, fail_with_hint, fail_with_parts, fail_with_step,
+    Exit, NextStep, UserAction, WithHint, fail, fail_with_parts, fail_with_step,
 };
 use nanobot_base::event::Event;
 use nanobot_base::message::{Message, Reply, ToolSpec, Usage};
@@ -95,7 +95,7 @@ pub enum ToolChoice<'a> {
 }
 
 /// Parameters of the model's reply.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sampling {
     /// Limit of the reply, in tokens, at least 1.
     pub max_tokens: u32,
@@ -270,25 +270,19 @@ impl ProviderError {
                 fail_with_step(Exit::BadInput, cause, NextStep::ShortenInput)
             }
             FailureKind::KeyRejected | FailureKind::Forbidden => {
-                fail_with_hint(Exit::Refused, cause, "another key; `nanobot status check` tries it")
+                fail(Exit::Refused, cause).with_hint("another key; `nanobot status check` tries it")
             }
-            FailureKind::OutOfCredit => fail_with_hint(
-                Exit::Refused,
-                cause,
-                "credit or a payment method for the account at the provider, or another model",
-            ),
+            FailureKind::OutOfCredit => fail(Exit::Refused, cause)
+                .with_hint("credit or a payment method for the account at the provider, or another model"),
             FailureKind::ModelNotFound => fail_with_parts(
                 Exit::Config,
                 cause,
                 [UserAction::ListModels.into(), " for the models of the provider".into()],
             ),
-            FailureKind::NoSuchAddress => fail_with_hint(
-                Exit::Config,
-                cause,
-                "another `--model`, or the address that the provider documents: `nanobot status` shows the current one",
-            ),
+            FailureKind::NoSuchAddress => fail(Exit::Config, cause)
+                .with_hint("another `--model`, or the address that the provider documents: `nanobot status` shows the current one"),
             FailureKind::NotAccepted => {
-                fail_with_hint(Exit::Failed, cause, "another `--model`, which may accept it")
+                fail(Exit::Failed, cause).with_hint("another `--model`, which may accept it")
             }
             FailureKind::Refused => fail(Exit::Failed, cause),
         }

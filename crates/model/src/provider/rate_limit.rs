@@ -247,7 +247,7 @@ impl RateLimiter {
     }
 
     /// Records what a reply says of the limits. Best effort: a run that misses it gets the same response from the server.
-    fn record_reply(&self, model: &str, counted_tokens: u64, reply: &ProviderResult<Reply>) {
+    fn record_reply(&self, model: &str, counted_tokens: u64, reply: &Result<Reply, ProviderError>) {
         let now_ms = self.now_ms();
         match reply {
             Err(ProviderError::Failed { retry_after: Some(delay), .. }) => {

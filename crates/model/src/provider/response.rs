@@ -248,7 +248,7 @@ pub(super) fn parse_tokens(value: &Value) -> Option<u64> {
 #[cfg(test)]
 pub(super) mod test_support {
     use super::{ResponseReader, check_for_error};
-    use crate::provider::wire_format::{ReplyError, ReplyResult, WireFormat};
+    use crate::provider::wire_format::{ReplyResult, WireFormat};
     use crate::provider::{Delta, Request, Sampling, ToolChoice};
     use nanobot_base::message::{Reply, lenient_json};
     use serde_json::Value;

@@ -3,7 +3,7 @@
 
 use super::login_server::{LoginResponse, LoginServer};
 use anyhow::Result;
-use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, exit_for, fail};
 use nanobot_os::signal::Deadline;
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl LoginResponse<'_> {
             Some("expired_token") => Err(code_expired_error(self.login_command)),
             Some("access_denied") => {
                 let cause = format!("the login to {} was denied", self.label);
-                Err(fail_with_hint(Exit::Refused, cause, self.login_command))
+                Err(fail(Exit::Refused, cause).with_hint(self.login_command))
             }
             _ => Err(self.to_error(action)),
         }
@@ -79,5 +79,5 @@ impl LoginResponse<'_> {
 }
 
 fn code_expired_error(login_command: &str) -> anyhow::Error {
-    fail_with_hint(Exit::TryAgain, "the code expired before it was entered", login_command)
+    fail(Exit::TryAgain, "the code expired before it was entered").with_hint(login_command)
 }

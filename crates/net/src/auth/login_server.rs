@@ -6,9 +6,7 @@
 use crate::http::{Http, HttpMethod, JsonResponse};
 use crate::web_url;
 use anyhow::Result;
-use nanobot_base::error::{
-    Exit, HintedError, Stop, UserAction, fail, fail_with_hint, fail_with_parts,
-};
+use nanobot_base::error::{Exit, HintedError, Stop, UserAction, WithHint, fail, fail_with_parts};
 use nanobot_os::clock::Clock;
 use nanobot_os::secret::{self, Secret};
 use serde_json::Value;
@@ -174,7 +172,7 @@ impl LoginResponse<'_> {
             300..=399 | 500.. => {
                 fail_with_parts(Exit::Unavailable, cause, [UserAction::RepeatLater.into()])
             }
-            _ => fail_with_hint(Exit::Refused, cause, self.login_command),
+            _ => fail(Exit::Refused, cause).with_hint(self.login_command),
         }
     }
 }

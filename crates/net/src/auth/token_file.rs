@@ -4,7 +4,7 @@
 //! login is therefore renewed under the lock, and read again once the lock is acquired.
 
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::FileLock;
@@ -145,7 +145,7 @@ impl<T: DeserializeOwned + Serialize> TokenFile<T> {
 
     /// The error of a login that cannot be used.
     pub fn unusable(&self, cause: &str) -> anyhow::Error {
-        fail_with_hint(Exit::Config, cause, &self.login_command)
+        fail(Exit::Config, cause).with_hint(&self.login_command)
     }
 
     fn replace(&self, login: &T) -> Result<()> {

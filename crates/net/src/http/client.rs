@@ -11,7 +11,7 @@ use super::timeouts::{ExchangeLimits, HttpTimeouts};
 use super::transport::with_read_end;
 use crate::test_dns::TestHosts;
 use crate::web_url::{is_loopback, redact_url, to_uri, without_brackets};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::env::Env;
 use nanobot_os::secret::Secret;
 use nanobot_os::signal;
@@ -295,26 +295,23 @@ impl Http {
             Some(PermanentFailure::Certificate(cause)) => {
                 match self.network.certificate_problem() {
                     Some(CertificateProblem { cause, hint }) => {
-                        fail_with_hint(Exit::Config, cause, hint)
+                        fail(Exit::Config, cause).with_hint(hint)
                     }
-                    None => fail_with_hint(
-                        Exit::Unavailable,
-                        format!(
-                            "the certificate of `{host}` is not accepted: {cause} (CA certificates are from {})",
-                            self.network.certificate_source()
-                        ),
-                        "`SSL_CERT_FILE`, or `http.caFile` of the config, with the CA certificate of that server",
-                    ),
+                    None => {
+                        let source = self.network.certificate_source();
+                        fail(Exit::Unavailable, format!("the certificate of `{host}` is not accepted: {cause} (CA certificates are from {source})"))
+                            .with_hint("`SSL_CERT_FILE`, or `http.caFile` of the config, with the CA certificate of that server")
+                    }
                 }
             }
             Some(PermanentFailure::Proxy(cause)) => {
                 let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
                 let proxy = redact_url(proxy.unwrap_or_default().trim_end_matches('/'));
-                fail_with_hint(
+                fail(
                     Exit::Unavailable,
                     format!("the proxy `{proxy}` refuses to connect to `{host}`: {cause}"),
-                    "a proxy URL with a user and a password, or `NO_PROXY` with that host",
                 )
+                .with_hint("a proxy URL with a user and a password, or `NO_PROXY` with that host")
             }
             Some(PermanentFailure::Url(cause)) => {
                 let url = redact_url(&uri.to_string());

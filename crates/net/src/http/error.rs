@@ -2,7 +2,7 @@
 
 use super::ssrf::AddressError;
 use crate::web_url::redact_url;
-use nanobot_base::error::{Exit, Stop, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, WithHint, fail};
 use nanobot_os::signal;
 use std::io::{Error, ErrorKind};
 use ureq::{Proxy, Timeout};
@@ -61,7 +61,7 @@ impl TlsMismatch {
         } else {
             "`http://` in its address, if it is your own server, or its port for TLS"
         };
-        fail_with_hint(Exit::Unavailable, self.to_string(), hint)
+        fail(Exit::Unavailable, self.to_string()).with_hint(hint)
     }
 }
 

@@ -40,7 +40,7 @@ const HIDING_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A command to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CommandSpec {
     /// The program, by path or by name.
     pub program: PathBuf,
@@ -61,6 +61,12 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
+    /// A command of the shell.
+    pub fn shell(command: impl Into<String>) -> Self {
+        let arguments = vec!["-c".into(), command.into()];
+        Self { program: "/bin/sh".into(), arguments, ..Self::default() }
+    }
+
     /// True if there is such a program.
     fn has_program(&self) -> bool {
         let path = self.env.iter().find(|(name, _)| name == "PATH");

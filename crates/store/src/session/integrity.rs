@@ -4,7 +4,7 @@
 use super::line::{self, SessionLine};
 use super::tail_reader;
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock;
@@ -41,7 +41,7 @@ pub(super) fn refuse_newer(is_newer: bool, path: &Path) -> Result<()> {
         path.display()
     );
     let hint = "a newer nanobot, or another session with `-s`";
-    Err(fail_with_hint(Exit::Config, cause, hint))
+    Err(fail(Exit::Config, cause).with_hint(hint))
 }
 
 /// Reads the metadata of an open file; an error names `path`.

@@ -2,7 +2,7 @@
 
 use super::layout::SessionStore;
 use anyhow::Result;
-use nanobot_base::error::{Exit, HintedError, exit_for, fail_with_hint};
+use nanobot_base::error::{Exit, HintedError, WithHint, exit_for, fail};
 use nanobot_os::file_lock::FileLock;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(super) fn with_retry_hint(error: anyhow::Error) -> anyhow::Error {
         return error;
     }
     match error.downcast::<HintedError>() {
-        Ok(busy) => fail_with_hint(busy.exit, busy.cause, "again later"),
+        Ok(busy) => fail(busy.exit, busy.cause).with_hint("again later"),
         Err(other) => other,
     }
 }

@@ -7,7 +7,7 @@ use super::line::{self, ClosingLine, MetadataLine};
 use super::lock::lock_path;
 use super::tail_reader::{self, LogTail, MessageWindow, ReverseLines};
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, exit_for, fail};
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::{self, FileLock};
@@ -95,11 +95,8 @@ impl SessionLog {
         )
         .map_err(|error| {
             if exit_for(&error) == Exit::TryAgain {
-                fail_with_hint(
-                    Exit::TryAgain,
-                    error.to_string(),
-                    "again later, or a longer `--wait`",
-                )
+                fail(Exit::TryAgain, error.to_string())
+                    .with_hint("again later, or a longer `--wait`")
             } else {
                 error
             }

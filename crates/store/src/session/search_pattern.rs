@@ -1,7 +1,7 @@
 //! Search patterns: a regular expression for message text, and a filter for the raw bytes of a session file. No I/O.
 
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use regex::{Regex, RegexBuilder, bytes};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::Hir;
@@ -40,7 +40,7 @@ impl SearchPattern {
             let message = error.to_string();
             let reason = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
             let cause = format!("`{pattern}` is not a valid regular expression: {reason}");
-            fail_with_hint(Exit::Usage, cause, "`-F` to search for literal text")
+            fail(Exit::Usage, cause).with_hint("`-F` to search for literal text")
         })?;
         let parsed = ParserBuilder::new().case_insensitive(ignores_case).build().parse(&source);
         let byte_filter = parsed.ok().and_then(|parsed| build_byte_filter(&parsed));

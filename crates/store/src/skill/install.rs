@@ -7,7 +7,7 @@
 use super::folder::{EntryType, FolderEntry, MAX_DEPTH};
 use super::parse::count_hidden_chars;
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::durable_file;
 use nanobot_os::secret::random_hex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,11 +87,8 @@ pub fn install(dir: &Path, name: &str, entries: &[PackageEntry], replace: bool) 
     let destination = dir.join(name);
     let is_taken = destination.symlink_metadata().is_ok();
     if is_taken && !replace {
-        return Err(fail_with_hint(
-            Exit::Failed,
-            format!("skill `{name}` already exists in the workspace"),
-            "`--force` to replace it",
-        ));
+        return Err(fail(Exit::Failed, format!("skill `{name}` already exists in the workspace"))
+            .with_hint("`--force` to replace it"));
     }
     let temp_dir = tempfile::Builder::new()
         .prefix(&format!(".{name}.new-"))

@@ -5,7 +5,7 @@ use super::options::AttachOptions;
 use super::origin::AttachmentOrigin;
 use super::{image_scaling, office, pdf};
 use anyhow::Result;
-use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint, hint_for};
+use nanobot_base::error::{Exit, Stop, WithHint, exit_for, fail, hint_for};
 use nanobot_base::message::{Document, MessagePart};
 use nanobot_os::input;
 
@@ -47,7 +47,7 @@ pub fn media_part(
     if let Some(media_type) = input::image_type(bytes) {
         if !options.accepts.images {
             let cause = format!("{origin} is an image, and the model does not accept images");
-            return Err(fail_with_hint(Exit::BadInput, cause, "another `--model`"));
+            return Err(fail(Exit::BadInput, cause).with_hint("another `--model`"));
         }
         let image =
             image_scaling::fit_image(bytes, media_type, origin, options.image_limits, on_notice)?;
@@ -92,7 +92,7 @@ fn of_recording(error: anyhow::Error, origin: AttachmentOrigin<'_>) -> anyhow::E
     }
     let cause = format!("{origin} is a recording, and was not transcribed: {error:#}");
     match hint_for(&error) {
-        Some(hint) => fail_with_hint(exit_for(&error), cause, hint),
+        Some(hint) => fail(exit_for(&error), cause).with_hint(hint),
         None => fail(exit_for(&error), cause),
     }
 }

@@ -6,7 +6,7 @@ use super::html;
 use super::options::AttachOptions;
 use super::origin::AttachmentOrigin;
 use anyhow::Result;
-use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, WithHint, exit_for, fail};
 use nanobot_base::message::MessagePart;
 use nanobot_net::http::{Http, HttpMethod, HttpTimeouts, Response};
 use nanobot_os::input;
@@ -104,11 +104,8 @@ fn fetch_error(url: &str, error: anyhow::Error) -> anyhow::Error {
     let cause = format!("fetch `{url}`: {error:#}");
     match exit_for(&error) {
         Exit::Config => fail(Exit::Usage, cause),
-        Exit::Refused => fail_with_hint(
-            Exit::Refused,
-            cause,
-            "`curl -s URL | nanobot agent -a - -m …` to fetch it yourself",
-        ),
+        Exit::Refused => fail(Exit::Refused, cause)
+            .with_hint("`curl -s URL | nanobot agent -a - -m …` to fetch it yourself"),
         _ => fail(Exit::Unavailable, cause),
     }
 }

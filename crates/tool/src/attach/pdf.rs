@@ -3,7 +3,7 @@
 
 use super::origin::AttachmentOrigin;
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::policy::secrets;
 use nanobot_os::durable_file;
 use nanobot_os::input;
@@ -69,13 +69,13 @@ pub(crate) fn extract_text(
     };
     let result = match process::run(&spec, &mut |_| {}) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(fail_with_hint(
+            return Err(fail(
                 Exit::BadInput,
                 format!(
                     "{origin} is a PDF, and `pdftotext`, which reads its text, is not installed"
                 ),
-                "install poppler-utils, or use the text itself",
-            ));
+            )
+            .with_hint("install poppler-utils, or use the text itself"));
         }
         result => result.context("run `pdftotext`")?,
     };

@@ -24,14 +24,12 @@ impl ExecTool {
         Callback(Arc::new(move |path: &Path| {
             let name = path.file_name()?.to_string_lossy().into_owned();
             let spec = CommandSpec {
-                program: "/bin/sh".into(),
-                arguments: vec!["-c".into(), COMMAND.into()],
                 directory: path.parent()?.to_owned(),
                 env: env.iter().cloned().chain([("NAME".into(), name)]).collect(),
                 timeout: TIMEOUT,
                 capture_bytes: MAX_FILE_BYTES,
                 sandbox: Some(sandbox.clone()),
-                input: None,
+                ..CommandSpec::shell(COMMAND)
             };
             let (result, _) = process::run_split_stderr(&spec).ok()?;
             let is_whole =

@@ -8,7 +8,7 @@ use crate::files::change::{
     ChangeAllError, ExpectedState, FileChange, LoadedFile, RevertibleChange,
 };
 use anyhow::{Context, Result, anyhow};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::policy::Refusal;
 use nanobot_config::policy::file_scope::FileAccess;
 use nanobot_os::rooted_fs::{RootDir, is_link};
@@ -108,11 +108,11 @@ impl PatchTarget<'_> {
             if mode & TYPE_MASK != REGULAR_FILE {
                 let path = patch.new_path.as_ref().or(patch.old_path.as_ref());
                 let name = path.map(|path| path.display().to_string()).unwrap_or_default();
-                return Err(fail_with_hint(
+                return Err(fail(
                     Exit::Refused,
                     format!("`{name}` is not a regular file in the patch"),
-                    "`git apply`, which makes links and submodules",
-                ));
+                )
+                .with_hint("`git apply`, which makes links and submodules"));
             }
         }
         let old_path = patch.old_path.as_deref().map(|path| self.relative(path)).transpose()?;
@@ -173,15 +173,13 @@ impl PatchTarget<'_> {
     fn relative(&self, name: &Path) -> Result<String> {
         let path = name.strip_prefix(self.prefix).ok().filter(|path| !path.as_os_str().is_empty());
         let path = path.ok_or_else(|| {
-            fail_with_hint(
-                Exit::Refused,
-                format!("`{}` is not in this directory", name.display()),
+            fail(Exit::Refused, format!("`{}` is not in this directory", name.display())).with_hint(
                 "the directory in which the patch was made, or the top of its repository",
             )
         })?;
         let path = path.to_str().ok_or_else(|| {
             let cause = format!("the name `{}` is not UTF-8", name.display());
-            fail_with_hint(Exit::BadInput, cause, "`git apply`")
+            fail(Exit::BadInput, cause).with_hint("`git apply`")
         })?;
         let link_error =
             || fail(Exit::Refused, format!("`{path}` is a symbolic link, or behind one"));
@@ -273,11 +271,11 @@ fn has_id(id: Option<&str>, bytes: &[u8]) -> Result<bool> {
 
 /// The error for a file that is not the one that the patch was made for.
 fn changed(path: &str) -> anyhow::Error {
-    fail_with_hint(
+    fail(
         Exit::BadInput,
         format!("`{path}` is not as the patch expects it, and no file was changed"),
-        "a patch that is made anew",
     )
+    .with_hint("a patch that is made anew")
 }
 
 /// The error of a patch that changed nothing. A step that a flag of `nanobot apply` allows is a part of it.
@@ -286,7 +284,7 @@ fn to_error(error: &ToolError) -> anyhow::Error {
     match error {
         ToolError::Denied(Refusal { suggested_flag, .. }) => match suggested_flag.as_deref() {
             Some(flag) if flag.starts_with("--allow ") => {
-                fail_with_hint(Exit::Refused, cause, format!("`nanobot apply {flag}`"))
+                fail(Exit::Refused, cause).with_hint(format!("`nanobot apply {flag}`"))
             }
             _ => fail(Exit::Refused, cause),
         },

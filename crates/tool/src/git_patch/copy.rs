@@ -10,7 +10,7 @@ use super::{FileKind, GitFile, ObjectFormat};
 use crate::files::Files;
 use crate::walk::{self, WalkOptions};
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::policy::file_scope::FileScope;
 use nanobot_os::durable_file::format_size;
 use nanobot_os::paths::is_generated_dir;
@@ -93,15 +93,12 @@ impl DirectoryCopy {
             };
             bytes += if metadata.is_file() { metadata.len() } else { 0 };
             if copy.entries.len() == MAX_ENTRIES || bytes > MAX_COPY_BYTES {
-                return Err(fail_with_hint(
-                    Exit::BadInput,
-                    format!(
-                        "`{}` is too large for a private copy, which may have {MAX_ENTRIES} files and {}",
-                        top.display(),
-                        format_size(MAX_COPY_BYTES)
-                    ),
-                    "`--worktree BRANCH --write` in a repository, `-C` with a smaller directory, or a `.gitignore`",
-                ));
+                let (top, size) = (top.display(), format_size(MAX_COPY_BYTES));
+                let cause = format!(
+                    "`{top}` is too large for a private copy, which may have {MAX_ENTRIES} files and {size}"
+                );
+                return Err(fail(Exit::BadInput, cause)
+                    .with_hint("`--worktree BRANCH --write` in a repository, `-C` with a smaller directory, or a `.gitignore`"));
             }
             let relative = path.strip_prefix(top).unwrap_or(&path);
             let targets = [copy.base.join(relative), copy.work.join(relative)];
@@ -187,7 +184,7 @@ impl DirectoryCopy {
             count += 1;
             if count == walk::MAX_ENTRIES {
                 let cause = "there are too many new files for a patch";
-                return Err(fail_with_hint(Exit::BadInput, cause, "a `.gitignore` for them"));
+                return Err(fail(Exit::BadInput, cause).with_hint("a `.gitignore` for them"));
             }
             let path = entry.path().strip_prefix(&self.work).unwrap_or(entry.path());
             let is_new_dir = |path: &&Path| is_generated_dir(path) && !self.entries.contains(*path);
@@ -223,7 +220,7 @@ impl DirectoryCopy {
                     "the changes are too large for a patch, which may have {}",
                     format_size(MAX_PATCH_BYTES as u64)
                 );
-                return Err(fail_with_hint(Exit::BadInput, cause, "`--write`, or a smaller task"));
+                return Err(fail(Exit::BadInput, cause).with_hint("`--write`, or a smaller task"));
             }
             let name = prefix.join(path);
             let change = format_change(&name, old.as_ref(), new.as_ref(), Some(self.objects));
@@ -365,7 +362,7 @@ fn read(root: &RootDir, path: &Path) -> Result<Option<GitFile>> {
             path.display(),
             format_size(MAX_FILE_BYTES)
         );
-        return Err(fail_with_hint(Exit::BadInput, cause, "a `.gitignore` for it"));
+        return Err(fail(Exit::BadInput, cause).with_hint("a `.gitignore` for it"));
     }
     Ok(file)
 }

@@ -8,7 +8,7 @@
 use super::append_line;
 use super::journal::{self, ChangedPath, JournalLine, RestorableState, UndoTurn};
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
 use nanobot_os::rooted_fs::{PendingChange, RootDir, is_link};
@@ -86,11 +86,8 @@ impl<'a> RestorePlan<'a> {
         let path = turn.dir.join(journal::JOURNAL_FILE);
         let journal = durable_file::open_append(&path)?;
         if let Err(TryLockError::WouldBlock) = journal.try_lock() {
-            return Err(fail_with_hint(
-                Exit::TryAgain,
-                format!("turn {} is still running", turn.id),
-                "again when it has ended",
-            ));
+            return Err(fail(Exit::TryAgain, format!("turn {} is still running", turn.id))
+                .with_hint("again when it has ended"));
         }
         // The turn may have ended just now, or another process may have undone it.
         if durable_file::size(&journal, &path)? != turn.journal_bytes {

@@ -100,7 +100,7 @@ const fn list(pointer: &'static str, snippet: &'static [&'static str]) -> Result
 
 const BEARER: KeyHeader = ("authorization", "Bearer ");
 
-/// What most engines have in common.
+/// The fields that most engines have in common.
 const ENGINE: SearchEngine = SearchEngine {
     name: "",
     label: "",

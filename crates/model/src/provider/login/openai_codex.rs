@@ -9,7 +9,7 @@ use super::vendor::{DevicePrompt, LoginEndpoints};
 use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_net::auth::device_flow::PollResult;
 use nanobot_net::auth::login_server::{LoginResponse, LoginServer, RequestBody};
 use nanobot_net::auth::token_file::LoginSecret;
@@ -40,7 +40,7 @@ pub(super) fn login(
     if device_code.status() == 404 {
         let cause = "this account does not allow logins with a device code";
         let hint = "enable device codes in the security settings of ChatGPT, then retry";
-        return Err(fail_with_hint(Exit::Refused, cause, hint));
+        return Err(fail(Exit::Refused, cause).with_hint(hint));
     }
     let device_code = device_code.require_success(LOGIN_ACTION)?;
     let (device, code) =

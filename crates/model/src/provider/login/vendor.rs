@@ -2,7 +2,7 @@
 
 use super::token::Login;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_net::auth::login_server::LoginServer;
 use nanobot_net::auth::token_file::TokenFile;
 use nanobot_net::http::Http;
@@ -34,7 +34,7 @@ impl Vendor {
         Self::ALL.into_iter().find(is_named).ok_or_else(|| {
             let names = Self::ALL.map(Self::provider_name).join(", ");
             let cause = format!("provider `{name}` does not support logins");
-            fail_with_hint(Exit::Usage, cause, format!("one of {names}"))
+            fail(Exit::Usage, cause).with_hint(format!("one of {names}"))
         })
     }
 

@@ -7,7 +7,7 @@ use super::provider_info::{ApiFormat, PrefixStripping, ProviderInfo, ProviderKin
 use super::table::{PROVIDERS, find_provider, normalize_name};
 use crate::provider::quirks::{NONE, Quirks, ThinkingStyle, is_reasoning_model};
 use anyhow::Result;
-use nanobot_base::error::{Exit, UserAction, fail, fail_with_hint, fail_with_parts};
+use nanobot_base::error::{Exit, UserAction, WithHint, fail, fail_with_parts};
 use nanobot_net::http;
 use nanobot_net::web_url;
 use nanobot_os::env::{CREDENTIALS_DIRECTORY, Env};
@@ -322,11 +322,11 @@ fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvi
     let config = find_config(input, name).cloned().unwrap_or_default();
     let entry = find_provider(name);
     if let Some(provider) = entry.filter(|provider| provider.kind == ProviderKind::Unsupported) {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Config,
             format!("{} is not supported by this release", provider.label),
-            "`nanobot model list` to see supported providers",
-        ));
+        )
+        .with_hint("`nanobot model list` to see supported providers"));
     }
     // If the key or the address is a gateway's, the rules of the gateway apply, whatever the name in the config.
     let provider = entry.map(|provider| detect_gateway(&config, provider).unwrap_or(provider));
@@ -390,7 +390,7 @@ fn resolve_base_url(
         format!("no base URL for provider `{name}`")
     };
     let hint = format!("nanobot config set providers.{name}.apiBase https://…");
-    Err(fail_with_hint(Exit::Config, cause, hint))
+    Err(fail(Exit::Config, cause).with_hint(hint))
 }
 
 /// True if the vendor requires a key. Servers at other addresses may not.
@@ -404,11 +404,8 @@ fn needs_key(provider: Option<&ProviderInfo>, base_url: &str) -> bool {
 fn missing_key_error(name: &str, provider: Option<&ProviderInfo>) -> anyhow::Error {
     let variable = provider.and_then(|provider| provider.key_variables.first());
     let variable = variable.unwrap_or(&"its API key variable");
-    fail_with_hint(
-        Exit::Config,
-        format!("no API key for provider `{name}`"),
-        format!("`nanobot onboard`, or set {variable}"),
-    )
+    fail(Exit::Config, format!("no API key for provider `{name}`"))
+        .with_hint(format!("`nanobot onboard`, or set {variable}"))
 }
 
 /// The quirks of `model` at this provider.
