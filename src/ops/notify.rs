@@ -71,7 +71,7 @@ fn send(ctx: &Context, settings: &Settings, notice: &Notice) -> Result<()> {
     let target = notify_target::find(settings)
         .ok_or_else(|| fail(Exit::Config, "it is not the name of a place"))?;
     // An error may quote what a service or a command said.
-    let source = MessageSource { name: "nanobot".to_owned(), origin: Origin::External };
+    let source = MessageSource { name: "nanobot".to_owned(), origin: Origin::External, job: None };
     let spec = |command: &str| delivery::user_command(ctx, command, Some(text));
     let outgoing = OutgoingText { text, source, key: key.clone(), spec: &spec };
     match delivery::send(ctx, &target, outgoing)? {

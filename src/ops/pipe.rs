@@ -375,6 +375,7 @@ impl MessageBus<'_> {
             attached,
             approvals,
             binding: binding.clone(),
+            replied_jobs: Vec::new(),
         };
         let ctx = persona.as_ref().map_or(self.ctx, |persona| &persona.ctx).beside_others();
         let outcome = agent_turn::run_chat_turn(&ctx, &options, chat, None);

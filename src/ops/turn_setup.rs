@@ -535,6 +535,7 @@ pub(crate) fn build_without_turn(
         elicitation: None,
         deferred_approvals: None,
         answer_chat: None,
+        replied_jobs: &[],
         scheduler,
     };
     build(ctx, &input, own_tools, &mut |text| ctx.notice(text))
@@ -557,6 +558,7 @@ fn build_toolbox(
             scheduler: Arc::clone(scheduler),
             limit: Arc::new(job_upper_bound(policy, names, input.offline)),
             session_key: input.session_key.to_owned(),
+            replied_jobs: input.replied_jobs.to_vec(),
         }
     });
     tools.extend(jobs.as_ref().map(|jobs| jobs.tool(policy, shared)));

@@ -4,11 +4,12 @@ use crate::channel::send_signal;
 use crate::channel_adapter::{Reader, open};
 use crate::channel_approvals::{code_in, count_runs, running_model};
 use crate::chat_services::{ALL, StandIn, StartService, story_of};
+use crate::cron::jobs;
 use crate::discord_server::DiscordServer;
 use crate::mattermost_server::MattermostServer;
-use crate::server::says;
+use crate::server::{calls, says};
 use crate::slack_server::{APP_TOKEN, SlackServer};
-use crate::story::write;
+use crate::story::{Story, write};
 use crate::wait::until;
 use nanobot_base::error::{Exit, exit_for};
 use nanobot_channel::dialect;
@@ -131,14 +132,11 @@ fn a_bound_sender_has_a_memory_apart() {
         story.server().always(says("Hello."));
         service.write_in(0, "the word is pelican");
         story.run(["channel", "poll"]);
-        let inbox = story.home().join(".nanobot/channels").join(name).join("inbox.jsonl");
-        let inbox = std::fs::read_to_string(inbox).unwrap();
-        let mut lines = inbox.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let line = lines.rfind(|line| line["type"] == "in").unwrap();
+        let message = last_inbound(&story, name);
         // A message of ntfy does not say who has written.
         let id = match name {
-            "ntfy" => format!("--chat={}", line["message"]["chat"]["id"].as_str().unwrap()),
-            _ => format!("--sender={}", line["message"]["from"]["id"].as_str().unwrap()),
+            "ntfy" => format!("--chat={}", message["chat"]["id"].as_str().unwrap()),
+            _ => format!("--sender={}", message["from"]["id"].as_str().unwrap()),
         };
         let kids = story.home().join("kids");
         write(&kids.join("memory/MEMORY.md"), b"The kid is Kim.");
@@ -154,6 +152,58 @@ fn a_bound_sender_has_a_memory_apart() {
         }
         assert!(kids.join("sessions").join(service.facts().session_file).exists(), "{name}");
     }
+}
+
+#[test]
+fn a_reminder_is_snoozed_and_stopped_by_a_reply() {
+    for service in ALL.map(|start| start()) {
+        let name = service.facts().name;
+        if !["telegram", "matrix", "slack", "discord", "mattermost", "email"].contains(&name) {
+            continue;
+        }
+        let story = story_of(&*service, 1);
+        story.server().always(says("Tea."));
+        service.write_in(0, "hi");
+        story.run(["channel", "poll"]);
+        let chat = last_inbound(&story, name)["chat"]["id"].as_str().unwrap().to_owned();
+        let add = ["cron", "add", "--name", "tea", "-m", "say tea", "--every", "1h"];
+        let add = add.into_iter().chain(["--channel", name, "--to", &chat]);
+        // A variable of all stories.
+        story.run(add).stdout_has("Added job").stderr_has("jobs will not have");
+        let id = jobs(&story)[0]["id"].as_str().unwrap().to_owned();
+        // The result of the call that the model makes after a reply to the reminder.
+        let call_after_reply = |text: &str, arguments: Value| {
+            story.run(["cron", "run", &id]).text();
+            assert_eq!(service.answers_in(0).last().unwrap(), "Tea.", "{name}");
+            service.reply_in(0, text);
+            story.server().script([calls("cron", arguments), says("Done.")]);
+            story.run(["channel", "poll"]);
+            assert_eq!(service.answers_in(0).last().unwrap(), "Done.", "{name}");
+            story.last_request().last_content()
+        };
+        let snooze = json!({ "action": "snooze", "job_id": id, "at": "2026-12-24T18:00" });
+        let result = call_after_reply("later", snooze);
+        assert!(result.starts_with("Created job 'tea' (id: "), "{name}: {result}");
+        let requests = story.requests();
+        let note = format!("of the job tea (id: {id}, every hour), next run: ");
+        assert!(requests[requests.len() - 2].last_content().contains(&note), "{name}");
+        let result = call_after_reply("stop it", json!({ "action": "remove", "job_id": id }));
+        assert!(result.starts_with(&format!("Stopped job {id}; ")), "{name}: {result}");
+        let states: Vec<Value> = jobs(&story)
+            .iter()
+            .map(|job| json!([job["name"], job["enabled"], job["payload"]["message"]]))
+            .collect();
+        let expect = [json!(["tea", false, "say tea"]), json!(["tea", true, "say tea"])];
+        assert_eq!(states, expect, "{name}");
+    }
+}
+
+/// The last message that was stored.
+fn last_inbound(story: &Story, channel: &str) -> Value {
+    let inbox = story.home().join(".nanobot/channels").join(channel).join("inbox.jsonl");
+    let inbox = std::fs::read_to_string(inbox).unwrap();
+    let mut lines = inbox.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.rfind(|line| line["type"] == "in").unwrap()["message"].clone()
 }
 
 #[test]

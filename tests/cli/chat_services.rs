@@ -42,6 +42,13 @@ pub(crate) trait StandIn {
     fn press(&self, _chat: usize, _answer: &str) {
         panic!("{} has no buttons", self.facts().name)
     }
+    /// The user of a direct chat replies to our last message there.
+    ///
+    /// # Panics
+    /// The stand-in has no replies.
+    fn reply_in(&self, _chat: usize, _text: &str) {
+        panic!("{} has no replies", self.facts().name)
+    }
     /// The number of requests that the service got, if they are HTTP and counted.
     fn request_count(&self) -> usize {
         0
@@ -205,6 +212,17 @@ impl StandIn for TelegramServer {
         calls.map(|call| call.body["text"].as_str().unwrap().to_owned()).collect()
     }
 
+    fn reply_in(&self, chat: usize, text: &str) {
+        let user = telegram_user(chat);
+        // The first message is number 1001.
+        let id = 1000 + self.calls("sendMessage").len();
+        self.add(json!({
+            "from": { "id": user, "is_bot": false, "first_name": "A" }, "text": text,
+            "chat": { "id": user, "type": "private" },
+            "reply_to_message": { "message_id": id, "from": { "id": 4242 }, "text": "Tea." },
+        }));
+    }
+
     fn press(&self, chat: usize, answer: &str) {
         let (id, payloads) = self.last_buttons();
         let user = telegram_user(chat);
@@ -247,6 +265,13 @@ impl StandIn for MatrixServer {
         answers.map(|it| it["body"].as_str().unwrap().to_owned()).collect()
     }
 
+    fn reply_in(&self, chat: usize, text: &str) {
+        let room_id = matrix_room(chat);
+        let replied = json!({ "m.in_reply_to": { "event_id": self.last_answer_id(&room_id) } });
+        let content = json!({ "msgtype": "m.text", "body": text, "m.relates_to": replied });
+        self.push(&room_id, "m.room.message", "@ann:h", content);
+    }
+
     fn press(&self, chat: usize, answer: &str) {
         let (room_id, key) = (matrix_room(chat), if answer == "yes" { "✅" } else { "❌" });
         self.react(&room_id, "@ann:h", &self.last_answer_id(&room_id), key);
@@ -283,6 +308,12 @@ impl StandIn for SlackServer {
 
     fn answers_in(&self, chat: usize) -> Vec<String> {
         self.answer_texts(&format!("D{chat}"))
+    }
+
+    fn reply_in(&self, chat: usize, text: &str) {
+        let channel = format!("D{chat}");
+        let stamp = self.answers(&channel).pop().unwrap()["ts"].clone();
+        self.add(json!({ "channel": channel, "user": slack_server::ANN, "text": text, "thread_ts": stamp }));
     }
 
     fn press(&self, chat: usize, answer: &str) {
@@ -323,6 +354,16 @@ impl StandIn for DiscordServer {
         self.answer_texts(&format!("6{chat}"))
     }
 
+    fn reply_in(&self, chat: usize, text: &str) {
+        let channel = format!("6{chat}");
+        let replied = self.answers(&channel).pop().unwrap();
+        let reference = json!({ "message_id": replied["id"], "channel_id": channel });
+        self.add(
+            json!({ "channel_id": channel, "author": { "id": format!("5{chat}") }, "content": text,
+            "type": 19, "message_reference": reference, "referenced_message": replied }),
+        );
+    }
+
     fn press(&self, chat: usize, answer: &str) {
         let label = if answer == "yes" { "Yes" } else { "No" };
         self.press(&format!("6{chat}"), &format!("5{chat}"), label);
@@ -349,6 +390,12 @@ impl StandIn for MattermostServer {
 
     fn write_in(&self, chat: usize, text: &str) {
         self.write(&format!("d{chat}"), mattermost_server::ANN, text);
+    }
+
+    fn reply_in(&self, chat: usize, text: &str) {
+        let channel = format!("d{chat}");
+        let root = self.answers(&channel).pop().unwrap()["id"].clone();
+        self.add(json!({ "channel_id": channel, "user_id": mattermost_server::ANN, "message": text, "root_id": root }));
     }
 
     fn answers_in(&self, chat: usize) -> Vec<String> {
@@ -386,6 +433,18 @@ impl StandIn for MailServer {
         let (sender, number) = (mail_address(chat), self.mails().len());
         let header = format!(
             "{}\nFrom: {sender}\nSubject: Question\nMessage-ID: <m{number}@example.org>",
+            verified()
+        );
+        self.add(&header, text);
+    }
+
+    fn reply_in(&self, chat: usize, text: &str) {
+        let (sender, number) = (mail_address(chat), self.mails().len());
+        let sent = self.sent().into_iter().rfind(|mail| mail.to == sender).unwrap();
+        let replied =
+            MessageParser::new().parse(&sent.raw).unwrap().message_id().unwrap().to_owned();
+        let header = format!(
+            "{}\nFrom: {sender}\nSubject: Re: Tea.\nMessage-ID: <m{number}@example.org>\nIn-Reply-To: <{replied}>",
             verified()
         );
         self.add(&header, text);

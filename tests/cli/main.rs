@@ -37,6 +37,7 @@ mod channel_program;
 mod channel_push;
 mod channel_push_counterparts;
 mod channel_recovery;
+mod channel_reminders;
 mod channel_slack;
 mod channel_speech;
 mod channel_telegram;

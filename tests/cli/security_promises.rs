@@ -300,8 +300,11 @@ const GUARANTEES: &[TestedPromise] = &[
     ("The tool `cron` creates jobs", &["a_reminder_becomes_a_job_that_runs_and_is_removed"]),
     ("It is available in turns that a person starts", &["a_job_run_cannot_add_jobs"]),
     (
-        "It adds and removes nothing once external content",
-        &["content_from_outside_adds_a_job_only_with_permission"],
+        "It adds, changes and removes nothing once external content",
+        &[
+            "content_from_outside_adds_a_job_only_with_permission",
+            "what_only_looks_like_a_reply_to_a_reminder_changes_no_job",
+        ],
     ),
     (
         "A job that the model adds is reported",

@@ -795,7 +795,8 @@ mod tests {
         let ages = InboxAges { settled: days(7), unread: days(30) };
         let notice = |key: &str, at: i64| {
             let InboxRecord::Out(message) = answer(key, &[]) else { unreachable!("it is one") };
-            let source = Some(MessageSource { name: "a job".into(), origin: Origin::Project });
+            let source =
+                Some(MessageSource { name: "a job".into(), origin: Origin::Project, job: None });
             InboxRecord::Out(OutboundMessage { source, at, ..message })
         };
         let done = |key: &str| InboxRecord::Done { key: key.into(), result: Settlement::Delivered };

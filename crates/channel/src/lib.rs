@@ -479,6 +479,18 @@ pub struct MessageSource {
     pub name: String,
     /// The origin of the text.
     pub origin: Origin,
+    /// The job whose answer it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<SourceJob>,
+}
+
+/// The job that has sent a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceJob {
+    pub id: String,
+    /// Its text, if it is removed after its run: a snoozed reminder repeats it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 /// The time after which a service takes requests again.

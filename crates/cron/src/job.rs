@@ -283,6 +283,12 @@ impl Job {
         })
     }
 
+    /// Returns the message that its runs get, as this program has stored it; `None` if its runs have none, or another program has changed it.
+    pub fn repeatable_text(&self) -> Option<String> {
+        let is_own = self.options.is_some() && self.kind() == JobKind::Turn && !self.is_altered();
+        is_own.then(|| self.message.clone())
+    }
+
     /// Returns the kind of its runs.
     pub fn kind(&self) -> JobKind {
         self.options.as_ref().map_or(JobKind::Turn, |options| options.kind)

@@ -2,13 +2,14 @@
 //! contains only a message and a schedule: no command, file, flag, profile or model. The jobs are stored behind
 //! [`JobScheduler`].
 //!
-//! A job outlives its conversation, so untrusted content must not cause one: no job is added or removed while the context has untrusted
-//! content. A job may do no more than the run that made it, and runs may make at most [`MAX_MODEL_JOBS`] jobs.
+//! A job outlives its conversation, so untrusted content must not cause one: no job is added, changed or removed while the context has
+//! untrusted content, except for a [`RepliedJob`], which a person has pointed at. A job may do no more than the run that made it, and runs
+//! may make at most [`MAX_MODEL_JOBS`] jobs. The new text of a job needs the user's permission in any case.
 
 use super::message::ChatTarget;
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use nanobot_base::message::{ToolSpec, without_blanks};
-use nanobot_config::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
+use nanobot_config::policy::provenance::{ChangeGrants, Grant, GuardedChange, ProvenanceTracker};
 use nanobot_config::policy::{Policy, Refusal};
 use serde_json::Value;
 use std::sync::Arc;
@@ -44,6 +45,45 @@ pub trait JobScheduler: Send + Sync {
     /// # Errors
     /// The errors of [`Self::add`].
     fn remove(&self, id: &str) -> Result<bool, ToolError>;
+
+    /// Disables the job with that id, which the user made; false if there is none.
+    ///
+    /// # Errors
+    /// The errors of [`Self::add`].
+    fn disable(&self, id: &str) -> Result<bool, ToolError>;
+
+    /// Gives a job another schedule or message. Returns its next run, for people.
+    ///
+    /// # Errors
+    /// The errors of [`Self::add`].
+    fn change(&self, change: &RequestedChange<'_>) -> Result<String, ToolError>;
+}
+
+/// A change of a job. What is `None` stays as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestedChange<'a> {
+    pub id: &'a str,
+    pub schedule: Option<RequestedSchedule<'a>>,
+    pub message: Option<&'a str>,
+    /// The permissions of the run that changes the message.
+    pub policy: Value,
+}
+
+/// A job whose delivered message a person replies to, known by the service's id of that message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepliedJob {
+    pub id: String,
+    /// Its message, if the job was removed after its run.
+    pub message: Option<String>,
+    /// The time of the delivery, in milliseconds since 1970: a later job with this id is another one.
+    pub delivered_at: i64,
+}
+
+impl RepliedJob {
+    /// True if `job` is this one.
+    fn is(&self, job: &ListedJob) -> bool {
+        job.id == self.id && job.created_at <= self.delivered_at
+    }
 }
 
 /// A job as the model requests it.
@@ -94,6 +134,23 @@ pub struct ListedJob {
     /// True if a run created it, false if a person did.
     pub by_model: bool,
     pub chat: Option<ChatTarget>,
+    /// The message of its runs; `None` if they have none, or another program has changed it.
+    pub message: Option<String>,
+    /// In milliseconds since 1970.
+    pub created_at: i64,
+}
+
+impl ListedJob {
+    /// One line about the job.
+    fn describe(&self) -> String {
+        let name = match &self.name {
+            Some(name) => single_line(name, MAX_NAME_CHARS),
+            None => "(from another program)".into(),
+        };
+        let next = self.next.as_deref().unwrap_or("never");
+        let Self { id, schedule, .. } = self;
+        format!("{name} (id: {id}, {schedule}), next run: {next}")
+    }
 }
 
 /// The failure for a job beyond [`MAX_MODEL_JOBS`].
@@ -113,17 +170,19 @@ pub struct CronTool {
     provenance: Arc<ProvenanceTracker>,
     grants: ChangeGrants,
     chat: Option<ChatTarget>,
+    replied_jobs: Vec<RepliedJob>,
 }
 
 impl CronTool {
     /// Creates the tool for the session `key`. Its jobs run under `policy` at most. `provenance` and `grants` decide whether it may change
-    /// jobs.
+    /// jobs other than `replied_jobs`.
     pub fn new(
         scheduler: Arc<dyn JobScheduler>,
         policy: Arc<Policy>,
         provenance: Arc<ProvenanceTracker>,
         grants: ChangeGrants,
         key: &str,
+        replied_jobs: Vec<RepliedJob>,
     ) -> Self {
         Self {
             spec: spec(),
@@ -132,31 +191,53 @@ impl CronTool {
             provenance,
             grants,
             chat: ChatTarget::from_session_key(key),
+            replied_jobs,
         }
     }
 
-    /// Refuses to add or remove a job, unless the conversation or the user permits it.
-    fn check_provenance(&self, action: &str) -> Result<(), Refusal> {
-        let what = format!("jobs cannot be {action}");
-        let external = self.provenance.external_content();
-        self.grants.check(GuardedChange::Jobs, external, &what)
+    /// Refuses an action, unless the conversation, the user, or the reply of a person to a message of the job permits it.
+    fn check_action(&self, action: JobAction, arguments: &Value) -> Result<(), ToolError> {
+        let id = text_argument(arguments, "job_id").filter(|_| action != JobAction::Add);
+        let is_replied = id.is_some_and(|id| self.replied_jobs.iter().any(|job| job.id == id));
+        let external = self.provenance.external_content().filter(|_| !is_replied);
+        let what = format!("jobs cannot be {}", action.participle());
+        self.grants.check(GuardedChange::Jobs, external, &what)?;
+        if action != JobAction::Change || text_argument(arguments, "message").is_none() {
+            return Ok(());
+        }
+        // A reply does not take over a job of the user, which may have more permissions.
+        if let FoundJob::Listed { job, .. } = self.find(arguments, action)?
+            && let Some(refusal) = self.foreign_job_refusal(&job, action)
+        {
+            return Err(refusal.into());
+        }
+        if self.grants.jobs != Grant::Allowed {
+            return Err(ToolError::Denied(Refusal {
+                message: "the text of a job cannot be changed without permission".to_owned(),
+                suggested_flag: Some(format!("--allow {}", GuardedChange::Jobs.word())),
+                names_flag: false,
+            }));
+        }
+        Ok(())
     }
 
     fn add(&self, arguments: &Value) -> Result<String, ToolError> {
-        self.check_provenance("added")?;
-        let message = text_argument(arguments, "message").ok_or("message is required for add")?;
-        if message.chars().count() > MAX_MESSAGE_CHARS {
-            return Err(format!(
-                "`message` has more than {MAX_MESSAGE_CHARS} characters; put long text into a file and refer to it"
-            )
-            .into());
-        }
-        let schedule = parse_schedule(arguments)?;
+        let message = message_argument(arguments)?.ok_or("message is required for add")?;
+        let name = text_argument(arguments, "name");
+        self.create(name, message, parse_schedule(arguments)?)
+    }
+
+    fn create(
+        &self,
+        name: Option<&str>,
+        message: &str,
+        schedule: RequestedSchedule<'_>,
+    ) -> Result<String, ToolError> {
         let jobs = self.scheduler.list()?;
         if jobs.iter().filter(|job| job.by_model).count() >= MAX_MODEL_JOBS {
             return Err(job_limit_error());
         }
-        let name = match text_argument(arguments, "name") {
+        let name = match name {
             Some(name) => single_line(name, MAX_NAME_CHARS),
             None => single_line(message, MAX_DEFAULT_NAME_CHARS),
         };
@@ -170,29 +251,154 @@ impl CronTool {
         Ok(format!("Created job '{name}' (id: {id}), first run: {next}"))
     }
 
+    /// Runs a job's message once more, at another time.
+    fn snooze(&self, arguments: &Value) -> Result<String, ToolError> {
+        let time = text_argument(arguments, "at").ok_or("at is required for snooze")?;
+        let found_job = self.find(arguments, JobAction::Snooze)?;
+        let message = match &found_job {
+            FoundJob::Listed { job, .. } => job.message.as_deref(),
+            FoundJob::Over(job) => job.message.as_deref(),
+        };
+        let message = message.ok_or("the message of this job cannot be repeated")?;
+        let name = match &found_job {
+            FoundJob::Listed { job, .. } => job.name.as_deref(),
+            FoundJob::Over(_) => None,
+        };
+        self.create(name, message, RequestedSchedule::At(time))
+    }
+
+    fn change(&self, arguments: &Value) -> Result<String, ToolError> {
+        let message = message_argument(arguments)?;
+        let has_schedule = ["every_seconds", "cron_expr", "at"].iter().any(|name| {
+            text_argument(arguments, name).is_some()
+                || arguments[*name].as_i64().is_some_and(|number| number != 0)
+        });
+        let schedule =
+            if has_schedule || message.is_none() { Some(parse_schedule(arguments)?) } else { None };
+        let FoundJob::Listed { job, .. } = self.find(arguments, JobAction::Change)? else {
+            return Err("the job is over; `snooze` runs it once more".into());
+        };
+        let change =
+            RequestedChange { id: &job.id, schedule, message, policy: self.policy.snapshot() };
+        let next = self.scheduler.change(&change)?;
+        Ok(format!("Changed job {}, next run: {next}", job.id))
+    }
+
     fn list(&self) -> Result<String, ToolError> {
         Ok(list_text(&self.scheduler.list()?))
     }
 
     fn remove(&self, arguments: &Value) -> Result<String, ToolError> {
-        let id = text_argument(arguments, "job_id").ok_or("job_id is required for remove")?;
-        self.check_provenance("removed")?;
-        let jobs = self.scheduler.list()?;
-        let not_found = || ToolError::from(format!("Job {id} not found; `list` shows the ids"));
-        let job = jobs.iter().find(|job| job.id == id).ok_or_else(not_found)?;
-        let reason = match job {
-            ListedJob { by_model: false, .. } => Some("was created by the user, not by a run"),
-            ListedJob { chat, .. } if *chat != self.chat => Some("was created in another chat"),
-            ListedJob { .. } => None,
+        let (job, is_replied) = match self.find(arguments, JobAction::Remove)? {
+            FoundJob::Listed { job, is_replied } => (job, is_replied),
+            FoundJob::Over(job) => return Ok(format!("Job {} is over already", job.id)),
         };
-        if let Some(reason) = reason {
-            return Err(Refusal::new(format!(
-                "the job `{id}` {reason}; the user can remove it with `nanobot cron remove {id}`"
-            ))
-            .into());
-        }
-        if self.scheduler.remove(id)? { Ok(format!("Removed job {id}")) } else { Err(not_found()) }
+        let id = &job.id;
+        // The user's own job stays, so that it can be enabled again.
+        let (is_done, text) = if is_replied && !job.by_model {
+            let text = format!("Stopped job {id}; the user can run `nanobot cron enable {id}`");
+            (self.scheduler.disable(id)?, text)
+        } else {
+            (self.scheduler.remove(id)?, format!("Removed job {id}"))
+        };
+        if is_done { Ok(text) } else { Err(not_found(id)) }
     }
+
+    /// The job that the arguments name, if it may be changed: one that a run has created in this chat, or one that a person replies to.
+    fn find(&self, arguments: &Value, action: JobAction) -> Result<FoundJob<'_>, ToolError> {
+        let id = text_argument(arguments, "job_id")
+            .ok_or_else(|| format!("job_id is required for {}", action.verb()))?;
+        let replied_job = self.replied_jobs.iter().find(|job| job.id == id);
+        let mut jobs = self.scheduler.list()?;
+        let is_meant =
+            |job: &ListedJob| replied_job.map_or(job.id == id, |replied_job| replied_job.is(job));
+        let index = jobs.iter().position(is_meant);
+        match (index, replied_job) {
+            (Some(index), _) => {
+                let (job, is_replied) = (jobs.swap_remove(index), replied_job.is_some());
+                match self.foreign_job_refusal(&job, action).filter(|_| !is_replied) {
+                    Some(refusal) => Err(refusal.into()),
+                    None => Ok(FoundJob::Listed { job, is_replied }),
+                }
+            }
+            (None, Some(replied_job)) => Ok(FoundJob::Over(replied_job)),
+            (None, None) => Err(not_found(id)),
+        }
+    }
+
+    /// The refusal for a job that no run has created in this chat.
+    fn foreign_job_refusal(&self, job: &ListedJob, action: JobAction) -> Option<Refusal> {
+        let reason = match job {
+            ListedJob { by_model: false, .. } => "was created by the user, not by a run",
+            ListedJob { chat, .. } if *chat != self.chat => "was created in another chat",
+            ListedJob { .. } => return None,
+        };
+        let (id, verb, command) = (&job.id, action.verb(), action.command());
+        Some(Refusal::new(format!(
+            "the job `{id}` {reason}; the user can {verb} it with `nanobot cron {command} {id}`"
+        )))
+    }
+}
+
+/// A job that the model names.
+enum FoundJob<'a> {
+    Listed {
+        job: ListedJob,
+        is_replied: bool,
+    },
+    /// It is no longer there.
+    Over(&'a RepliedJob),
+}
+
+/// An action that changes the jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JobAction {
+    Add,
+    Remove,
+    Change,
+    Snooze,
+}
+
+impl JobAction {
+    const ALL: [Self; 4] = [Self::Add, Self::Remove, Self::Change, Self::Snooze];
+
+    /// The action of a call; `None` if it only reads.
+    fn of_call(arguments: &Value) -> Option<Self> {
+        let name = arguments["action"].as_str()?;
+        Self::ALL.into_iter().find(|action| action.verb() == name)
+    }
+
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Remove => "remove",
+            Self::Change => "change",
+            Self::Snooze => "snooze",
+        }
+    }
+
+    fn participle(self) -> &'static str {
+        match self {
+            Self::Add => "added",
+            Self::Remove => "removed",
+            Self::Change => "changed",
+            Self::Snooze => "snoozed",
+        }
+    }
+
+    /// The command of the user for it, after `nanobot cron`.
+    fn command(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Remove => "remove",
+            Self::Change => "edit",
+            Self::Snooze => "rerun",
+        }
+    }
+}
+
+fn not_found(id: &str) -> ToolError {
+    format!("Job {id} not found; `list` shows the ids").into()
 }
 
 /// The list of `jobs` as text, one job in a line.
@@ -200,17 +406,22 @@ pub fn list_text(jobs: &[ListedJob]) -> String {
     if jobs.is_empty() {
         return "No scheduled jobs.".into();
     }
-    let mut text = "Scheduled jobs:".to_owned();
-    for job in jobs {
-        let name = match &job.name {
-            Some(name) => single_line(name, MAX_NAME_CHARS),
-            None => "(from another program)".into(),
-        };
-        let next = job.next.as_deref().unwrap_or("never");
-        let ListedJob { id, schedule, .. } = job;
-        text.push_str(&format!("\n- {name} (id: {id}, {schedule}), next run: {next}"));
-    }
-    text
+    let lines = jobs.iter().map(|job| format!("\n- {}", job.describe()));
+    format!("Scheduled jobs:{}", lines.collect::<String>())
+}
+
+/// The facts about jobs whose messages the user replies to, for the model. `jobs` are those that there are.
+pub fn replied_jobs_note(replied_jobs: &[RepliedJob], jobs: &[ListedJob]) -> String {
+    let describe = |replied: &RepliedJob| match jobs.iter().find(|job| replied.is(job)) {
+        Some(job) => job.describe(),
+        None => format!("that is over (id: {})", replied.id),
+    };
+    let jobs: Vec<String> = replied_jobs.iter().map(describe).collect();
+    format!(
+        "[the message that is replied to is of the job {}. If the user wants it, `cron` repeats a job once (`snooze` with `job_id` and `at`), \
+         gives it a new time (`change`) or stops it (`remove`)]",
+        jobs.join(" and of ")
+    )
 }
 
 impl Tool for CronTool {
@@ -227,19 +438,22 @@ impl Tool for CronTool {
 
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let arguments = call.arguments;
-        let text = match arguments["action"].as_str() {
-            Some("add") => self.add(arguments),
-            Some("remove") => self.remove(arguments),
-            _ => self.list(),
+        let Some(action) = JobAction::of_call(arguments) else {
+            return Ok(self.list()?.into());
+        };
+        self.check_action(action, arguments)?;
+        let text = match action {
+            JobAction::Add => self.add(arguments),
+            JobAction::Remove => self.remove(arguments),
+            JobAction::Change => self.change(arguments),
+            JobAction::Snooze => self.snooze(arguments),
         };
         Ok(text?.into())
     }
 
     fn check_call(&self, arguments: &Value) -> Result<(), ToolError> {
-        match arguments["action"].as_str() {
-            Some("add") => self.check_provenance("added")?,
-            Some("remove") => self.check_provenance("removed")?,
-            _ => {}
+        if let Some(action) = JobAction::of_call(arguments) {
+            self.check_action(action, arguments)?;
         }
         Ok(())
     }
@@ -253,7 +467,7 @@ pub fn spec() -> ToolSpec {
                       user. Memory alone triggers nothing"
             .into(),
         parameters: const { &without_blanks(br#"{ "type": "object", "required": ["action"], "properties": {
-            "action": { "type": "string", "enum": ["add", "list", "remove"] },
+            "action": { "type": "string", "enum": ["add", "list", "remove", "change", "snooze"] },
             "message": {
                 "type": "string",
                 "description": "add: the complete task; its run does not see this conversation"
@@ -262,7 +476,7 @@ pub fn spec() -> ToolSpec {
             "every_seconds": { "type": "integer", "description": "add: period, at least 60" },
             "cron_expr": { "type": "string", "description": "add: five fields, as `0 9 * * 1-5`" },
             "tz": { "type": "string", "description": "of cron_expr, as `Europe/Berlin`; default: the user's" },
-            "at": { "type": "string", "description": "add: once, as `2026-12-24T18:00`, in the user's zone" },
+            "at": { "type": "string", "description": "once, as `2026-12-24T18:00`, in the user's zone" },
             "job_id": { "type": "string" }
         } }"#) }.into(),
     }
@@ -302,6 +516,17 @@ fn text_argument<'a>(arguments: &'a Value, key: &str) -> Option<&'a str> {
     text.filter(|text| !text.is_empty())
 }
 
+/// The message of a job; `None` if there is none.
+fn message_argument(arguments: &Value) -> Result<Option<&str>, String> {
+    let message = text_argument(arguments, "message");
+    if message.is_some_and(|message| message.chars().count() > MAX_MESSAGE_CHARS) {
+        return Err(format!(
+            "`message` has more than {MAX_MESSAGE_CHARS} characters; put long text into a file and refer to it"
+        ));
+    }
+    Ok(message)
+}
+
 /// Puts `text` on one line of at most `max_chars` characters.
 fn single_line(text: &str, max_chars: usize) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(max_chars).collect()
@@ -311,7 +536,7 @@ fn single_line(text: &str, max_chars: usize) -> String {
 mod tests {
     use super::{
         ChatTarget, CreatedJob, CronTool, JobRequest, JobScheduler, ListedJob, MAX_MODEL_JOBS,
-        RequestedSchedule,
+        RepliedJob, RequestedChange, RequestedSchedule,
     };
     use crate::arguments::cast_and_check;
     use crate::{CallEffect, Tool, ToolError, run_alone};
@@ -352,6 +577,8 @@ mod tests {
                 next: Some("tomorrow".into()),
                 by_model: true,
                 chat: chat.cloned(),
+                message: Some((*message).to_owned()),
+                created_at: 0,
             });
             let next = "tomorrow".into();
             Ok(CreatedJob { id, next })
@@ -366,6 +593,17 @@ mod tests {
             let before = jobs.len();
             jobs.retain(|job| job.id != id);
             Ok(jobs.len() < before)
+        }
+
+        fn disable(&self, id: &str) -> Result<bool, ToolError> {
+            self.requests.lock().push(format!("disable {id}"));
+            self.remove(id)
+        }
+
+        fn change(&self, change: &RequestedChange<'_>) -> Result<String, ToolError> {
+            let RequestedChange { id, schedule, message, .. } = change;
+            self.requests.lock().push(format!("change {id} {schedule:?} {message:?}"));
+            Ok("later".into())
         }
     }
 
@@ -395,7 +633,8 @@ mod tests {
         let provenance = provenance_tracker();
         let jobs = Arc::clone(scheduler) as Arc<dyn JobScheduler>;
         let policy = Arc::new(Policy::default());
-        (CronTool::new(jobs, policy, Arc::clone(&provenance), grants, key), provenance)
+        let cron = CronTool::new(jobs, policy, Arc::clone(&provenance), grants, key, Vec::new());
+        (cron, provenance)
     }
 
     fn call(cron: &CronTool, sent: &Value) -> Result<String, ToolError> {
@@ -555,6 +794,8 @@ mod tests {
             next: None,
             by_model: false,
             chat: None,
+            message: None,
+            created_at: 0,
         };
         scheduler.jobs.lock().extend([foreign("hers", Some("back\nup")), foreign("its", None)]);
         let remove = |cron: &CronTool, id: &str, expect: Result<&str, &str>| {
@@ -577,6 +818,88 @@ mod tests {
                  run: never\n- (from another program) (id: its, at 2026-12-24T18:00), next run: never",
             ),
         );
+    }
+
+    #[test]
+    fn the_job_that_is_replied_to_can_be_snoozed_moved_and_stopped() {
+        let scheduler = Arc::new(MemoryScheduler::default());
+        let job = |id: &str, by_model: bool, chat: &str, created_at: i64| ListedJob {
+            id: id.into(),
+            name: Some("Tea".into()),
+            schedule: "every 5m".into(),
+            next: None,
+            by_model,
+            chat: ChatTarget::from_session_key(chat),
+            message: Some("say tea".into()),
+            created_at,
+        };
+        scheduler.jobs.lock().extend([
+            job("ours", true, "telegram:1", 5),
+            job("hers", false, "telegram:1", 5),
+            job("other", true, "telegram:2", 5),
+            job("later", true, "telegram:1", 50),
+        ]);
+        let (mut cron, provenance) = tool(&scheduler, "telegram:1");
+        let replied = |id: &str, message: Option<&str>| RepliedJob {
+            id: id.into(),
+            message: message.map(str::to_owned),
+            delivered_at: 9,
+        };
+        cron.replied_jobs = vec![
+            replied("ours", None),
+            replied("hers", None),
+            replied("over", Some("say cake")),
+            replied("later", None),
+        ];
+        provenance.raise(Origin::External, "a web page");
+        let at = "2026-12-24T18:00";
+        let check = |sent: Value, expect| check(&cron, sent, expect);
+        let denied = "jobs cannot be snoozed without permission";
+        check(json!({ "action": "snooze", "job_id": "other", "at": at }), Err(denied));
+        check(json!({ "action": "add", "message": "m", "at": at, "job_id": "ours" }), Err("added"));
+        check(
+            json!({ "action": "snooze", "job_id": "ours", "at": at }),
+            Ok("Created job 'Tea' (id: job4), first run: tomorrow"),
+        );
+        check(
+            json!({ "action": "snooze", "job_id": "over", "at": at }),
+            Ok("Created job 'say cake' (id: job5), first run: tomorrow"),
+        );
+        check(json!({ "action": "snooze", "job_id": "ours" }), Err("at is required for snooze"));
+        check(
+            json!({ "action": "change", "job_id": "hers", "every_seconds": 90 }),
+            Ok("Changed job hers, next run: later"),
+        );
+        check(json!({ "action": "change", "job_id": "hers" }), Err("either every_seconds"));
+        let text = json!({ "action": "change", "job_id": "ours", "message": "new" });
+        check(text.clone(), Err("the text of a job cannot be changed without permission"));
+        check(json!({ "action": "remove", "job_id": "over" }), Ok("Job over is over already"));
+        // An older message does not point at a job that was made since.
+        check(json!({ "action": "remove", "job_id": "later" }), Ok("Job later is over already"));
+        check(
+            json!({ "action": "remove", "job_id": "hers" }),
+            Ok("Stopped job hers; the user can run `nanobot cron enable hers`"),
+        );
+        assert_eq!(
+            *scheduler.requests.lock(),
+            [
+                format!("\"say tea\" At({at:?})"),
+                format!("\"say cake\" At({at:?})"),
+                "change hers Some(Every(90)) None".into(),
+                "disable hers".into(),
+            ]
+        );
+        let grants = ChangeGrants { jobs: Grant::Allowed, ..ChangeGrants::default() };
+        let (granted, _) = tool_with(&scheduler, "telegram:1", grants);
+        super::tests::check(&granted, text, Ok("Changed job ours, next run: later"));
+        for (jobs, expect) in [(Grant::Denied, "denied by a rule"), (Grant::ReadOnly, "profile")] {
+            cron.grants = ChangeGrants { jobs, ..ChangeGrants::default() };
+            super::tests::check(
+                &cron,
+                json!({ "action": "remove", "job_id": "ours" }),
+                Err(expect),
+            );
+        }
     }
 
     #[test]

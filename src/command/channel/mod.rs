@@ -226,7 +226,7 @@ fn send(ctx: &Context, arguments: &ChannelSendArgs) -> Result<Exit> {
         markdown,
         files: attach.iter().map(|path| OutboxFile::open(path)).collect::<Result<_>>()?,
         key: key.clone(),
-        source: Some(MessageSource { name: "`nanobot channel send`".into(), origin }),
+        source: Some(MessageSource { name: "`nanobot channel send`".into(), origin, job: None }),
     };
     print_ids(ctx, outbox::send(ctx, message)?)
 }

@@ -98,6 +98,7 @@ pub(crate) fn prepare(
             elicitation: interactive.map(|interactive| Arc::clone(&interactive.elicitation)),
             deferred_approvals: source.chat().and_then(|chat| chat.approvals.clone()),
             answer_chat: job.and_then(|job| job.answer_chat.clone()),
+            replied_jobs: source.chat().map_or(&[], |chat| &chat.replied_jobs),
             // A job creates no jobs, which could multiply without end. One that is created by a run which only proposes changes would
             // outlast that run.
             scheduler: (job.is_none() && options.grants.private_copy.is_none()).then(|| {

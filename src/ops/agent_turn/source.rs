@@ -7,6 +7,7 @@ use nanobot_config::policy::Policy;
 use nanobot_mcp::client::ElicitationHandler;
 use nanobot_model::ledger::CallPurpose;
 use nanobot_tool::ask_user::UserPrompt;
+use nanobot_tool::cron::RepliedJob;
 use nanobot_tool::message::ChatTarget;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -128,6 +129,8 @@ pub(crate) struct ChatTurn<'a> {
     pub(crate) approvals: Option<Arc<dyn DeferredApprovals>>,
     /// The chat or sender whose binding limits the turn, as `CHANNEL:ID`. It limits the jobs that the turn makes, too.
     pub(crate) binding: Option<String>,
+    /// The jobs whose messages the sender replies to.
+    pub(crate) replied_jobs: Vec<RepliedJob>,
 }
 
 /// Content that was sent with a message.

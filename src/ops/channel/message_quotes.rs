@@ -5,6 +5,7 @@ use nanobot_base::message::{Origin, tagged_block};
 use nanobot_channel::approvals::QUESTION_KEY_PREFIX;
 use nanobot_channel::inbox::{InboxState, OutboundEntry};
 use nanobot_channel::{InboundMessage, QuotedText, RepliedMessage};
+use nanobot_tool::cron::RepliedJob;
 
 /// Maximum characters of our own message in a reply: the session has the whole message, and this identifies it.
 const MAX_REPLIED_CHARS: usize = 200;
@@ -45,6 +46,42 @@ pub(crate) fn to_text<'m>(
         }
     }
     text
+}
+
+/// The jobs whose messages are replied to, by the service's ids of messages that we have sent to the chat. A text that only looks like one of
+/// them names no job, and neither does a message of another person.
+pub(crate) fn replied_jobs<'m>(
+    messages: impl Iterator<Item = &'m InboundMessage>,
+    inbox_state: &InboxState,
+) -> Vec<RepliedJob> {
+    let mut jobs = Vec::new();
+    for message in messages.filter(|message| !message.from.is_bot) {
+        for replied in message.quotes.iter().filter_map(|quote| quote.replied.as_ref()) {
+            let Some(entry) = entry_with_id(replied, &message.chat.id, inbox_state) else {
+                continue;
+            };
+            let job = entry.message.source.as_ref().and_then(|source| source.job.clone());
+            jobs.extend(job.map(|job| RepliedJob {
+                id: job.id,
+                message: job.text,
+                delivered_at: entry.message.at,
+            }));
+        }
+    }
+    jobs
+}
+
+/// Our message to the chat that has the id of the replied message.
+fn entry_with_id<'s>(
+    replied: &RepliedMessage,
+    chat: &str,
+    inbox_state: &'s InboxState,
+) -> Option<&'s OutboundEntry> {
+    let id = replied.id.as_ref()?;
+    let mut entries = inbox_state.outbound.iter().rev();
+    entries.find(|entry| {
+        entry.message.destination.chat.id == chat && entry.sent.values().any(|sent| sent == id)
+    })
 }
 
 /// The message of a turn: a text with `notes` after it.
@@ -88,15 +125,11 @@ fn own_message(
     chat: &str,
     inbox_state: &InboxState,
 ) -> Option<(String, String, Origin)> {
-    let has_id = |entry: &OutboundEntry| {
-        let mut ids = entry.sent.values();
-        entry.message.destination.chat.id == chat && ids.any(|id| replied.id.as_ref() == Some(id))
-    };
-    let entries = || inbox_state.outbound.iter().rev();
     // A text that we have sent is ours, even if only the client of the sender says what is quoted.
-    let entry = entries()
-        .find(|entry| has_id(entry))
-        .or_else(|| entries().find(|entry| has_text(entry, &quoted_text.text)));
+    let entry = entry_with_id(replied, chat, inbox_state).or_else(|| {
+        let mut entries = inbox_state.outbound.iter().rev();
+        entries.find(|entry| has_text(entry, &quoted_text.text))
+    });
     let text = match entry {
         None if !replied.is_ours => return None,
         // A quote that only a client claims is not our text.
@@ -132,12 +165,13 @@ fn has_text(entry: &OutboundEntry, quoted: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{to_text, with_notes};
+    use super::{replied_jobs, to_text, with_notes};
     use nanobot_base::message::Origin;
     use nanobot_base::message::user_text::UserText;
     use nanobot_channel::inbox::{InboxState, OutboundEntry, OutboundMessage};
     use nanobot_channel::{
-        Chat, Destination, InboundMessage, MessageSource, Part, QuotedText, RepliedMessage,
+        Chat, Destination, InboundMessage, MessageSource, Part, QuotedText, RepliedMessage, Sender,
+        SourceJob,
     };
 
     fn sent(id: &str, text: &str, chat: &str, source: Option<(&str, Origin)>) -> OutboundEntry {
@@ -148,7 +182,11 @@ mod tests {
             key: id.into(),
             destination: Destination { chat, ..Destination::default() },
             parts: parts.into_iter().map(part).collect(),
-            source: source.map(|(name, origin)| MessageSource { name: name.into(), origin }),
+            source: source.map(|(name, origin)| MessageSource {
+                name: name.into(),
+                origin,
+                job: name.starts_with("job").then(|| SourceJob { id: name.into(), text: None }),
+            }),
             origin: (text == "Fine.").then_some(Origin::User),
             ..OutboundMessage::default()
         };
@@ -213,6 +251,36 @@ mod tests {
         let long = "x".repeat(300);
         let cut = format!("<replied name=\"your answer\">\n{} […]\n</replied>", &long[..200]);
         check(Some("0"), true, &long, Some((&cut, external)));
+    }
+
+    #[test]
+    fn only_the_id_of_a_message_in_this_chat_names_its_job() {
+        let mut inbox_state = InboxState::default();
+        inbox_state.outbound.extend([
+            sent("1", "Call Bob.", "7", Some(("job `a`", Origin::User))),
+            sent("2", "Call Eve.", "9", Some(("job `b`", Origin::User))),
+            sent("3", "By hand.", "7", Some(("`nanobot channel send`", Origin::User))),
+            sent("4", "Fine.", "7", None),
+        ]);
+        let check = |id: Option<&str>, text: &str, is_bot: bool, expect: &[&str]| {
+            let replied = RepliedMessage { id: id.map(str::to_owned), is_ours: true };
+            let message = InboundMessage {
+                chat: Chat { id: "7".into(), ..Chat::default() },
+                from: Sender { is_bot, ..Sender::default() },
+                quotes: vec![QuotedText { replied: Some(replied), ..QuotedText::cut("", text, 9) }],
+                ..InboundMessage::default()
+            };
+            let jobs = replied_jobs([&message].into_iter(), &inbox_state);
+            assert_eq!(jobs.iter().map(|job| &*job.id).collect::<Vec<_>>(), expect, "{id:?}");
+        };
+        check(Some("1"), "", false, &["job `a`"]);
+        check(Some("1"), "another text", false, &["job `a`"]);
+        check(Some("1"), "", true, &[]);
+        check(None, "Call Bob.", false, &[]);
+        check(Some("0"), "Call Bob.", false, &[]);
+        check(Some("2"), "Call Eve.", false, &[]);
+        check(Some("3"), "", false, &[]);
+        check(Some("4"), "", false, &[]);
     }
 
     #[test]

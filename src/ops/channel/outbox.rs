@@ -378,6 +378,7 @@ impl MessageOutlet for OutboxOutlet {
             source: (!is_in_conversation).then(|| MessageSource {
                 name: format!("a run in session `{}`", self.session),
                 origin,
+                job: None,
             }),
         };
         let outcome = send(&self.ctx, message)?;

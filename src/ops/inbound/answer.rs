@@ -19,6 +19,7 @@ use crate::ops::inbound::intake::answer_key;
 use crate::ops::inbound::spoken_answer;
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
 use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
+use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::media_service::MediaAccount;
 use crate::ops::transcription::{self, Transcriber};
 use crate::options::grants::Grants;
@@ -42,6 +43,7 @@ use nanobot_os::env::Env;
 use nanobot_os::file_lock::FileLock;
 use nanobot_os::secret::random_hex;
 use nanobot_os::test_hooks;
+use nanobot_tool::cron::{self, JobScheduler, RepliedJob};
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -509,9 +511,11 @@ impl ChatTurnRun<'_> {
         let first_message = self.entries.first().map(|entry| &entry.message);
         let sender = first_message.map(|message| format!("{name}:{}", message.from.id));
         let mut input = TurnInput::default();
+        let replied_jobs = self.replied_jobs();
         if !resumes {
-            let Attachments { paths, notes, has_others_text } =
+            let Attachments { paths, mut notes, has_others_text } =
                 self.download_all(ctx, sender.clone())?;
+            notes.extend(self.note_about_jobs(ctx, &replied_jobs));
             let mut text = message_quotes::with_notes(self.message_text(), &notes);
             if has_others_text {
                 text.raise(message_quotes::others_content(Origin::External));
@@ -543,6 +547,7 @@ impl ChatTurnRun<'_> {
             attached: Vec::new(),
             approvals: self.approvals(ctx)?,
             binding: self.persona.address(),
+            replied_jobs,
         };
         Ok(agent_turn::run_chat_turn(ctx, &options, chat, Some(observer)))
     }
@@ -607,6 +612,23 @@ impl ChatTurnRun<'_> {
             self.has_timed_out.store(true, Ordering::SeqCst);
             self.work.token.cancel();
         }
+    }
+
+    /// The jobs whose messages are replied to.
+    fn replied_jobs(&self) -> Vec<RepliedJob> {
+        let messages = self.entries.iter().map(|entry| &entry.message);
+        message_quotes::replied_jobs(messages, self.channel.inbox.lock().state())
+    }
+
+    /// The facts about the jobs whose messages are replied to, and what can be done about them.
+    fn note_about_jobs(&self, ctx: &Context, replied_jobs: &[RepliedJob]) -> Option<UserText> {
+        if replied_jobs.is_empty() {
+            return None;
+        }
+        let scheduler = StoreScheduler::new(ctx, &Arc::new(self.persona.settings.clone()), None);
+        // A list that cannot be read is reported by the tool.
+        let jobs = scheduler.list().unwrap_or_default();
+        Some(UserText::label(cron::replied_jobs_note(replied_jobs, &jobs)))
     }
 
     fn message_text(&self) -> UserText {

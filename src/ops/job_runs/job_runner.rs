@@ -34,7 +34,7 @@ use nanobot_agent::prompt;
 use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use nanobot_base::message::Origin;
 use nanobot_base::message::user_text::{OthersContent, UserText};
-use nanobot_channel::MessageSource;
+use nanobot_channel::{MessageSource, SourceJob};
 use nanobot_config::policy::Policy;
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::hooks::HookEvent;
@@ -432,6 +432,10 @@ impl JobRunner<'_> {
             },
             // If the run failed before its answer, it is unknown what it has read.
             origin: result.origin.unwrap_or(Origin::External),
+            job: (options.kind != JobKind::Heartbeat).then(|| SourceJob {
+                id: job.id.clone(),
+                text: job.repeatable_text().filter(|_| job.is_over_after_run()),
+            }),
         };
         let DeliveryResult { destination, waiting, error } = delivery::deliver(
             self.ctx,

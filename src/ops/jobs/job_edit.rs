@@ -336,7 +336,7 @@ fn is_removed_after_run(schedule: &Schedule, predecessor_job: Option<&Job>) -> b
 }
 
 /// Sets the schedule of `job`, which may be after `predecessor_job`. Returns the new default for missed slots if it changes.
-fn set_schedule(
+pub(super) fn set_schedule(
     job: &mut Job,
     schedule: Schedule,
     predecessor_job: Option<&Job>,

@@ -2,6 +2,7 @@
 
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
+use crate::ops::jobs::job_edit;
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
@@ -17,8 +18,8 @@ use nanobot_cron::schedule::{self, CatchUpPolicy, Schedule};
 use nanobot_os::clock;
 use nanobot_tool::ToolError;
 use nanobot_tool::cron::{
-    CreatedJob, JobRequest, JobScheduler, ListedJob, MAX_MODEL_JOBS, RequestedSchedule,
-    job_limit_error,
+    CreatedJob, JobRequest, JobScheduler, ListedJob, MAX_MODEL_JOBS, RequestedChange,
+    RequestedSchedule, job_limit_error,
 };
 use nanobot_tool::message::ChatTarget;
 use std::sync::Arc;
@@ -93,6 +94,22 @@ impl StoreScheduler {
         ));
     }
 
+    /// The next run of a job that was stored, for people, with the problem of the crontab if there is one.
+    fn next_run_text(&self, job: &Job) -> String {
+        let times = timing::upcoming_runs(&self.ctx, job, self.ctx.clock.timestamp(), 1);
+        let now_here = time_zone::now(&self.ctx, &self.settings);
+        let mut next = time_format::format_times(&times, &now_here);
+        if !times.is_empty() {
+            next.push_str(&format!(", {} time", clock::zone_name(&now_here)));
+        }
+        if let Some(error) = self.update_crontab() {
+            next.push_str(&format!(
+                "; but nothing starts it: {error}. Tell the user to run `nanobot cron run --due` once a minute"
+            ));
+        }
+        next
+    }
+
     /// Updates the crontab. Returns the problem, if any, for the model to report.
     fn update_crontab(&self) -> Option<String> {
         let store = self.store();
@@ -143,17 +160,7 @@ impl JobScheduler for StoreScheduler {
             AddResult::Added => {}
             AddResult::LimitReached => return Err(job_limit_error()),
         }
-        let times = timing::upcoming_runs(&self.ctx, &job, now, 1);
-        let now_here = time_zone::now(&self.ctx, &self.settings);
-        let mut next = time_format::format_times(&times, &now_here);
-        if !times.is_empty() {
-            next.push_str(&format!(", {} time", clock::zone_name(&now_here)));
-        }
-        if let Some(error) = self.update_crontab() {
-            next.push_str(&format!(
-                "; but nothing starts it: {error}. Tell the user to run `nanobot cron run --due` once a minute"
-            ));
-        }
+        let next = self.next_run_text(&job);
         self.report_new_job(&job);
         Ok(CreatedJob { id: job.id, next })
     }
@@ -185,6 +192,8 @@ impl JobScheduler for StoreScheduler {
                 }
                 _ => None,
             },
+            message: job.repeatable_text(),
+            created_at: job.created.as_millisecond(),
             name: job.options.is_some().then(|| job.name.clone()),
             id: job.id,
         });
@@ -208,6 +217,53 @@ impl JobScheduler for StoreScheduler {
                     .into())
             }
         }
+    }
+
+    fn disable(&self, id: &str) -> Result<bool, ToolError> {
+        let disable = |job: &mut Job| {
+            (job.enabled, job.state.next_run) = (false, None);
+            false
+        };
+        let now = self.ctx.clock.timestamp();
+        let is_stored =
+            self.store().update(id, now, disable).map_err(|error| to_failure(&error))?;
+        // A line that remains starts nothing.
+        if let Some(error) = self.update_crontab() {
+            log::warn!(target: "cron", "a line remains in the crontab: {error}");
+        }
+        Ok(is_stored)
+    }
+
+    fn change(&self, change: &RequestedChange<'_>) -> Result<String, ToolError> {
+        let schedule =
+            change.schedule.map(|schedule| self.parse_schedule(&schedule)).transpose()?;
+        let (store, now) = (self.store(), self.ctx.clock.timestamp());
+        let mut job = store
+            .job(change.id)
+            .map_err(|error| to_failure(&error))?
+            .ok_or("the job was removed")?;
+        let catch_up =
+            schedule.and_then(|schedule| job_edit::set_schedule(&mut job, schedule, None, now));
+        if let Some(message) = change.message {
+            job.message = message.to_owned();
+        }
+        if let Some(options) = &mut job.options {
+            options.catch_up = catch_up.unwrap_or(options.catch_up);
+            options.changed_ms = now.as_millisecond();
+            if change.message.is_some() {
+                options.policy = Some(change.policy.clone());
+                options.binding.clone_from(&self.binding);
+            }
+        }
+        timing::update_next_run(&self.ctx, &mut job, now);
+        let apply = |stored: &mut Job| {
+            stored.apply_edit(&job);
+            true
+        };
+        if !store.update(&job.id, now, apply).map_err(|error| to_failure(&error))? {
+            return Err("the job was removed".into());
+        }
+        Ok(self.next_run_text(&job))
     }
 }
 

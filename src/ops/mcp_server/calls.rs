@@ -196,6 +196,7 @@ fn ask(
     let chat = ChatTurn {
         approvals: None,
         binding: None,
+        replied_jobs: Vec::new(),
         turn_id: &random_hex(5),
         sender: None,
         chat_prompt: PROMPT,

@@ -8,7 +8,7 @@ use nanobot_config::settings::Settings;
 use nanobot_mcp::client::ElicitationHandler;
 use nanobot_store::workspace::Workspace;
 use nanobot_tool::ask_user::UserPrompt;
-use nanobot_tool::cron::JobScheduler;
+use nanobot_tool::cron::{JobScheduler, RepliedJob};
 use nanobot_tool::message::ChatTarget;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -62,6 +62,8 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) deferred_approvals: Option<Arc<dyn DeferredApprovals>>,
     /// The chat that gets the final text, if it is not the session's chat.
     pub(crate) answer_chat: Option<ChatTarget>,
+    /// The jobs whose messages the user replies to.
+    pub(crate) replied_jobs: &'a [RepliedJob],
     /// Stores the jobs that the model schedules; `None` if it may not schedule any.
     pub(crate) scheduler: Option<Arc<dyn JobScheduler>>,
 }

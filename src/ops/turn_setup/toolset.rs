@@ -19,7 +19,7 @@ use nanobot_store::workspace::Workspace;
 use nanobot_tool::Tool;
 use nanobot_tool::apply_patch;
 use nanobot_tool::attach::TranscribeRecording;
-use nanobot_tool::cron::{CronTool, JobScheduler};
+use nanobot_tool::cron::{CronTool, JobScheduler, RepliedJob};
 use nanobot_tool::delete_file;
 use nanobot_tool::edit_file;
 use nanobot_tool::exec::process_tool::ProcessTool;
@@ -191,6 +191,7 @@ pub(crate) struct CronToolParts {
     /// The upper bound of its jobs' permissions.
     pub(crate) limit: Arc<Policy>,
     pub(crate) session_key: String,
+    pub(crate) replied_jobs: Vec<RepliedJob>,
 }
 
 impl CronToolParts {
@@ -202,6 +203,7 @@ impl CronToolParts {
             Arc::clone(&shared.provenance),
             policy.change_grants(),
             &self.session_key,
+            self.replied_jobs.clone(),
         ))
     }
 }

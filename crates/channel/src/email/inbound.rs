@@ -107,7 +107,7 @@ impl<'m> MailHeader<'m> {
         }
     }
 
-    /// The message, still without its text.
+    /// The message, still without its text, with the mail that it answers.
     pub(super) fn to_message(
         &self,
         address: &str,
@@ -122,6 +122,10 @@ impl<'m> MailHeader<'m> {
         let references = references.as_text_list().unwrap_or_default().iter();
         let references: Vec<&str> = references.map(AsRef::as_ref).filter(is_id).collect();
         let recent = references.len().saturating_sub(MAX_REFERENCES);
+        let answered_ids = header.in_reply_to();
+        let answered_ids = answered_ids.as_text_list().unwrap_or_default();
+        let mut answered_ids = answered_ids.iter().map(AsRef::as_ref).filter(is_id);
+        let answered_id = answered_ids.next_back().or_else(|| references.last().copied());
         let sent_at = header.date().map(DateTime::to_timestamp);
         InboundMessage {
             id: match message_id {
@@ -130,6 +134,10 @@ impl<'m> MailHeader<'m> {
             },
             chat: Chat { id: address.to_owned(), thread: None, is_direct: true },
             from: Sender { id: address.to_owned(), ..Sender::default() },
+            quotes: answered_id
+                .map(|id| QuotedText::replied("", 0, Some(id), false))
+                .into_iter()
+                .collect(),
             sent_at: arrived_at.or(sent_at).unwrap_or_default(),
             reply_facts: json!({
                 "uid_validity": uid_validity,
@@ -237,7 +245,7 @@ pub(super) fn add_content(
     // Programs mark quotations too differently to know which text of a mail was typed.
     message.text = UserText::label(content.typed);
     message.files = content.files;
-    message.quotes = content.quotes;
+    message.quotes.extend(content.quotes);
     Ok(())
 }
 
