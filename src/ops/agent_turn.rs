@@ -22,7 +22,6 @@ use nanobot_base::error::{
 };
 use nanobot_base::event::{Event, StopReason};
 use nanobot_base::format::list_first;
-use nanobot_base::message::user_text::UserText;
 use nanobot_base::message::{MessagePart, Reply, UserMessage};
 use nanobot_base::shell_quote;
 use nanobot_model::provider::ProviderError;
@@ -36,7 +35,7 @@ use nanobot_store::session::Session;
 use nanobot_tool::git_patch::copy::CopyChanges;
 use post_turn::{OutputUse, PostTurnWork};
 use request::{TurnCommand, TurnRequest};
-use source::{ChatTurn, InteractiveContext, JobTurn, TurnSource};
+use source::{ChatTurn, InteractiveContext, JobTurn, SteeringMessage, TurnSource};
 use span_export::SpanExport;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -464,17 +463,21 @@ fn run_steps(
     }
 
     let is_file = prepare::is_existing_file(ctx, &prepared.setup.policy);
-    let steering = source.interactive().map(|interactive| {
-        move || {
-            let text = UserText::typed((interactive.next_steering_message)()?);
-            let sources = Some(text.sources(&is_file));
-            let parts = vec![MessagePart::Text(text.as_str().to_owned())];
-            Some(UserMessage { parts, sources, ..UserMessage::default() })
-        }
-    });
-    let steering = steering.as_ref().map(|steering| steering as &dyn Fn() -> Option<UserMessage>);
-    let mut ending =
-        execute::execute(ctx, run_options, &mut prepared, &model, &purpose, reporter, steering);
+    let steering = || {
+        let SteeringMessage { label, text } = source.next_steering_message()?;
+        let sources = Some(text.sources(&is_file));
+        let parts = vec![MessagePart::Text(text.as_str().to_owned())];
+        Some(UserMessage { id: label, parts, sources, ..UserMessage::default() })
+    };
+    let mut ending = execute::execute(
+        ctx,
+        run_options,
+        &mut prepared,
+        &model,
+        &purpose,
+        reporter,
+        Some(&steering),
+    );
     if let Some(proposal) = &proposal {
         match proposal.changes(&prepared.setup.shared.files.written_paths()) {
             Ok(changes) => {

@@ -375,7 +375,9 @@ impl MessageBus<'_> {
             attached,
             approvals,
             binding: binding.clone(),
+            chat_key: None,
             replied_jobs: Vec::new(),
+            next_steering_message: None,
         };
         let ctx = persona.as_ref().map_or(self.ctx, |persona| &persona.ctx).beside_others();
         let outcome = agent_turn::run_chat_turn(&ctx, &options, chat, None);

@@ -524,6 +524,7 @@ pub(crate) fn build_without_turn(
         prompt: &PromptRequest::default(),
         turn_id: &secret::random_hex(5),
         session_key: "tool",
+        chat_key: "tool",
         transcript: None,
         max_parallel: 1,
         offline,
@@ -557,7 +558,7 @@ fn build_toolbox(
         CronToolParts {
             scheduler: Arc::clone(scheduler),
             limit: Arc::new(job_upper_bound(policy, names, input.offline)),
-            session_key: input.session_key.to_owned(),
+            chat_key: input.chat_key.to_owned(),
             replied_jobs: input.replied_jobs.to_vec(),
         }
     });
@@ -568,11 +569,11 @@ fn build_toolbox(
     }
     if !input.settings.channels.is_empty() {
         tools.push(Arc::new(MessageTool::new(
-            Arc::new(OutboxOutlet::new(ctx, input.offline, input.session_key)),
+            Arc::new(OutboxOutlet::new(ctx, input.offline, input.chat_key)),
             Arc::clone(&shared.files),
             Arc::clone(&shared.provenance),
             policy.change_grants(),
-            input.session_key,
+            input.chat_key,
             input.answer_chat.clone(),
         )));
     }

@@ -2,6 +2,7 @@
 //! the values themselves.
 
 use crate::ops::channel::bindings;
+use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
 use crate::ops::permissions;
 use crate::ops::turn_setup::web_tools::search_problems;
@@ -66,6 +67,7 @@ pub(crate) fn findings(ctx: &Context, config: &Config, is_strict: bool) -> Vec<C
             );
         }
     }
+    findings.extend(unified_session_warning(ctx, config));
     errors.extend(bindings::errors(ctx, config));
     for error in errors.into_iter().map(to_finding) {
         if !findings.contains(&error) {
@@ -73,6 +75,18 @@ pub(crate) fn findings(ctx: &Context, config: &Config, is_strict: bool) -> Vec<C
         }
     }
     findings
+}
+
+/// The warning about one conversation of several people.
+fn unified_session_warning(ctx: &Context, config: &Config) -> Option<ConfigFinding> {
+    let settings = ctx.resolve(config, FlagOverrides::default()).ok()?;
+    let channels = settings.channels.iter().filter(|_| settings.unified_session);
+    let files = channels.filter_map(|name| ChannelFiles::load(ctx, name).ok());
+    // Problems with the senders are reported by other checks.
+    let rules = files.filter_map(|files| files.access_rules(ctx).ok());
+    let is_shared = rules.into_iter().any(|rules| rules.admits_several_senders());
+    let text = "`agents.defaults.unifiedSession`: several senders are allowed, and each can learn what the others have said";
+    is_shared.then(|| ConfigFinding::new(ConfigSeverity::Warning, text.to_owned()))
 }
 
 /// True if the Python program of the same name was used here: it writes the gateway's address into every config, and

@@ -43,7 +43,7 @@ fn a_press_approves_the_call_once_and_the_question_shows_it() {
     assert_eq!((buttons_id, payloads.len()), (id, 2));
     assert!(payloads.iter().all(|it| it.len() <= 64 && !it.contains(&code)), "{payloads:?}");
     let allowed = telegram.calls("getUpdates")[0].body["allowed_updates"].clone();
-    assert_eq!(allowed, json!(["message", "callback_query"]));
+    assert_eq!(allowed, json!(["message", "edited_message", "callback_query"]));
     telegram.press(&query("q1", id, &payloads[0]));
     poll(&story);
     assert_eq!((count_runs(&story), last_sent(&telegram)), (1, "Fine.".to_owned()));

@@ -49,6 +49,10 @@ pub(crate) trait StandIn {
     fn reply_in(&self, _chat: usize, _text: &str) {
         panic!("{} has no replies", self.facts().name)
     }
+    /// The user of a direct chat changes the text of the last message there. Returns false for a service that does not tell of that.
+    fn edit_in(&self, _chat: usize, _text: &str) -> bool {
+        false
+    }
     /// The number of requests that the service got, if they are HTTP and counted.
     fn request_count(&self) -> usize {
         0
@@ -212,6 +216,11 @@ impl StandIn for TelegramServer {
         calls.map(|call| call.body["text"].as_str().unwrap().to_owned()).collect()
     }
 
+    fn edit_in(&self, chat: usize, text: &str) -> bool {
+        self.edit_last(telegram_user(chat), text);
+        true
+    }
+
     fn reply_in(&self, chat: usize, text: &str) {
         let user = telegram_user(chat);
         // The first message is number 1001.
@@ -265,6 +274,11 @@ impl StandIn for MatrixServer {
         answers.map(|it| it["body"].as_str().unwrap().to_owned()).collect()
     }
 
+    fn edit_in(&self, chat: usize, text: &str) -> bool {
+        self.edit_last(&matrix_room(chat), "@ann:h", text);
+        true
+    }
+
     fn reply_in(&self, chat: usize, text: &str) {
         let room_id = matrix_room(chat);
         let replied = json!({ "m.in_reply_to": { "event_id": self.last_answer_id(&room_id) } });
@@ -310,6 +324,11 @@ impl StandIn for SlackServer {
         self.answer_texts(&format!("D{chat}"))
     }
 
+    fn edit_in(&self, _chat: usize, text: &str) -> bool {
+        self.edit_last(text);
+        true
+    }
+
     fn reply_in(&self, chat: usize, text: &str) {
         let channel = format!("D{chat}");
         let stamp = self.answers(&channel).pop().unwrap()["ts"].clone();
@@ -352,6 +371,11 @@ impl StandIn for DiscordServer {
 
     fn answers_in(&self, chat: usize) -> Vec<String> {
         self.answer_texts(&format!("6{chat}"))
+    }
+
+    fn edit_in(&self, _chat: usize, text: &str) -> bool {
+        self.edit_last(text);
+        true
     }
 
     fn reply_in(&self, chat: usize, text: &str) {

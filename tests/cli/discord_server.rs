@@ -109,6 +109,17 @@ impl DiscordServer {
         id
     }
 
+    /// The user changes the last message (Discord, "Message Update").
+    pub(crate) fn edit_last(&self, text: &str) {
+        let mut state = self.state.lock().unwrap();
+        let mut data = state.messages.last().unwrap().clone();
+        data["content"] = json!(text);
+        state.events += 1;
+        let event = json!({ "op": 0, "t": "MESSAGE_UPDATE", "s": state.events, "d": data });
+        drop(state);
+        self.sockets.send(&event);
+    }
+
     /// Tells of a press of the button with this label below our last message in a channel (Discord, "Interaction Object"), once a
     /// session is open.
     pub(crate) fn press(&self, channel: &str, user: &str, label: &str) {

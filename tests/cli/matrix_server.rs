@@ -103,6 +103,19 @@ impl MatrixServer {
         event["unsigned"] = json!({ "prev_content": before });
     }
 
+    /// The user changes the last message of a room.
+    pub(crate) fn edit_last(&self, room_id: &str, sender: &str, text: &str) {
+        let server = self.shared.0.lock().unwrap();
+        let mut events = server.events.iter().rev();
+        let last =
+            events.find(|(event_room, event)| event_room == room_id && event["sender"] == sender);
+        let relation = json!({ "rel_type": "m.replace", "event_id": last.unwrap().1["event_id"] });
+        drop(server);
+        let content = json!({ "msgtype": "m.text", "body": format!("* {text}"), "m.relates_to": relation,
+            "m.new_content": { "msgtype": "m.text", "body": text } });
+        self.push(room_id, "m.room.message", sender, content);
+    }
+
     /// The contents of our events in a room.
     pub(crate) fn answers(&self, room_id: &str) -> Vec<Value> {
         let server = self.shared.0.lock().unwrap();

@@ -99,6 +99,16 @@ impl SlackServer {
         stamp
     }
 
+    /// The user changes the last message (Slack, "message_changed").
+    pub(crate) fn edit_last(&self, text: &str) {
+        let mut message = self.state.lock().unwrap().messages.last().unwrap().clone();
+        message["text"] = json!(text);
+        let event = json!({ "type": "message", "subtype": "message_changed", "hidden": true,
+            "channel": message["channel"], "message": message });
+        self.sockets.send(&json!({ "type": "events_api", "envelope_id": "edit",
+            "accepts_response_payload": false, "payload": { "type": "event_callback", "event": event } }));
+    }
+
     /// The author of the last message with `text` in a channel changes it.
     pub(crate) fn edit(&self, channel: &str, text: &str, new_text: &str) {
         let mut state = self.state.lock().unwrap();

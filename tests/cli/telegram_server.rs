@@ -34,6 +34,8 @@ type Failure = Option<(u16, Value)>;
 #[derive(Default)]
 struct State {
     updates: Vec<Value>,
+    /// The last message of a user.
+    last_message: Value,
     next_update: i64,
     next_message: i64,
     calls: Vec<Call>,
@@ -101,10 +103,19 @@ impl TelegramServer {
         if message["date"].is_null() {
             message["date"] = STORY_TIME.into();
         }
+        state.last_message = message.clone();
         let update = json!({ "update_id": state.next_update, "message": message });
         state.updates.push(update);
         drop(state);
         self.state.1.notify_all();
+    }
+
+    /// Adds an update with another text of the last message.
+    pub(crate) fn edit_last(&self, from: i64, text: &str) {
+        let mut message = self.state.0.lock().unwrap().last_message.clone();
+        message["from"]["id"] = from.into();
+        (message["text"], message["edit_date"]) = (text.into(), STORY_TIME.into());
+        self.edit(&message);
     }
 
     /// Adds an update with an edited message.

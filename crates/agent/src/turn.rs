@@ -227,8 +227,12 @@ impl Turn<'_, '_, '_> {
         };
         while let Some(message) = next_message() {
             self.steering_count += 1;
-            let suffix = format!("{STEERING_SUFFIX}{}", self.steering_count);
-            let user = UserMessage { id: format!("{}-{suffix}", self.session.turn()), ..message };
+            let mut id =
+                format!("{}-{STEERING_SUFFIX}{}", self.session.turn(), self.steering_count);
+            if !message.id.is_empty() {
+                id = format!("{id}.{}", message.id);
+            }
+            let user = UserMessage { id, ..message };
             self.session.push(Message::User(user.clone()))?;
             (self.sink)(Event::User(&user))?;
         }

@@ -138,6 +138,12 @@ impl UserMessage {
         let suffix = self.id.rsplit('-').next();
         suffix.is_some_and(|suffix| suffix.starts_with(STEERING_SUFFIX))
     }
+
+    /// The label of a message that was sent into a running turn, by which its sender knows it.
+    pub fn steering_label(&self) -> Option<&str> {
+        let (_, label) = self.id.split_once('.').filter(|_| self.is_steering())?;
+        Some(label)
+    }
 }
 
 /// A part of the content of a message.

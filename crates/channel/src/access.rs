@@ -74,6 +74,12 @@ impl AccessRules {
         !self.allow_from.is_empty() || !self.approved.is_empty() || self.pairs || is_direct_open
     }
 
+    /// True if more than one person may be answered.
+    pub fn admits_several_senders(&self) -> bool {
+        let is_open = self.allow_from.iter().any(|entry| entry.trim() == "*");
+        is_open || self.allow_from.len() + self.approved.len() > 1
+    }
+
     /// True if this id is listed or paired.
     pub fn allows(&self, id: &str) -> bool {
         self.is_allowed(&self.allow_from, id, None)

@@ -43,6 +43,8 @@ pub(super) struct ConversationEntry {
 pub(super) enum ServiceEvent {
     /// A conversation has new messages.
     Messages(Conversation),
+    /// A message has another text.
+    Edit(Box<InboundMessage>),
     /// A button was pressed. Its message is stored, and then `acknowledgement` goes to [`ConversationService::acknowledge`].
     Press { message: Box<InboundMessage>, acknowledgement: Value },
 }
@@ -230,7 +232,7 @@ impl<S: ConversationService> ConversationReader<'_, S> {
         Ok(has_messages)
     }
 
-    /// Waits until `end` for an event, and stores its press, or the new messages of its conversation. Returns true if there were any.
+    /// Waits until `end` for an event, and stores its press or edit, or the new messages of its conversation. Returns true if there were any.
     fn wait_and_read(
         &mut self,
         state: &mut ListenerState<S::Connection>,
@@ -246,6 +248,11 @@ impl<S: ConversationService> ConversationReader<'_, S> {
             Ok(None) => {
                 state.delay = Duration::ZERO;
                 Ok(false)
+            }
+            Ok(Some(ServiceEvent::Edit(message))) => {
+                state.delay = Duration::ZERO;
+                self.store_messages(vec![*message])?;
+                Ok(true)
             }
             Ok(Some(ServiceEvent::Press { message, acknowledgement })) => {
                 state.delay = Duration::ZERO;

@@ -10,6 +10,7 @@ use super::settlement::Settlement;
 use super::{Destination, InboundMessage, MessageSource, Part, Sender};
 use anyhow::{Context as _, Result};
 use nanobot_base::message::Origin;
+use nanobot_base::message::user_text::UserText;
 use nanobot_os::age::Age;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::with_lock;
@@ -40,6 +41,8 @@ pub struct InboxAges {
 pub enum InboxRecord {
     /// A message from an allowed sender was received.
     In { message: InboundMessage, session: String, at: i64 },
+    /// The sender has changed the text of a message that was not answered yet.
+    Edited { id: String, text: UserText },
     /// A turn begins that answers these messages. With `ended`, the turn has ended without an answer, and another turn answers the
     /// messages.
     Turn {
@@ -234,6 +237,12 @@ impl InboxState {
     pub fn apply(&mut self, record: InboxRecord) {
         match record {
             InboxRecord::In { message, session, at } => self.add_inbound(message, session, at),
+            InboxRecord::Edited { id, text } => {
+                let entry = self.inbound_mut(&id).filter(|entry| entry.is_unanswered());
+                if let Some(entry) = entry {
+                    entry.message.text = text;
+                }
+            }
             InboxRecord::Turn { ids, turn, at, ended } => {
                 for id in &ids {
                     let Some(entry) = self.inbound_mut(id) else {

@@ -330,6 +330,9 @@ pub struct InboundMessage {
     pub mentions_us: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<RemoteFile>,
+    /// True if it is the new text of the message with this id.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_edit: bool,
     /// Set if a button or a reaction has made the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub press: Option<Press>,

@@ -27,6 +27,8 @@ pub struct ChannelKind {
     pub changes_messages: bool,
     /// True for a program of the user.
     pub is_program: bool,
+    /// The length at which its clients cut what a user pastes, in UTF-16 code units; `None` if they cut nothing.
+    pub max_typed_length: Option<usize>,
     /// The form of its texts.
     pub dialect: Dialect,
     /// Questions of `channel login`, asked while a required key is not set.
@@ -91,6 +93,7 @@ const CHAT: ChannelKind = ChannelKind {
     is_mail: false,
     changes_messages: false,
     is_program: false,
+    max_typed_length: None,
     dialect: Dialect::Plain(PLAIN_LIMIT),
     login: &[],
     thread_mark: None,
@@ -110,6 +113,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "telegram",
         changes_messages: true,
+        max_typed_length: Some(4096),
         matches_names: true,
         dialect: Dialect::TelegramHtml,
         login: &[required("token", "Token of the bot, from @BotFather in Telegram")],
@@ -154,6 +158,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "discord",
         changes_messages: true,
+        max_typed_length: Some(2000),
         dialect: Dialect::Discord,
         login: &[required("token", "Token of the bot, from Discord's developer portal")],
         thread_mark: Some(":thread:"),

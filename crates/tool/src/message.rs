@@ -31,6 +31,7 @@ const NON_CHANNEL_PREFIXES: &[&str] = &[
     "pipe",
     "system",
     "tool",
+    "unified",
 ];
 
 /// A chat of a channel.

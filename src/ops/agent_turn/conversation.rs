@@ -62,7 +62,8 @@ pub(crate) fn open(
         && (source.chat().is_some()
             || bindings::is_of_workspace(ctx, &request.settings, session.key())?)
     {
-        session_copy::add_sent_messages(ctx, &mut session)?;
+        let chat = source.chat_key().unwrap_or(session.key()).to_owned();
+        session_copy::add_sent_messages(ctx, &mut session, &chat)?;
     }
     Ok(session)
 }

@@ -87,6 +87,7 @@ pub(crate) fn prepare(
             prompt: &prompt_request,
             turn_id: &reporter.envelope.turn.clone(),
             session_key: session.key(),
+            chat_key: source.chat_key().unwrap_or(session.key()),
             transcript: session.path(),
             max_parallel: options.limits.max_parallel as usize,
             offline: options.limits.offline,
@@ -128,9 +129,12 @@ pub(crate) fn prepare(
         String::new()
     } else {
         let now = ctx.clock.now_in(settings.timezone.as_deref());
-        let facts = std::iter::once(prompt::runtime_facts(&now, session.key()))
-            .chain(git_facts(ctx, &settings, &setup, session.messages()))
-            .chain(session.undo_notes().iter().cloned());
+        let facts = std::iter::once(prompt::runtime_facts(
+            &now,
+            source.chat_key().unwrap_or(session.key()),
+        ))
+        .chain(git_facts(ctx, &settings, &setup, session.messages()))
+        .chain(session.undo_notes().iter().cloned());
         facts.collect::<Vec<_>>().join("\n\n")
     };
     let message = (!parts.is_empty()).then(|| UserMessage {

@@ -2,6 +2,7 @@
 
 use crate::ops::call_approvals::DeferredApprovals;
 use nanobot_agent::prompt::{self, PromptSection};
+use nanobot_base::message::user_text::UserText;
 use nanobot_base::shell_quote;
 use nanobot_config::policy::Policy;
 use nanobot_mcp::client::ElicitationHandler;
@@ -47,11 +48,19 @@ impl<'a> TurnSource<'a> {
             Self::CommandLine | Self::Interactive(_) => None,
         };
         CallPurpose {
-            session: session_key.to_owned(),
+            session: self.chat_key().unwrap_or(session_key).to_owned(),
             turn: turn_id.to_owned(),
             job: self.job().map(|job| job.job_id.to_owned()),
             sender: sender.map(str::to_owned),
             cause: "turn",
+        }
+    }
+
+    /// The key of the chat that the turn answers, if its session is that of several chats.
+    pub(crate) fn chat_key(&self) -> Option<&'a str> {
+        match self {
+            Self::Chat(chat) => chat.chat_key,
+            Self::CommandLine | Self::Job(_) | Self::Interactive(_) => None,
         }
     }
 
@@ -88,6 +97,18 @@ impl<'a> TurnSource<'a> {
         }
     }
 
+    /// The next message that the user has for the running turn.
+    pub(crate) fn next_steering_message(&self) -> Option<SteeringMessage> {
+        match self {
+            Self::Interactive(context) => {
+                let text = UserText::typed((context.next_steering_message)()?);
+                Some(SteeringMessage { label: String::new(), text })
+            }
+            Self::Chat(chat) => (chat.next_steering_message.as_ref()?)(),
+            Self::CommandLine | Self::Job(_) => None,
+        }
+    }
+
     /// The user at the REPL or in an editor whose message the turn answers.
     pub(crate) fn interactive(&self) -> Option<&InteractiveContext> {
         match self {
@@ -119,6 +140,8 @@ pub(crate) struct JobTurn<'a> {
 pub(crate) struct ChatTurn<'a> {
     /// The turn's id, which is on disk before the turn begins.
     pub(crate) turn_id: &'a str,
+    /// The key of the chat, as of a session of its own; `None` if its session has it.
+    pub(crate) chat_key: Option<&'a str>,
     /// The sender, as `CHANNEL:ID`, for the ledger; `None` for a program.
     pub(crate) sender: Option<&'a str>,
     /// A section of the system prompt about the chat.
@@ -131,6 +154,15 @@ pub(crate) struct ChatTurn<'a> {
     pub(crate) binding: Option<String>,
     /// The jobs whose messages the sender replies to.
     pub(crate) replied_jobs: Vec<RepliedJob>,
+    /// Returns the next message that the sender has written since; `None` if the turn takes none.
+    pub(crate) next_steering_message: Option<Box<dyn Fn() -> Option<SteeringMessage> + 'a>>,
+}
+
+/// A message that goes into a running turn.
+pub(crate) struct SteeringMessage {
+    /// Its name in the session; empty if it is not looked up there.
+    pub(crate) label: String,
+    pub(crate) text: UserText,
 }
 
 /// Content that was sent with a message.

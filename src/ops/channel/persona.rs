@@ -11,6 +11,9 @@ use nanobot_channel::table::{ChannelKind, find};
 use nanobot_config::settings::bindings::ChatBinding;
 use nanobot_config::settings::{Config, FlagOverrides, Settings};
 
+/// The session of all chats of a workspace, as the Python program names it.
+pub(crate) const UNIFIED_SESSION: &str = "unified:default";
+
 /// The context, the settings and the binding of a conversation.
 pub(crate) struct Persona {
     /// Names the bound workspace.
@@ -93,6 +96,11 @@ impl Persona {
         let settings = ctx.resolve(config, overrides);
         let settings = settings.map_err(|error| bindings::config_error(&binding, &error))?;
         Ok(Self { ctx, settings, binding: Some(binding) })
+    }
+
+    /// The key of the session that has the conversation of the chat with the key `chat_key`.
+    pub(crate) fn session_key<'k>(&self, chat_key: &'k str) -> &'k str {
+        if self.settings.unified_session { UNIFIED_SESSION } else { chat_key }
     }
 
     /// The rest of the budget of today, in US dollars; `None` if the persona has none of its own.

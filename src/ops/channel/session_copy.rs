@@ -7,24 +7,30 @@ use nanobot_channel::inbox::ChannelInbox;
 use nanobot_channel::table;
 use nanobot_store::session::{DeliveredMessage, KnownDeliveries, Session};
 
-/// Appends to `session` the messages that were delivered to its chat since it was last opened.
+/// Maximum number of messages that a session of several chats remembers to have.
+const MAX_KNOWN_MESSAGES: usize = 1000;
+
+/// Appends to `session` the messages that were delivered to the chat with the key `chat` since it was last opened.
 ///
 /// # Errors
 /// The channel's journal cannot be read, or the session's log cannot be written.
-pub(crate) fn add_sent_messages(ctx: &Context, session: &mut Session) -> Result<()> {
-    let channel = session.key().split_once(':').and_then(|(name, _)| table::find(name));
+pub(crate) fn add_sent_messages(ctx: &Context, session: &mut Session, chat: &str) -> Result<()> {
+    let channel = chat.split_once(':').and_then(|(name, _)| table::find(name));
     let Some(channel) = channel else {
         return Ok(());
     };
     let state = ChannelInbox::read(&ctx.paths.channels().join(channel.name))?;
-    let entries: Vec<_> = state.from_others(session.key()).collect();
+    let entries: Vec<_> = state.from_others(chat).collect();
     let deliveries = session.known_deliveries();
     let last = entries.iter().position(|entry| entry.message.key == deliveries.through);
     let mut new_deliveries =
         KnownDeliveries { through: deliveries.through.clone(), later: Vec::new() };
     let mut messages = Vec::new();
-    // False once a message was not delivered yet: the messages after it are listed by key.
-    let mut is_without_gap = true;
+    // False once a message was not delivered yet: the messages after it are listed by key. Those of several chats have no order.
+    let mut is_without_gap = session.key() == chat;
+    if !is_without_gap {
+        new_deliveries.later.clone_from(&deliveries.later);
+    }
     for entry in &entries[last.map_or(0, |last| last + 1)..] {
         if entry.settlement.is_none() {
             is_without_gap = false;
@@ -44,10 +50,12 @@ pub(crate) fn add_sent_messages(ctx: &Context, session: &mut Session) -> Result<
         }
         if is_without_gap {
             new_deliveries.through.clone_from(&entry.message.key);
-        } else {
+        } else if !new_deliveries.later.contains(&entry.message.key) {
             new_deliveries.later.push(entry.message.key.clone());
         }
     }
+    let excess = new_deliveries.later.len().saturating_sub(MAX_KNOWN_MESSAGES);
+    new_deliveries.later.drain(..excess);
     if messages.is_empty() {
         return Ok(());
     }

@@ -6,6 +6,7 @@ use super::finding::{FindingAction, Findings};
 use super::scan::{Member, Query};
 use super::search::{Search, Subject};
 use crate::ops::channel::attachments;
+use crate::ops::channel::persona::UNIFIED_SESSION;
 use crate::ops::jobs::{delivery, workspace_jobs};
 use crate::ops::transcription::stored_text_path;
 use anyhow::{Context as _, Result};
@@ -59,6 +60,7 @@ impl Search<'_> {
                     .push(session);
             }
         }
+        self.shared_session_keys.push(UNIFIED_SESSION.to_owned());
         Ok(())
     }
 

@@ -16,8 +16,9 @@ use crate::ops::inbound::chat_model;
 use crate::ops::inbound::chat_progress::{self, ProgressItem};
 use crate::ops::inbound::draft::{self, AnswerDraft};
 use crate::ops::inbound::intake::answer_key;
+use crate::ops::inbound::joined_messages;
 use crate::ops::inbound::spoken_answer;
-use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
+use crate::ops::inbound::turn_recovery::{self, EarlierTurn, FoundTurn};
 use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
 use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::media_service::MediaAccount;
@@ -184,7 +185,7 @@ fn answer_messages(
             CommandEffect::Turn(None) => {}
         }
     }
-    let (first, session) = (&entries[0], &work.session);
+    let (first, session) = (&entries[0], persona.session_key(&work.session));
     let message = &first.message;
     if first.turns.is_empty()
         && let Some((limit, settlement)) = reached_limit(run, channel, &persona, message)?
@@ -214,7 +215,12 @@ fn answer_messages(
     };
     let mut resumes = false;
     if !first.turns.is_empty() {
-        match turn_recovery::find(&persona.ctx, &persona.settings, session, &first.turns)? {
+        let FoundTurn { state, taken_labels } =
+            turn_recovery::find(&persona.ctx, &persona.settings, session, &first.turns)?;
+        if state != EarlierTurn::NotResumable {
+            joined_messages::add_taken(channel, work, &taken_labels);
+        }
+        match state {
             EarlierTurn::Answered(text, finish_reason) => {
                 let (ending, exit) = turn_recovery::to_ending(text, &finish_reason);
                 return turn_run.conclude(&ending, exit, None);
@@ -363,7 +369,9 @@ fn send_answer(
         return Ok(());
     };
     let now = run.ctx.clock.timestamp().as_millisecond();
-    let draft = channel.inbox.lock().state().draft_of(&last.message.id);
+    let inbox = channel.inbox.lock();
+    let draft = entries.iter().find_map(|entry| inbox.state().draft_of(&entry.message.id));
+    drop(inbox);
     let answer = OutboundMessage {
         answers: InboundEntry::ids_of(entries),
         draft,
@@ -510,6 +518,7 @@ impl ChatTurnRun<'_> {
         let name = self.channel.open.name();
         let first_message = self.entries.first().map(|entry| &entry.message);
         let sender = first_message.map(|message| format!("{name}:{}", message.from.id));
+        let session = self.persona.session_key(&self.work.session);
         let mut input = TurnInput::default();
         let replied_jobs = self.replied_jobs();
         if !resumes {
@@ -526,7 +535,7 @@ impl ChatTurnRun<'_> {
         let mut options = TurnOptions {
             input,
             session: SessionChoice {
-                key: Some(self.work.session.clone()),
+                key: Some(session.to_owned()),
                 resume: resumes,
                 lock_timeout: CHAT_LOCK_TIMEOUT,
                 ..SessionChoice::default()
@@ -535,7 +544,7 @@ impl ChatTurnRun<'_> {
                 directory: Some(self.persona.settings.workspace.clone()),
                 ..Grants::default()
             },
-            model: chat_model::options_of(self.persona, &self.work.session)?,
+            model: chat_model::options_of(self.persona, session)?,
             ..TurnOptions::default()
         };
         self.persona.limit(&mut options)?;
@@ -547,7 +556,11 @@ impl ChatTurnRun<'_> {
             attached: Vec::new(),
             approvals: self.approvals(ctx)?,
             binding: self.persona.address(),
+            chat_key: Some(self.work.session.as_str()),
             replied_jobs,
+            next_steering_message: Some(Box::new(|| {
+                joined_messages::take_next(self.channel, self.work)
+            })),
         };
         Ok(agent_turn::run_chat_turn(ctx, &options, chat, Some(observer)))
     }
@@ -640,6 +653,11 @@ impl ChatTurnRun<'_> {
         message_quotes::to_text(messages, inbox.state(), &codes)
     }
 
+    /// The messages that the end of the turn answers, with those that it has taken while it ran.
+    fn answered_entries(&self) -> Vec<InboundEntry> {
+        self.work.unanswered(&self.channel.inbox.lock())
+    }
+
     /// Sends the answer of the turn, or an apology.
     fn conclude(&self, ending: &Ending, exit: Exit, origin: Option<Origin>) -> Result<()> {
         let Some(last) = self.entries.last() else {
@@ -669,7 +687,7 @@ impl ChatTurnRun<'_> {
         let is_answer = matches!(exit, Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget);
         // A draft stands until a text takes its place.
         if is_answer && ending.is_delivered && (draft_id.is_none() || text.is_empty()) {
-            let ids = InboundEntry::ids_of(self.entries);
+            let ids = InboundEntry::ids_of(&self.answered_entries());
             let record = InboxRecord::Dropped { ids, result: Settlement::Delivered };
             return append_and_deliver(self.run, self.channel, record, last, origin);
         }
@@ -683,7 +701,8 @@ impl ChatTurnRun<'_> {
         } else {
             apology(reason_for_sender(exit))
         };
-        send_answer(self.run, self.channel, self.turn, self.entries, &answer, origin)?;
+        let entries = self.answered_entries();
+        send_answer(self.run, self.channel, self.turn, &entries, &answer, origin)?;
         if is_answer { self.send_spoken(&answer, origin) } else { Ok(()) }
     }
 
@@ -707,7 +726,8 @@ impl ChatTurnRun<'_> {
     fn give_up(&self, reason: &str, origin: Option<Origin>) -> Result<()> {
         let cause = format!("a message in {} was not answered: {reason}", self.work.session);
         self.run.report(self.channel.open.name(), fail(Exit::Failed, cause));
-        send_answer(self.run, self.channel, self.turn, self.entries, &apology(reason), origin)
+        let entries = self.answered_entries();
+        send_answer(self.run, self.channel, self.turn, &entries, &apology(reason), origin)
     }
 
     fn report_failure(&self, ending: &Ending, exit: Exit) {

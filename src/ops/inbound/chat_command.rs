@@ -88,7 +88,8 @@ impl<'m> ChatCommand<'m> {
         let Some(row) = self.row() else {
             return self.run_unlisted(ctx, settings);
         };
-        let session = entry.session.as_str();
+        let chat = entry.session.as_str();
+        let session = persona.session_key(chat);
         let result = row.check_arguments(self.rest).and_then(|()| {
             Ok(CommandEffect::Answer(match row.name {
                 "help" => help_text(),
@@ -97,8 +98,8 @@ impl<'m> ChatCommand<'m> {
                 }
                 "new" => {
                     let only_unsent = false;
-                    approval_answer::close_questions(ctx, channel, session, only_unsent)?;
-                    start_new_conversation(ctx, settings, session)?;
+                    approval_answer::close_questions(ctx, channel, chat, only_unsent)?;
+                    start_new_conversation(ctx, settings, session, chat)?;
                     "New session started.".to_owned()
                 }
                 // An old one that `channel retry` has queued again.
@@ -181,10 +182,10 @@ pub(crate) fn id_text(message: &InboundMessage) -> String {
     format!("Your id: {}\nThis chat: {}", message.from.id, message.chat.id)
 }
 
-fn start_new_conversation(ctx: &Context, settings: &Settings, key: &str) -> Result<()> {
+fn start_new_conversation(ctx: &Context, settings: &Settings, key: &str, chat: &str) -> Result<()> {
     let store = ctx.session_store(settings)?;
     let mut session = Session::open(&store, key, CHAT_LOCK_TIMEOUT, &mut |_| {})?;
-    session_copy::add_sent_messages(ctx, &mut session)?;
+    session_copy::add_sent_messages(ctx, &mut session, chat)?;
     session.start_new_conversation()
 }
 
@@ -241,7 +242,7 @@ fn undo_last_turn(
     let mut records = entry.turns.iter();
     let recorded_id = records.find_map(|turn| turn.turn.strip_prefix(UNDO_PREFIX));
     let is_own = |turn: &&UndoTurn| {
-        turn.info.session == entry.session
+        turn.info.session == persona.session_key(&entry.session)
             && PathResolver::default().resolve(&turn.info.directory) == workspace
     };
     let mut own_turns = turns.iter().filter(is_own);

@@ -6,6 +6,7 @@ use crate::ops::inbound::chat_command::{ChatCommand, id_text};
 use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
 use anyhow::Result;
 use nanobot_base::message::Origin;
+use nanobot_base::message::user_text::UserText;
 use nanobot_channel::access::{AccessDecision, AccessRules};
 use nanobot_channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, OutboundMessage};
 use nanobot_channel::pairing::PairingFile;
@@ -95,6 +96,8 @@ struct Intake<'a> {
     sessions_with_drop: HashSet<String>,
     records: Vec<InboxRecord>,
     work: Vec<QueuedItem>,
+    /// The record of the last message, if its text is as long as the service allows: what follows may be the rest of it.
+    full_record: Option<usize>,
     /// The work that `/stop` ends once this is on disk.
     stopped: Vec<Arc<SessionWork>>,
 }
@@ -110,6 +113,7 @@ impl<'a> Intake<'a> {
             sessions_with_drop: HashSet::new(),
             records: Vec::new(),
             work: Vec::new(),
+            full_record: None,
             stopped: Vec::new(),
         }
     }
@@ -129,6 +133,10 @@ impl<'a> Intake<'a> {
         rules: &AccessRules,
         inbox: &ChannelInbox,
     ) -> Result<()> {
+        if message.is_edit {
+            self.edit(message, inbox);
+            return Ok(());
+        }
         if inbox.state().has_seen(&message.id) {
             return Ok(());
         }
@@ -162,8 +170,76 @@ impl<'a> Intake<'a> {
         }
     }
 
+    /// Takes the new text of a message that no turn has begun to answer. It neither makes nor changes a command or an answer to a question.
+    fn edit(&mut self, edit_message: &InboundMessage, inbox: &ChannelInbox) {
+        let is_mail = self.channel.open.files.kind.is_mail;
+        let is_text = |message: &InboundMessage| {
+            matches!(message_item(message, is_mail), WorkItem::Message { may_join: true, .. })
+        };
+        // A text of several messages is not that of the edited one alone.
+        let limit = self.channel.open.files.kind.max_typed_length.unwrap_or(usize::MAX);
+        let is_edited = |message: &InboundMessage| {
+            message.id == edit_message.id
+                && length(&message.text) <= limit
+                && message.chat.id == edit_message.chat.id
+                && message.from.is_same(&edit_message.from)
+                && is_text(message)
+        };
+        if edit_message.text.is_empty() || !is_text(edit_message) {
+            return;
+        }
+        for record in &mut self.records {
+            if let InboxRecord::In { message, .. } = record
+                && is_edited(message)
+            {
+                message.text = edit_message.text.clone();
+                return;
+            }
+        }
+        let entry = inbox.state().inbound(&edit_message.id);
+        let waits = |entry: &InboundEntry| {
+            entry.is_unanswered() && entry.turns.is_empty() && is_edited(&entry.message)
+        };
+        if entry.is_some_and(waits) {
+            let (id, text) = (edit_message.id.clone(), edit_message.text.clone());
+            self.records.push(InboxRecord::Edited { id, text });
+        }
+    }
+
+    /// Adds the rest of a text that the service has cut to the message before it. Returns false if it is no such rest.
+    fn add_rest(&mut self, rest_message: &InboundMessage) -> bool {
+        let limit = self.channel.open.files.kind.max_typed_length;
+        let record = self.full_record.take().and_then(|index| self.records.get_mut(index));
+        let Some((InboxRecord::In { message, .. }, limit)) = record.zip(limit) else {
+            return false;
+        };
+        if message.chat != rest_message.chat
+            || !message.from.is_same(&rest_message.from)
+            || !is_plain(rest_message)
+        {
+            return false;
+        }
+        // A client that has cut between words has left out the blank.
+        let separator = if length(&message.text).is_multiple_of(limit) { "" } else { "\n" };
+        let text = format!("{}{separator}{}", message.text.as_str(), rest_message.text.as_str());
+        message.text = UserText::typed(text);
+        self.records
+            .push(InboxRecord::Settled { ids: vec![rest_message.id.clone()], at: self.now });
+        true
+    }
+
     fn accept(&mut self, message: &InboundMessage, inbox: &ChannelInbox) {
+        let full_record = self.full_record;
+        let limit = self.channel.open.files.kind.max_typed_length;
+        // Clients that cut between words stay a little below the limit.
+        let is_full = is_plain(message)
+            && limit.is_some_and(|limit| length(&message.text) >= limit - limit / 20);
+        if self.add_rest(message) {
+            self.full_record = full_record.filter(|_| is_full);
+            return;
+        }
         let session = self.channel.open.files.kind.session_key(&message.chat);
+        let record_index = self.records.len();
         self.records.push(InboxRecord::In {
             message: message.clone(),
             session: session.clone(),
@@ -190,6 +266,7 @@ impl<'a> Intake<'a> {
             return;
         }
         let item = message_item(message, self.channel.open.files.kind.is_mail);
+        self.full_record = is_full.then_some(record_index);
         self.work.push((session, item));
     }
 
@@ -306,6 +383,19 @@ pub(crate) fn message_item(message: &InboundMessage, is_mail: bool) -> WorkItem 
             && !approval_answer::stands_alone(&message.text)
             && !is_mail,
     }
+}
+
+/// True if the message has nothing but a text that its sender typed.
+fn is_plain(message: &InboundMessage) -> bool {
+    message.text.is_typed()
+        && message.press.is_none()
+        && message.files.is_empty()
+        && message.quotes.is_empty()
+}
+
+/// The length of a text as services count it.
+fn length(text: &str) -> usize {
+    text.encode_utf16().count()
 }
 
 fn is_stop(text: &str) -> bool {

@@ -17,6 +17,7 @@ pub(crate) mod chat_model;
 mod chat_progress;
 mod draft;
 pub(crate) mod intake;
+mod joined_messages;
 pub(crate) mod listen;
 pub(crate) mod poll;
 pub(crate) mod spoken_answer;

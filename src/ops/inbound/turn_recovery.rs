@@ -10,6 +10,14 @@ use nanobot_config::settings::Settings;
 use nanobot_store::history::{self, NO_MORE_TEXT};
 use nanobot_store::session::Session;
 
+/// A turn that was begun before, as the session has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FoundTurn {
+    pub(crate) state: EarlierTurn,
+    /// The labels of the messages that it has taken while it ran.
+    pub(crate) taken_labels: Vec<String>,
+}
+
 /// The state of a turn that was begun before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EarlierTurn {
@@ -31,30 +39,36 @@ pub(crate) fn find(
     settings: &Settings,
     key: &str,
     turns: &[BegunTurn],
-) -> Result<EarlierTurn> {
+) -> Result<FoundTurn> {
     let store = ctx.session_store(settings)?;
     let session = Session::read(&store, key, &mut |_| {})?;
     Ok(state_of(session.messages(), turns))
 }
 
-fn state_of(messages: &[Message], turns: &[BegunTurn]) -> EarlierTurn {
+fn state_of(messages: &[Message], turns: &[BegunTurn]) -> FoundTurn {
     let begins_one_of_turns = |message: &Message| {
         message.begins_turn() && turns.iter().any(|turn| turn.turn == message.turn_id())
     };
     let Some(start) = messages.iter().rposition(begins_one_of_turns) else {
-        return EarlierTurn::NotResumable;
+        return FoundTurn { state: EarlierTurn::NotResumable, taken_labels: Vec::new() };
     };
     let later_messages = &messages[start + 1..];
     let next_turn = later_messages.iter().position(Message::begins_turn);
     let turn = &later_messages[..next_turn.unwrap_or(later_messages.len())];
-    if !history::is_interrupted(&messages[..=start + turn.len()]) {
+    let label_of = |message: &Message| match message {
+        Message::User(user) => user.steering_label().map(str::to_owned),
+        Message::Assistant(_) | Message::Tool(_) => None,
+    };
+    let taken_labels = turn.iter().filter_map(label_of).collect();
+    let state = if !history::is_interrupted(&messages[..=start + turn.len()]) {
         to_answer(turn).unwrap_or(EarlierTurn::NotResumable)
     } else if next_turn.is_none() {
         EarlierTurn::Interrupted
     } else {
         // Resuming the session would answer the turn that followed.
         EarlierTurn::NotResumable
-    }
+    };
+    FoundTurn { state, taken_labels }
 }
 
 /// The answer that ends the turn, including the parts before it that the output limit has cut.
@@ -116,7 +130,7 @@ mod tests {
             ended: false,
         });
         let check = |messages: &[Message], expect: EarlierTurn| {
-            assert_eq!(state_of(messages, &turns), expect, "{messages:?}");
+            assert_eq!(state_of(messages, &turns).state, expect, "{messages:?}");
         };
         let answered = |text: &str| EarlierTurn::Answered(text.into(), FinishReason::Stop);
         let says = |text: &str| reply(text, FinishReason::Stop);
@@ -125,6 +139,12 @@ mod tests {
         check(&[user("aaa-0")], EarlierTurn::Interrupted);
         check(&[user("aaa-0"), says("x")], answered("x"));
         check(&[user("bbb-0"), says("x"), user("later-0"), says("y")], answered("x"));
+        let taken = |messages: &[Message]| state_of(messages, &turns).taken_labels;
+        assert_eq!(taken(&[user("aaa-0"), user("bbb-steer1.x"), user("bbb-steer2.y")]), ["x", "y"]);
+        assert_eq!(taken(&[user("aaa-0"), user("aaa-steer1")]), [""; 0]);
+        assert_eq!(taken(&[user("aaa-0"), user("later-0"), user("later-steer1.x")]), [""; 0]);
+        check(&[user("aaa-0"), user("aaa-steer1.x")], EarlierTurn::Interrupted);
+        check(&[user("aaa-0"), user("aaa-steer1.x"), says("x")], answered("x"));
         // Another turn followed, so resuming would answer that one.
         check(&[user("aaa-0"), user("later-0")], EarlierTurn::NotResumable);
 

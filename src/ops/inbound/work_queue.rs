@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum number of messages that one turn answers.
-const MAX_JOINED_MESSAGES: usize = 10;
+pub(crate) const MAX_JOINED_MESSAGES: usize = 10;
 
 /// Something to do in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub(crate) struct SessionWork {
     pub(crate) items: Vec<WorkItem>,
     /// Cancels the turn.
     pub(crate) token: Arc<CancelToken>,
+    /// The ids of the messages that the turn has taken while it ran.
+    joined_ids: Mutex<Vec<String>>,
 }
 
 /// The queue of all sessions.
@@ -70,8 +72,13 @@ struct QueueState {
 }
 
 impl SessionWork {
+    /// Adds a message that the turn has taken.
+    pub(crate) fn join(&self, id: String) {
+        self.joined_ids.lock().push(id);
+    }
+
     /// The entries of its messages that are not answered, in their order. If a turn was begun for the first message, these
-    /// are the messages of that turn.
+    /// are the messages of that turn. Those that the turn has taken while it ran come last.
     pub(crate) fn unanswered(&self, inbox: &ChannelInbox) -> Vec<InboundEntry> {
         let id_of = |item: &WorkItem| match item {
             WorkItem::Message { id, .. } => Some(id.clone()),
@@ -82,6 +89,7 @@ impl SessionWork {
         if let Some(turn) = first.and_then(|entry| entry.turns.last()) {
             ids.clone_from(&turn.ids);
         }
+        ids.extend(self.joined_ids.lock().iter().cloned());
         let entries = ids.iter().filter_map(|id| inbox.state().inbound(id));
         entries.filter(|entry| entry.is_unanswered()).cloned().collect()
     }
@@ -136,8 +144,13 @@ impl WorkQueue {
         if !pending.is_empty() {
             state.pending.insert(key.clone(), pending);
         }
-        let work =
-            Arc::new(SessionWork { channel_index: key.0, session: key.1.clone(), items, token });
+        let work = Arc::new(SessionWork {
+            channel_index: key.0,
+            session: key.1.clone(),
+            items,
+            token,
+            joined_ids: Mutex::default(),
+        });
         state.running.insert(key, Arc::clone(&work));
         Some(work)
     }

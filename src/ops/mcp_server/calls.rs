@@ -196,7 +196,9 @@ fn ask(
     let chat = ChatTurn {
         approvals: None,
         binding: None,
+        chat_key: None,
         replied_jobs: Vec::new(),
+        next_steering_message: None,
         turn_id: &random_hex(5),
         sender: None,
         chat_prompt: PROMPT,

@@ -129,9 +129,9 @@ impl<'a> PipeJournal<'a> {
             // A binding that cannot be used is reported when the turn is to begin.
             match Persona::of_session(self.ctx, session) {
                 Ok(Some(persona)) => {
-                    turn_recovery::find(&persona.ctx, &persona.settings, session, &turns)?
+                    turn_recovery::find(&persona.ctx, &persona.settings, session, &turns)?.state
                 }
-                Ok(None) => turn_recovery::find(self.ctx, &self.settings, session, &turns)?,
+                Ok(None) => turn_recovery::find(self.ctx, &self.settings, session, &turns)?.state,
                 Err(_) => EarlierTurn::NotResumable,
             }
         };

@@ -36,8 +36,10 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) prompt: &'a PromptRequest,
     /// The turn's id, which the undo journal records.
     pub(crate) turn_id: &'a str,
-    /// The key of the turn's session: for the undo journal, hooks, messages to chats, scheduled jobs and the `sessions` tool.
+    /// The key of the turn's session: for the undo journal, hooks and the `sessions` tool.
     pub(crate) session_key: &'a str,
+    /// The key of the chat that the turn answers; otherwise that of the session. Messages and jobs belong to it.
+    pub(crate) chat_key: &'a str,
     /// The file of the session, for hooks; `None` if nothing is stored.
     pub(crate) transcript: Option<&'a Path>,
     /// Maximum number of tools that run concurrently.

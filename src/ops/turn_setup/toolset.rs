@@ -190,7 +190,7 @@ pub(crate) struct CronToolParts {
     pub(crate) scheduler: Arc<dyn JobScheduler>,
     /// The upper bound of its jobs' permissions.
     pub(crate) limit: Arc<Policy>,
-    pub(crate) session_key: String,
+    pub(crate) chat_key: String,
     pub(crate) replied_jobs: Vec<RepliedJob>,
 }
 
@@ -202,7 +202,7 @@ impl CronToolParts {
             Arc::clone(&self.limit),
             Arc::clone(&shared.provenance),
             policy.change_grants(),
-            &self.session_key,
+            &self.chat_key,
             self.replied_jobs.clone(),
         ))
     }

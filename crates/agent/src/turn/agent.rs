@@ -27,7 +27,7 @@ pub struct Agent<'a> {
     pub until: Option<&'a UntilCommand>,
     /// The background work, if the turn may have any.
     pub background: Option<&'a dyn BackgroundTasks>,
-    /// Returns the next message that the user has for the running turn.
+    /// Returns the next message that the user has for the running turn, with its label as its id.
     pub steering: Option<&'a dyn Fn() -> Option<UserMessage>>,
 }
 

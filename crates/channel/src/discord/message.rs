@@ -44,6 +44,14 @@ pub(super) fn to_entry(message: &Value, chat: &Chat, identity: &Identity) -> Con
     }
 }
 
+/// Converts a message that another user has changed; `None` for our own.
+pub(super) fn to_edit(message: &Value, identity: &Identity) -> Option<InboundMessage> {
+    let id = message["channel_id"].as_str()?.to_owned();
+    let chat = Chat { id, thread: None, is_direct: message["guild_id"].is_null() };
+    let edited = to_entry(message, &chat, identity).message?;
+    Some(InboundMessage { is_edit: true, ..edited })
+}
+
 /// Converts a message; `None` for notices, and for messages without content.
 fn to_message(message: &Value, chat: &Chat, identity: &Identity) -> Option<InboundMessage> {
     let kind = message["type"].as_u64()?;

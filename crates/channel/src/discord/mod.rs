@@ -216,6 +216,11 @@ impl ConversationService for Discord {
                 let acknowledgement = json!({ "id": data["id"], "token": data["token"] });
                 return Ok(Some(ServiceEvent::Press { message, acknowledgement }));
             }
+            if event["t"] == "MESSAGE_UPDATE"
+                && let Some(message) = message::to_edit(data, identity)
+            {
+                return Ok(Some(ServiceEvent::Edit(Box::new(message))));
+            }
             let sender = data["author"]["id"].as_str().unwrap_or_default();
             if let Some(channel) = data["channel_id"].as_str()
                 && event["t"] == "MESSAGE_CREATE"

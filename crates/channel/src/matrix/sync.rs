@@ -161,19 +161,19 @@ pub(super) fn to_press(event: &Value, room_id: &str, user: &str) -> Option<Inbou
 }
 
 impl RoomReader<'_> {
-    /// Converts an event. Notices, which bots send, and edits are not messages.
+    /// Converts an event: a message, or the new text of one. Notices, which bots send, are not messages.
     pub(super) fn to_message(self, event: &Value) -> Option<InboundMessage> {
         let content = &event["content"];
         let relation = &content["m.relates_to"];
+        if relation["rel_type"] == "m.replace" {
+            return self.to_edit(event);
+        }
         let poll = poll_text(content);
         let kind = match event["type"].as_str() {
             Some("m.sticker") => "m.sticker",
             _ => content["msgtype"].as_str().or(poll.as_ref().map(|_| "poll"))?,
         };
-        if !is_from_others(event, self.user)
-            || kind == "m.notice"
-            || relation["rel_type"] == "m.replace"
-        {
+        if !is_from_others(event, self.user) || kind == "m.notice" {
             return None;
         }
         let id = event["event_id"].as_str()?;
@@ -218,6 +218,18 @@ impl RoomReader<'_> {
             reply_facts: json!({ "event_id": id }),
             ..InboundMessage::default()
         })
+    }
+
+    /// Converts the event that gives a message another content (Matrix specification, "Event replacements").
+    fn to_edit(self, event: &Value) -> Option<InboundMessage> {
+        let content = &event["content"];
+        let new_content = content["m.new_content"].as_object()?;
+        let mut edited = event.clone();
+        edited["event_id"] = content["m.relates_to"]["event_id"].clone();
+        edited["content"] = Value::Object(new_content.clone());
+        // It has no relations of its own.
+        edited["content"]["m.relates_to"] = Value::Null;
+        Some(InboundMessage { is_edit: true, ..self.to_message(&edited)? })
     }
 
     /// The text that the sender typed. The client has inserted the names of the users that it mentions, each with a link in

@@ -50,6 +50,21 @@ pub(super) fn conversation_of(
     (is_message && !is_ours).then_some((conversation, thread))
 }
 
+/// Converts the event of a message that another user has changed (Slack, "message_changed"); `None` for another event.
+pub(super) fn to_edit(event: &Value, identity: &Identity) -> Option<InboundMessage> {
+    if event["subtype"] != "message_changed" {
+        return None;
+    }
+    let (conversation, _) = conversation_of(event, identity)?;
+    let reader = MessageReader {
+        identity,
+        conversation: &conversation,
+        replies_in_thread: false,
+        requires_mention: false,
+    };
+    Some(InboundMessage { is_edit: true, ..reader.to_message(&event["message"])? })
+}
+
 impl MessageReader<'_> {
     pub(super) fn to_entry(&self, message: &Value) -> ConversationEntry {
         let is_join = matches!(message["subtype"].as_str(), Some("channel_join" | "group_join"));

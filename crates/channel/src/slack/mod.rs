@@ -211,6 +211,9 @@ impl ConversationService for Slack {
                 socket.send(&acknowledgement.to_string()).map_err(to_channel_error)?;
             }
             let event = &envelope["payload"]["event"];
+            if let Some(message) = message::to_edit(event, identity) {
+                return Ok(Some(ServiceEvent::Edit(Box::new(message))));
+            }
             if let Some((conversation, thread)) = message::conversation_of(event, identity) {
                 let thread = thread.map(|thread| (conversation.id.clone(), thread));
                 self.event_threads.lock().extend(thread);

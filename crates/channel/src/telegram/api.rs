@@ -116,7 +116,7 @@ impl Api {
             "offset": offset,
             "limit": limit,
             "timeout": wait.as_secs(),
-            "allowed_updates": ["message", "callback_query"],
+            "allowed_updates": ["message", "edited_message", "callback_query"],
         });
         let (path, body) = (self.path("getUpdates"), body.to_string());
         let request = ServiceRequest::idempotent_post(&path, "application/json", body.as_bytes());

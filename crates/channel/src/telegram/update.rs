@@ -19,7 +19,10 @@ pub(super) fn to_messages(updates: &[Value], identity: &Identity) -> Vec<Inbound
     let mut albums: Vec<(&str, usize)> = Vec::new();
     for update in updates {
         let message = to_inbound(&update["message"], identity);
-        let Some(message) = message.or_else(|| to_press(&update["callback_query"])) else {
+        let message = message
+            .or_else(|| to_edit(&update["edited_message"], identity))
+            .or_else(|| to_press(&update["callback_query"]));
+        let Some(message) = message else {
             continue;
         };
         let album = album_of(update);
@@ -115,6 +118,11 @@ fn to_inbound(message: &Value, identity: &Identity) -> Option<InboundMessage> {
         reply_facts: json!({ "message_id": message_id }),
         ..InboundMessage::default()
     })
+}
+
+/// Converts a message that its sender has changed.
+fn to_edit(message: &Value, identity: &Identity) -> Option<InboundMessage> {
+    Some(InboundMessage { is_edit: true, ..to_inbound(message, identity)? })
 }
 
 /// Converts the `CallbackQuery` of a press. Its sender is the user who has pressed; that of its message is of no importance.

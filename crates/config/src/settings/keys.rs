@@ -101,7 +101,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("agents.defaults.promptFiles.consolidation", Text, "null", Used, "file whose text replaces the system prompt of consolidation, whose answer is a call of `save_memory`"),
     key("agents.defaults.botName", Text, r#""nanobot""#, Ignored, "name shown in chats"),
     key("agents.defaults.botIcon", Text, r#""🐈""#, Ignored, "icon shown in chats"),
-    key("agents.defaults.unifiedSession", Bool, "false", Later, "one session for all channels"),
+    key("agents.defaults.unifiedSession", Bool, "false", Used, "all chats of a workspace are one conversation, in the session `unified:default`; each person in them can learn what the others have said"),
     key("agents.defaults.idleCompactAfterMinutes", UNBOUNDED_COUNT, "15", Later, "minutes after which an idle session is compacted"),
     key("agents.defaults.idleCompactCheckIntervalSeconds", UNBOUNDED_COUNT, "60", Ignored, "belongs to a daemon"),
     key("agents.defaults.consolidationRatio", Number(0.0, 1.0), "0.5", Later, "share of the history to consolidate"),

@@ -66,6 +66,8 @@ pub struct Settings {
     pub workspace: PathBuf,
     pub directory: DefaultDirectory,
     pub session: DefaultSession,
+    /// True if all chats of a workspace are one conversation.
+    pub unified_session: bool,
     /// Maximum requests per turn. The default is enough for real work, and ends a loop before it becomes expensive.
     pub max_tool_iterations: u32,
     /// The time zone of the time that the model receives; `None` for the system's.

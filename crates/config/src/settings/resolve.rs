@@ -68,6 +68,8 @@ impl Settings {
             },
             directory: values.directory()?,
             session: values.session()?,
+            unified_session: values
+                .boolean(const { config_key("agents.defaults.unifiedSession") })?,
             timezone: values
                 .optional_text(const { config_key("agents.defaults.timezone") }, None)?,
             prompt_files: values.prompt_files()?,

@@ -1,0 +1,206 @@
+//! `channel`: messages that arrive while a turn of their chat runs go into it, once, also after a kill; edits of a message that is not
+//! answered yet are taken, and the parts of one paste are one message.
+
+use crate::channel::{ANN, forget_answers, journal, journal_path, send_signal, telegram_story};
+use crate::chat_services::{ALL, story_of};
+use crate::server::{Responder, Response, calls, says, sends};
+use crate::slack_server::APP_TOKEN;
+use crate::story::{Story, write};
+use crate::telegram_server::TelegramServer;
+use crate::wait::{self, until};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::Child;
+
+/// A call that ends once the workspace has the file `go`.
+fn waits_for_go() -> Responder {
+    let command = "i=0; until [ -e go ] || [ $i -ge 300 ]; do i=$((i+1)); sleep 0.1; done";
+    calls("exec", json!({ "command": command }))
+}
+
+fn go(story: &Story) {
+    write(&story.workspace().join("go"), b"");
+}
+
+/// Waits until the journal of a channel contains a text.
+fn wait_for_line(story: &Story, channel: &str, text: &str) {
+    let directory = story.home().join(".nanobot/channels").join(channel);
+    let read = || std::fs::read_to_string(directory.join("inbox.jsonl")).unwrap_or_default();
+    wait::until_change_in(&directory, || read().contains(text));
+}
+
+/// A poll in whose turn for "first" a call runs, while the message "second thing" is in the journal.
+fn poll_with_second(story: &Story, telegram: &TelegramServer) -> Child {
+    telegram.message(ANN, "first");
+    let child = story.start(&mut story.command(["channel", "poll", "--wait", "60"]));
+    story.server().wait_for_requests(1);
+    telegram.message(ANN, "second thing");
+    wait_for_line(story, "telegram", "\"second thing\"");
+    child
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Nothing is left to answer, and nothing was answered twice.
+fn assert_answered_once(story: &Story, telegram: &TelegramServer, answers: &[&str]) {
+    let count = story.requests().len();
+    story.run(["channel", "poll"]).text();
+    assert_eq!(telegram.sent(), answers);
+    assert_eq!(story.requests().len(), count);
+    story.run(["channel", "inbox"]).stdout("");
+    let seconds = story.last_request().raw.matches("second thing").count();
+    assert_eq!(seconds, 1, "{}", story.last_request().raw);
+}
+
+#[test]
+fn a_message_goes_into_the_running_turn_with_its_last_text() {
+    for service in ALL.map(|start| start()) {
+        let name = service.facts().name;
+        if !["telegram", "matrix", "slack", "discord", "mattermost"].contains(&name) {
+            continue;
+        }
+        let mut story = story_of(&*service, 1);
+        if name == "slack" {
+            story = story.set("channels.slack.appToken", json!(APP_TOKEN));
+        }
+        let story = story.script([waits_for_go(), says("Both.")]);
+        let child = story.start(&mut story.command(["channel", "poll", "--follow"]));
+        if let Some(sockets) = service.sockets() {
+            sockets.wait_for_connections(1);
+        }
+        service.write_in(0, "first");
+        story.server().wait_for_requests(1);
+        service.write_in(0, "secnod");
+        wait_for_line(&story, name, "secnod");
+        let text = if service.edit_in(0, "second, corrected") {
+            wait_for_line(&story, name, "second, corrected");
+            "second, corrected"
+        } else {
+            "secnod"
+        };
+        go(&story);
+        until("both are answered", || service.answers_in(0) == ["Both."]);
+        send_signal(&child, Signal::TERM);
+        assert_eq!(story.wait(child).signal(), Some(15), "{name}");
+        assert_eq!(story.last_request().last_content(), text, "{name}");
+        // The signal may have come before the delivery was recorded.
+        story.run(["channel", "poll"]);
+        story.run(["channel", "inbox"]).stdout("");
+        // An answered message is not answered again.
+        service.edit_in(0, "third");
+        story.run(["channel", "poll"]);
+        assert_eq!((story.requests().len(), service.answers_in(0).len()), (2, 1), "{name}");
+    }
+}
+
+#[test]
+fn a_kill_loses_no_message_of_a_turn_and_answers_none_twice() {
+    // Before the turn has taken the message: it gets a turn of its own.
+    let (story, telegram) = telegram_story();
+    let story = story.script([waits_for_go(), says("First."), says("Second.")]);
+    let child = poll_with_second(&story, &telegram);
+    kill(child);
+    story.run(["channel", "poll"]).text();
+    assert_answered_once(&story, &telegram, &["First.", "Second."]);
+    // After it, while the model thinks: the turn goes on with both.
+    let (story, telegram) = telegram_story();
+    let (_sender, stream) = Response::streaming();
+    let story = story.script([waits_for_go(), sends(stream), says("Both.")]);
+    let child = poll_with_second(&story, &telegram);
+    go(&story);
+    story.server().wait_for_requests(2);
+    kill(child);
+    story.run(["channel", "poll"]).text();
+    assert_answered_once(&story, &telegram, &["Both."]);
+    // After the answer is in the session: it is sent for both.
+    let (story, telegram) = telegram_story();
+    let story = story.script([waits_for_go(), says("Both.")]);
+    telegram.stall("sendMessage");
+    let child = poll_with_second(&story, &telegram);
+    go(&story);
+    telegram.wait_for_calls("sendMessage", 1);
+    kill(child);
+    forget_answers(&story);
+    story.run(["channel", "poll"]).text();
+    assert_answered_once(&story, &telegram, &["Both.", "Both."]);
+}
+
+#[test]
+fn a_message_that_another_process_stores_goes_into_the_turn_and_stop_ends_both() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([waits_for_go(), says("Both.")]);
+    telegram.message(ANN, "first");
+    let child = story.start(&mut story.command(["channel", "poll"]));
+    story.server().wait_for_requests(1);
+    let lines = journal(&story);
+    let line = lines.lines().find(|line| line.contains("\"first\"")).unwrap();
+    let mut line: Value = serde_json::from_str(line).unwrap();
+    line["message"]["id"] = json!("7:999");
+    line["message"]["text"] = json!("second thing");
+    let mut file = std::fs::OpenOptions::new().append(true).open(journal_path(&story)).unwrap();
+    writeln!(file, "{line}").unwrap();
+    go(&story);
+    story.wait(child).text();
+    assert_answered_once(&story, &telegram, &["Both."]);
+
+    let (story, telegram) = telegram_story();
+    let (_sender, stream) = Response::streaming();
+    let story = story.script([waits_for_go(), sends(stream)]);
+    let child = poll_with_second(&story, &telegram);
+    go(&story);
+    story.server().wait_for_requests(2);
+    telegram.message(ANN, "/stop");
+    telegram.wait_for_calls("sendMessage", 1);
+    send_signal(&child, Signal::TERM);
+    assert_eq!(story.wait(child).signal(), Some(15));
+    assert_answered_once(&story, &telegram, &["Stopped 1 task."]);
+}
+
+#[test]
+fn the_parts_of_a_paste_are_one_message() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("Read."), says("Short."), says("Late.")]);
+    let poll = |texts: &[&str]| {
+        texts.iter().for_each(|text| telegram.message(ANN, text));
+        story.run(["channel", "poll"]).text();
+        story.last_request().last_content()
+    };
+    let (full, spaced) = ("x".repeat(4096), "y".repeat(4000));
+    // The rest looks like a command and like an answer.
+    let content = poll(&[full.as_str(), spaced.as_str(), "/new or yes"]);
+    assert!(content.contains(&format!("{full}{spaced}\n/new or yes")), "{content}");
+    assert!(poll(&["a", "b"]).contains("a\n\nb"));
+    // A rest that comes later is a message of its own.
+    assert!(!poll(&["z"]).contains("xx"));
+    assert_eq!(telegram.sent(), ["Read.", "Short.", "Late."]);
+    assert_eq!(story.requests().len(), 3);
+}
+
+#[test]
+fn an_edit_of_a_waiting_message_replaces_its_text_and_makes_no_command() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("One."), says("Two.")]);
+    let poll = |text: &str, edits: &[&str]| {
+        telegram.message(ANN, text);
+        edits.iter().for_each(|edit| telegram.edit_last(ANN, edit));
+        story.run(["channel", "poll"]).text();
+        story.last_request().last_content()
+    };
+    let content = poll("two cats", &["three cats", "/new", "yes", "four cats"]);
+    assert!(content.contains("four cats") && !content.contains("two"), "{content}");
+    telegram.message(ANN, "/id");
+    telegram.edit_last(ANN, "please answer");
+    story.run(["channel", "poll"]).text();
+    assert!(telegram.sent().last().unwrap().contains("Your id: 7"), "{:?}", telegram.sent());
+    // Another person cannot change it.
+    telegram.message(ANN, "mine");
+    telegram.edit_last(66, "theirs");
+    story.run(["channel", "poll"]).text();
+    let content = story.last_request().last_content();
+    assert!(content.contains("mine") && !content.contains("theirs"), "{content}");
+    assert_eq!(story.requests().len(), 2);
+}
