@@ -28,8 +28,8 @@ use nanobot_model::provider::registry::model_info::{
     MODELS, Prices, TokenPrice, find_family_bound,
 };
 use nanobot_model::provider::registry::{
-    self, ApiFormat, KeySource, ProviderConfig, ProviderInfo, SelectInput, SelectedProvider,
-    normalize_name,
+    self, ApiFormat, CredentialKind, KeySource, ProviderConfig, ProviderInfo, SelectInput,
+    SelectedProvider, normalize_name,
 };
 use nanobot_model::provider::replay::{RecordedConversation, ReplayProvider};
 use nanobot_model::provider::responses::ResponsesFormat;
@@ -39,6 +39,7 @@ use nanobot_model::provider::wire_format::WireFormat;
 use nanobot_model::provider::{Provider, Sampling, demo};
 use nanobot_net::http::{Http, HttpTimeouts};
 use nanobot_net::web_url;
+use nanobot_os::env::Env;
 use nanobot_os::input;
 use nanobot_os::secret::LazySecret;
 use nanobot_tool::attach::{AcceptedInputs, ImageLimits};
@@ -470,12 +471,10 @@ pub(crate) fn resolve_endpoint(
         clock: ctx.clock.clone(),
         endpoints: LoginEndpoints::from_env(&ctx.env)?,
     };
-    // Only a key command needs the environment.
+    // Only commands and the keys of a cloud need the environment.
     let env = match &choice.key {
-        Some(KeySource::Command(_)) => {
-            ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
-        }
-        _ => Vec::new(),
+        Some(KeySource::Command(_) | KeySource::Aws(_)) => ctx.env.clone(),
+        _ => Env::default(),
     };
     let headers = std::mem::take(&mut choice.headers)
         .into_iter()
@@ -495,7 +494,7 @@ pub(crate) fn resolve_endpoint(
         has_reported_limit: AtomicBool::new(false),
     };
     let http_provider = HttpProvider {
-        format: wire_format(&choice, model_settings.overrides.max_output_tokens),
+        format: wire_format(&choice, model_settings.overrides.max_output_tokens, stream),
         address: BaseAddress::new(choice.base_url.clone(), server_file(".address")),
         is_base_configured: choice.is_base_configured,
         key: LazyCredentials::new(choice.key.take(), choice.key_label.clone(), env, logins),
@@ -512,6 +511,18 @@ pub(crate) fn resolve_endpoint(
         limiter: Arc::new(limiter),
     };
     Ok(Endpoint { choice, http_provider })
+}
+
+/// The reason why a cloud cannot be used as the provider that the config names: its address or region is missing. Nothing is sent, and no
+/// command runs.
+pub(crate) fn cloud_problem(ctx: &Context, settings: &Settings) -> Option<String> {
+    let model_settings = &settings.models[0];
+    let entry = registry::find_provider(&model_settings.provider)?;
+    if entry.credentials == CredentialKind::KeyOnly {
+        return None;
+    }
+    let error = resolve_endpoint(ctx, settings, model_settings, true, true).err()?;
+    Some(format!("{error:#}"))
 }
 
 /// Replaces properties of the model in our table by those in the config.
@@ -564,13 +575,26 @@ pub(crate) fn accepted_attachments(
 }
 
 /// The wire format of the chosen server and model.
-fn wire_format(choice: &SelectedProvider, max_output_tokens: Option<u32>) -> Box<dyn WireFormat> {
+fn wire_format(
+    choice: &SelectedProvider,
+    max_output_tokens: Option<u32>,
+    stream: bool,
+) -> Box<dyn WireFormat> {
     let quirks: Quirks = choice.quirks;
     let server = web_url::redact_url(&choice.base_url);
     let max_output_tokens =
         max_output_tokens.or(choice.model_info.map(|info| info.max_output_tokens));
     match choice.format {
-        ApiFormat::Anthropic => Box::new(AnthropicFormat { quirks, server, max_output_tokens }),
+        ApiFormat::Anthropic => {
+            let is_at_vertex =
+                choice.entry.is_some_and(|entry| entry.credentials == CredentialKind::Google);
+            let vertex_path = if is_at_vertex {
+                AnthropicFormat::vertex_path(&choice.model, stream)
+            } else {
+                String::new()
+            };
+            Box::new(AnthropicFormat { quirks, server, max_output_tokens, vertex_path })
+        }
         ApiFormat::Responses => Box::new(ResponsesFormat {
             quirks,
             server,
@@ -607,6 +631,8 @@ pub(crate) fn provider_configs(
             headers: provider.extra_headers.clone(),
             body: provider.extra_body.clone(),
             query: provider.extra_query.clone(),
+            region: provider.region.clone(),
+            profile: provider.profile.clone(),
         };
         configs.insert(name.clone(), config);
     }

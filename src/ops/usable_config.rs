@@ -4,9 +4,8 @@
 use crate::ops::channel::bindings;
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
-use crate::ops::permissions;
 use crate::ops::turn_setup::web_tools::search_problems;
-use crate::ops::{profiles, prompt_files};
+use crate::ops::{model, permissions, profiles, prompt_files};
 use crate::options::grants::Grants;
 use anyhow::Result;
 use nanobot_config::settings::check::{CheckOptions, ConfigFinding, ConfigSeverity, check_config};
@@ -57,6 +56,10 @@ pub(crate) fn findings(ctx: &Context, config: &Config, is_strict: bool) -> Vec<C
         findings.extend(
             search_problems(ctx, &settings)
                 .into_iter()
+                .map(|problem| ConfigFinding::new(ConfigSeverity::Warning, problem)),
+        );
+        findings.extend(
+            model::cloud_problem(ctx, &settings)
                 .map(|problem| ConfigFinding::new(ConfigSeverity::Warning, problem)),
         );
         for server in &settings.servers {

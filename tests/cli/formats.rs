@@ -18,6 +18,9 @@ pub(crate) const ALL_FORMATS: [Format; 3] = [Format::Chat, Format::Anthropic, Fo
 impl Format {
     pub(crate) fn from_path(path: &str) -> Option<Self> {
         let path = path.split('?').next().unwrap_or(path);
+        if is_vertex_path(path) {
+            return Some(Self::Anthropic);
+        }
         ALL_FORMATS.into_iter().find(|format| path.ends_with(format.path()))
     }
 
@@ -37,6 +40,11 @@ impl Format {
             Self::Responses => "responses",
         }
     }
+}
+
+/// True for a path of Anthropic's models at Google's Vertex AI.
+fn is_vertex_path(path: &str) -> bool {
+    path.ends_with(":rawPredict") || path.ends_with(":streamRawPredict")
 }
 
 /// The response to a request, with this message and finish reason in the terms of chat completions.
@@ -270,6 +278,11 @@ pub(crate) fn validate_request(request: &Request, extra_keys: &[String]) -> Opti
     });
     let format = Format::from_path(&request.path)?;
     let mut body = request.body.clone();
+    // Vertex has the model in the path, and the version in the body.
+    if let Some(fields) = body.as_object_mut().filter(|_| is_vertex_path(&request.path)) {
+        fields.remove("anthropic_version");
+        fields.insert("model".into(), json!("of the path"));
+    }
     if !extra_keys.is_empty() {
         remove_keys(&mut body, extra_keys);
     }

@@ -135,9 +135,9 @@ fn questions_fit_on_a_small_screen() {
     let screen_text = screen.text();
     assert!(screen_text.starts_with("Press Enter to accept the default"), "{screen_text}");
     assert!(screen_text.contains(" 12  custom "), "{screen_text}");
-    assert!(screen_text.contains("  and 34 others: `more` shows them,"), "{screen_text}");
+    assert!(screen_text.contains("  and 35 others: `more` shows them,"), "{screen_text}");
     answer_prompt(&mut screen, "or name [openrouter]:", "more");
-    screen.until(" 46  zhipu");
+    screen.until(" 47  zhipu");
     assert!(screen.text().contains(" 13  aihubmix "));
     answer_provider(&mut screen, &base_url(&story));
     answer_prompt(&mut screen, "API key, not shown [none]:", "");

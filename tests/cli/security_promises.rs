@@ -428,6 +428,8 @@ const GUARANTEES: &[TestedPromise] = &[
             "model_and_server_output_contains_no_keys",
             "known_keys_are_masked_in_tool_results_however_they_are_spelled",
             "secrets_in_the_arguments_of_a_server_are_masked",
+            "other_servers_get_no_signature_unless_the_config_says_so",
+            "the_file_of_gcloud_is_for_googles_servers_alone",
         ],
     ),
     (

@@ -135,6 +135,11 @@ fn commands_of_the_topic_models() {
         prints("config set", ""),
         answers("--model gpt-6.1-sol", [says("The first.")], "The first.\n"),
         prints("model show gpt-6-luna", "openai"),
+        elsewhere("--model bedrock/", "clouds::bedrock_gets_signed_requests_in_both_formats"),
+        elsewhere(
+            "--model vertex/",
+            "clouds::vertex_serves_gemini_and_claude_for_a_token_of_a_service_account",
+        ),
         answers("--model big", [says("Proven.")], "Proven.\n"),
         answers("--fallback big", [fails(404, "gone"), says("Proven too.")], "Proven too.\n"),
         prints("nanobot usage", "openai/"),

@@ -86,9 +86,12 @@ def main():
     schema = json.loads(subprocess.check_output([sys.argv[1], "config", "schema"]))
     keys = list(leaves(schema))
     chosen = {("providers",): "openai", ("tools", "mcpServers"): "server"}
+    # Keys that the Python program has for one provider alone.
+    of_bedrock = {("providers", "*", "region"), ("providers", "*", "profile")}
     questions = []
     for path, schema in keys:
         names = [chosen.get(path[:at], "name") if name == "*" else name for at, name in enumerate(path)]
+        names = ["bedrock" if path in of_bedrock and name == "openai" else name for name in names]
         questions.append((names, values(schema) if values(schema) else FREE_FORM))
     outcomes = []
     for release in RELEASES:

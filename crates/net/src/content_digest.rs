@@ -4,7 +4,12 @@ use ring::digest::{SHA256, digest};
 
 /// Computes the SHA-256 digest of `bytes` in hexadecimal digits.
 pub fn sha256_hex(bytes: &[u8]) -> String {
-    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    to_hex(digest(&SHA256, bytes).as_ref())
+}
+
+/// Formats `bytes` as hexadecimal digits.
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

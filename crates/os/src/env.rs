@@ -92,6 +92,8 @@ pub const VARIABLES: &[Variable] = &[
     variable("HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY", "proxy for HTTP requests; not used for loopback addresses; default: `http.proxy` and `http.noProxy` of the config"),
     variable("SSL_CERT_FILE, SSL_CERT_DIR", "CA certificates, instead of the system's; default: `http.caFile` of the config"),
     variable("OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, …", "API key of that provider if the config has none; `nanobot model provider list` shows all of them"),
+    variable("AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION, …", "keys, profile and region of AWS, as its own tools read them, for the provider bedrock"),
+    variable("GOOGLE_APPLICATION_CREDENTIALS, CLOUDSDK_CONFIG", "file with credentials of Google Cloud, and directory of `gcloud`, for the provider vertex"),
     variable(BRAVE_API_KEY, "API key of the Brave search engine if the config has none; the other engines have such variables too (`TAVILY_API_KEY`, …)"),
     variable("NOTIFY_SOCKET, WATCHDOG_USEC", "set by systemd for a service: `nanobot channel poll --follow` says on that socket that it is ready, alive and stopping"),
     variable(CREDENTIALS_DIRECTORY, "directory of systemd credentials; one named like an API key variable is used as that key"),

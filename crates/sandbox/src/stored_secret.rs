@@ -19,6 +19,9 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time after which the user is notified that a command still runs.
 const SLOW_COMMAND_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The hint if a command prints no secret.
+const OUTPUT_HINT: &str = "run the command by hand to see its output";
+
 /// The source of a secret outside of the config.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SecretSource {
@@ -89,14 +92,28 @@ fn announce_if_slow<T>(label: &str, work: impl FnOnce() -> T) -> T {
 /// # Errors
 /// Status 78 if the command fails, exceeds its timeout or prints nothing.
 pub fn run_command(command: &str, env: &[(String, String)]) -> Result<Secret> {
-    run_command_within(command, env, COMMAND_TIMEOUT)
+    let output = run_command_within(command, env, COMMAND_TIMEOUT)?;
+    first_line(&output).ok_or_else(empty_output_error)
+}
+
+/// Runs a command of the shell, and returns all that it prints, as [`run_command`].
+///
+/// # Errors
+/// Those of [`run_command`].
+pub fn command_output(command: &str, env: &[(String, String)]) -> Result<Secret> {
+    let output = run_command_within(command, env, COMMAND_TIMEOUT)?;
+    Ok(Secret::new(String::from_utf8_lossy(&output).trim()))
+}
+
+fn empty_output_error() -> anyhow::Error {
+    fail(Exit::Config, "the command printed nothing").with_hint(OUTPUT_HINT)
 }
 
 fn run_command_within(
     command: &str,
     env: &[(String, String)],
     timeout: Duration,
-) -> Result<Secret> {
+) -> Result<Vec<u8>> {
     let spec = CommandSpec {
         program: "/bin/sh".into(),
         // Standard error is discarded, because it must not be mistaken for the key.
@@ -112,17 +129,15 @@ fn run_command_within(
     if let Some(stop) = result.stop {
         return Err(stop.into());
     }
-    let hint = "run the command by hand to see its output";
     match result.status {
         None => {
             let cause = format!("the command timed out after {} s", timeout.as_secs());
-            Err(fail(Exit::Config, cause).with_hint(hint))
+            Err(fail(Exit::Config, cause).with_hint(OUTPUT_HINT))
         }
         Some(status) if !status.success() => {
-            Err(fail(Exit::Config, format!("the command failed: {status}")).with_hint(hint))
+            Err(fail(Exit::Config, format!("the command failed: {status}")).with_hint(OUTPUT_HINT))
         }
-        Some(_) => first_line(&result.head)
-            .ok_or_else(|| fail(Exit::Config, "the command printed nothing").with_hint(hint)),
+        Some(_) => Ok(result.head),
     }
 }
 

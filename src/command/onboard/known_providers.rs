@@ -1,6 +1,8 @@
 //! Facts about well-known providers that only onboarding shows, in its menu of providers: the page where keys are made, and the
 //! form of an address.
 
+use nanobot_model::provider::cloud::google::BASE_URL_FORM as VERTEX_ADDRESS;
+
 /// A provider that the list shows first.
 struct KnownProvider {
     name: &'static str,
@@ -43,6 +45,7 @@ const KNOWN_PROVIDERS: &[KnownProvider] = &[
 pub(super) const EXAMPLE_ADDRESSES: &[(&str, &str)] = &[
     ("azureOpenai", "https://RESOURCE.openai.azure.com/openai/v1"),
     ("bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1"),
+    ("vertex", VERTEX_ADDRESS),
 ];
 
 /// The position of a provider in the list. `None` if it is not well known.

@@ -353,6 +353,7 @@ fn convention_name(provider: &str) -> &str {
         "mistral" => "mistral_ai",
         "moonshot" => "moonshot_ai",
         "openaicodex" => "openai",
+        "vertex" => "gcp.vertex_ai",
         "xai" => "x_ai",
         _ => provider,
     }

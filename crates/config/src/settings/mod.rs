@@ -283,6 +283,10 @@ pub struct ProviderSettings {
     pub extra_headers: Vec<(String, LazySecret)>,
     pub extra_body: Map<String, Value>,
     pub extra_query: Vec<(String, String)>,
+    /// The region of a cloud.
+    pub region: Option<String>,
+    /// The profile of a cloud's own tools that has the credentials.
+    pub profile: Option<String>,
     pub limits: ProviderLimits,
     /// The reason why the block cannot be used, such as an unset variable. It only matters once the provider is
     /// chosen.

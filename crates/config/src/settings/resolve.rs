@@ -475,6 +475,8 @@ impl TypedReader<'_> {
                 .into_iter()
                 .map(|(name, value)| (name, to_text(&value)))
                 .collect(),
+            region: text("region")?,
+            profile: text("profile")?,
             limits: ProviderLimits {
                 max_concurrent: count("maxConcurrent")?.and_then(|count| u32::try_from(count).ok()),
                 requests_per_minute: count("requestsPerMinute")?,

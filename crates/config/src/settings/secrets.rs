@@ -33,6 +33,9 @@ const SECRET_WORDS: [&str; 18] = [
     "secrets",
 ];
 
+/// Variables of paths that have names of secrets. Messages name the file, also if there is none.
+const PATH_VARIABLES: [&str; 2] = ["AWS_SHARED_CREDENTIALS_FILE", "GOOGLE_APPLICATION_CREDENTIALS"];
+
 /// Ends of words that mark the name of a secret, as in `PGPASSWORD`.
 const SECRET_ENDS: [&str; 7] =
     ["accesskey", "apikey", "password", "privatekey", "secret", "secretkey", "token"];
@@ -113,8 +116,10 @@ fn collect_secrets(config: &Config, env: &Env) -> Vec<Secret> {
     for file in config.all_files() {
         collect_into(file.value(), &mut Vec::new(), env, &mut secrets);
     }
-    let variables =
-        env.iter().filter(|(name, value)| names_secret(name) && !is_existing_path(value));
+    let is_path = |name: &str, value: &str| {
+        is_existing_path(value) || (PATH_VARIABLES.contains(&name) && value.starts_with(['/', '~']))
+    };
+    let variables = env.iter().filter(|(name, value)| names_secret(name) && !is_path(name, value));
     secrets.extend(variables.map(|(_, value)| Secret::new(value)));
     secrets
 }

@@ -1,12 +1,15 @@
 //! Resolves API keys on first use: from the config, a file, a command, a service manager credential, an environment
-//! variable or a login. Keys are read once per run; a login's token is checked before each request, because it expires. What a
-//! command prints may expire too: it runs again when the server rejects that.
+//! variable, a login or the files of a cloud's own tools. Keys are read once per run; a login's token is checked before each
+//! request, because it expires. What a command prints may expire too: it runs again when the server rejects that.
 
+use super::cloud::aws::AwsSource;
+use super::cloud::google;
 use super::login::{self, LoginEndpoints, RequestCredentials};
 use super::registry::{KeyLabel, KeySource};
 use anyhow::{Context, Result};
 use nanobot_net::http::Http;
 use nanobot_os::clock::Clock;
+use nanobot_os::env::Env;
 use nanobot_os::secret::{self, Secret};
 use nanobot_sandbox::stored_secret::{self, SecretSource};
 use parking_lot::Mutex;
@@ -18,8 +21,8 @@ pub struct LazyCredentials {
     source: Option<KeySource>,
     /// The source of the key, for the message when the key is rejected.
     pub source_label: KeyLabel,
-    /// The environment of the command.
-    env: Vec<(String, String)>,
+    /// The environment of a command, and that in which a cloud's keys are looked for.
+    env: Env,
     logins: LoginStore,
     /// The key of the last request.
     used_token: Mutex<Option<Secret>>,
@@ -45,6 +48,8 @@ pub fn account_number(source: &KeySource) -> Option<u64> {
         }
         KeySource::Command(command) => command.hash(&mut hash),
         KeySource::Login(name) => name.hash(&mut hash),
+        KeySource::Aws(source) => source.hash(&mut hash),
+        KeySource::Google(path) => path.hash(&mut hash),
     }
     Some(hash.finish())
 }
@@ -54,7 +59,7 @@ impl LazyCredentials {
     pub fn new(
         source: Option<KeySource>,
         source_label: KeyLabel,
-        env: Vec<(String, String)>,
+        env: Env,
         logins: LoginStore,
     ) -> Self {
         Self { source, source_label, env, logins, used_token: Mutex::default() }
@@ -65,7 +70,7 @@ impl LazyCredentials {
         self.source.is_some()
     }
 
-    /// The credentials for a request; `None` if none are needed.
+    /// The credentials for a request; `None` if none are needed, or if [`Self::sign`] has them.
     ///
     /// # Errors
     /// Status 78 if a file or a command yields no key, or there is no login; 77 if the login is refused.
@@ -78,6 +83,16 @@ impl LazyCredentials {
                 let LoginStore { folder, clock, endpoints } = &self.logins;
                 return login::credentials(name, folder, http, clock, endpoints).map(Some);
             }
+            KeySource::Google(path) => {
+                let LoginStore { clock, endpoints, .. } = &self.logins;
+                let token_url = format!("{}/token", endpoints.google);
+                let credentials = google::credentials(path, http, clock, &token_url)?;
+                *self.used_token.lock() = Some(credentials.token.clone());
+                return Ok(Some(credentials));
+            }
+            KeySource::Aws(source) => {
+                return source.resolve(&self.env, &self.logins.clock).map(|_| None);
+            }
             KeySource::Secret(key) => key.resolve()?.clone(),
             KeySource::File(path) => self.read(&SecretSource::File(path.clone()))?,
             KeySource::Command(command) => self.read(&SecretSource::Command(command.clone()))?,
@@ -87,24 +102,63 @@ impl LazyCredentials {
         Ok(Some(RequestCredentials { token, base_url: None, headers: Vec::new() }))
     }
 
+    /// The source of keys that sign requests, if they do.
+    pub(super) fn signer(&self) -> Option<&AwsSource> {
+        match &self.source {
+            Some(KeySource::Aws(source)) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// The headers that sign a request; none unless the key is of a kind that signs.
+    ///
+    /// # Errors
+    /// Status 78 without a key.
+    pub(super) fn sign(
+        &self,
+        method: &str,
+        url: &str,
+        body: &[u8],
+    ) -> Result<Vec<(String, String)>> {
+        let Some(source) = self.signer() else {
+            return Ok(Vec::new());
+        };
+        let keys = source.resolve(&self.env, &self.logins.clock)?;
+        *self.used_token.lock() = Some(keys.secret_access_key.clone());
+        source.sign(&keys, method, url, body, self.logins.clock.timestamp())
+    }
+
     /// Gets a new key in place of the one that the server has rejected. Returns true if there is another one.
     ///
     /// # Errors
     /// The errors of [`Self::resolve`].
     pub(super) fn renew(&self, http: &Http) -> Result<bool> {
-        let (Some(KeySource::Command(command)), Some(rejected)) =
-            (&self.source, self.used_token.lock().clone())
-        else {
+        let (Some(source), Some(rejected)) = (&self.source, self.used_token.lock().clone()) else {
             return Ok(false);
         };
-        stored_secret::forget(&SecretSource::Command(command.clone()), &rejected);
-        let credentials = self.resolve(http)?;
-        Ok(credentials.is_some_and(|credentials| credentials.token.expose() != rejected.expose()))
+        let renewed = match source {
+            KeySource::Command(command) => {
+                stored_secret::forget(&SecretSource::Command(command.clone()), &rejected);
+                self.resolve(http)?.map(|credentials| credentials.token)
+            }
+            KeySource::Google(path) => {
+                google::forget_token(path);
+                self.resolve(http)?.map(|credentials| credentials.token)
+            }
+            KeySource::Aws(source) => {
+                source.forget(&self.env)?;
+                Some(source.resolve(&self.env, &self.logins.clock)?.secret_access_key)
+            }
+            KeySource::Secret(_) | KeySource::File(_) | KeySource::Login(_) => None,
+        };
+        Ok(renewed.is_some_and(|renewed| renewed.expose() != rejected.expose()))
     }
 
     fn read(&self, source: &SecretSource) -> Result<Secret> {
         let label = &self.source_label;
-        stored_secret::read(source, &self.env, &label.to_string())
+        let env: Vec<_> =
+            self.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        stored_secret::read(source, &env, &label.to_string())
             .with_context(|| format!("read the key from {label}"))
     }
 }

@@ -165,7 +165,12 @@ mod tests {
         } else {
             json!({ "tool_calls": [{ "id": "c", "function": { "name": name, "arguments": "{}" } }] })
         };
-        let anthropic = AnthropicFormat { server: server(), quirks: NONE, max_output_tokens: None };
+        let anthropic = AnthropicFormat {
+            server: server(),
+            quirks: NONE,
+            max_output_tokens: None,
+            vertex_path: String::new(),
+        };
         let block = if !has_call {
             json!({ "type": "text", "text": "Half of" })
         } else {

@@ -13,6 +13,7 @@ use super::tool_call_repair;
 use super::wire_format::{ReplyError, WireFormat};
 use super::written_calls;
 use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, ProviderResult, Request};
+use jiff::SignedDuration;
 use nanobot_base::error::{HintedError, Stop};
 use nanobot_base::message::{Reply, Usage};
 use nanobot_net::http::{self, Http, HttpMethod, HttpTimeouts, Response, shown_message};
@@ -37,6 +38,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// From this wait on, the message says when it ends. A shorter wait is counted down.
 const MIN_REPORTED_DELAY: Duration = Duration::from_secs(60);
+
+/// The time by which the clock of a server may differ, within which it accepts signatures.
+const MAX_CLOCK_GAP: SignedDuration = SignedDuration::from_mins(5);
 
 /// Maximum number of pages read of a list of models.
 const MAX_MODEL_PAGES: usize = 100;
@@ -238,7 +242,11 @@ impl HttpProvider {
         let method =
             body.map_or(HttpMethod::Get, |body| HttpMethod::Post("application/json", body));
         for _ in 0..MAX_REDIRECTS {
-            let response = self.http.request(&url, headers, method);
+            let name = if body.is_some() { "POST" } else { "GET" };
+            let signature = self.key.sign(name, &url, body.unwrap_or_default());
+            let signature = signature.map_err(ProviderError::Aborted)?;
+            let headers = [headers, &signature].concat();
+            let response = self.http.request(&url, &headers, method);
             let response = response.map_err(|error| self.connect_error(error))?;
             // Only these two keep the method and the body (RFC 9110).
             if !matches!(response.status, 307 | 308) {
@@ -340,7 +348,9 @@ impl HttpProvider {
                 &self.url(&self.address.current(), self.format.path())
             ))
         );
-        if self.key.is_configured() {
+        if let Some(source) = self.key.signer() {
+            command.push_str(&source.curl_options(&self.address.current()));
+        } else if self.key.is_configured() {
             let variable = self.key.source_label.variable().unwrap_or("API_KEY");
             let (name, value) = self.key_header(&format!("${variable}"));
             command.push_str(&format!("  -H \"{name}: {value}\" \\\n"));
@@ -444,9 +454,11 @@ impl HttpProvider {
         let retry_after = error_response::retry_after(&response, self.clock.timestamp());
         let location = response.header("location").map(str::to_owned);
         let status = response.status;
+        let clock_remark = self.clock_remark(&response);
         let report = if status == 429 { self.limit_report(&response) } else { None };
         // The provider's support finds the request by this id.
-        let request_id = response.header("x-request-id").or(response.header("request-id"));
+        let request_ids = ["x-request-id", "request-id", "x-amzn-requestid"];
+        let request_id = request_ids.iter().find_map(|name| response.header(name));
         let shown_status = request_id
             .map_or(status.to_string(), |id| format!("{status}, request {}", shown_message(id)));
         let mut body = Vec::new();
@@ -461,6 +473,7 @@ impl HttpProvider {
                 "redirected to {location}; the key is not sent there without your consent: set that base URL"
             );
         }
+        message.push_str(&clock_remark.unwrap_or_default());
         let error = ErrorResponse {
             status,
             body: &body,
@@ -470,6 +483,16 @@ impl HttpProvider {
         };
         let retry_after = retry_after.or(reset_after.map(|report| report.reset_after));
         self.to_provider_error(&error, &shown_status, retry_after)
+    }
+
+    /// A remark about a clock that is off, if that may be why a server refuses a signature.
+    fn clock_remark(&self, response: &Response) -> Option<String> {
+        self.key.signer()?;
+        let date = jiff::fmt::rfc2822::parse(response.header("date")?).ok()?.timestamp();
+        let now = self.clock.timestamp();
+        let is_off = date.duration_since(now).abs() > MAX_CLOCK_GAP;
+        (is_off && matches!(response.status, 400..=403))
+            .then(|| format!("; the server's clock says {date}, and this machine's {now}"))
     }
 
     /// Converts an error response. `shown_status` is the status as users see it.

@@ -19,6 +19,7 @@ mod body_text;
 pub mod budget;
 mod cassette;
 pub mod chat;
+pub mod cloud;
 mod code_spans;
 pub mod context_window;
 pub mod credentials;

@@ -15,7 +15,8 @@ use std::time::Duration;
 /// Maximum number of bytes read of a response. Typical responses have a few thousand.
 const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 /// The fields of requests that are secrets.
-const SECRET_FIELDS: [&str; 7] = [
+const SECRET_FIELDS: [&str; 8] = [
+    "assertion",
     "client_assertion",
     "client_secret",
     "code",

@@ -3,6 +3,7 @@
 
 use super::quirks::Quirks;
 use super::reply_source::ReplySource;
+use nanobot_net::web_url;
 
 mod reply_builder;
 mod request;
@@ -18,9 +19,23 @@ pub struct AnthropicFormat {
     pub server: String,
     /// The model's output limit in tokens, if known.
     pub max_output_tokens: Option<u32>,
+    /// The path of the endpoint; empty for the vendor's own. Google's has the model in it, and no field for that.
+    pub vertex_path: String,
 }
 
 impl AnthropicFormat {
+    /// The path of `model` at Google's Vertex AI.
+    pub fn vertex_path(model: &str, stream: bool) -> String {
+        let method = if stream { "streamRawPredict" } else { "rawPredict" };
+        // The sign before the version of a model is as legal in a path as it is in the name.
+        let model = web_url::percent_encode(model).replace("%40", "@");
+        format!("/models/{model}:{method}")
+    }
+
+    fn is_at_vertex(&self) -> bool {
+        !self.vertex_path.is_empty()
+    }
+
     /// The source of the replies of `model`.
     fn reply_source(&self, model: &str) -> ReplySource {
         ReplySource { format: FORMAT_NAME, server: self.server.clone(), model: model.to_owned() }

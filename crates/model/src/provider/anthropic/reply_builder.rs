@@ -336,8 +336,12 @@ mod tests {
     use nanobot_base::message::{FinishReason, Reply, Usage};
     use serde_json::{Value, json};
 
-    const ANTHROPIC: AnthropicFormat =
-        AnthropicFormat { server: String::new(), quirks: NONE, max_output_tokens: None };
+    const ANTHROPIC: AnthropicFormat = AnthropicFormat {
+        server: String::new(),
+        quirks: NONE,
+        max_output_tokens: None,
+        vertex_path: String::new(),
+    };
 
     fn read(response: &str) -> ReplyResult<(Reply, test_support::EmittedDeltas)> {
         test_support::read(&ANTHROPIC, response.as_bytes(), 0)

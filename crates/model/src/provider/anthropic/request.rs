@@ -34,7 +34,11 @@ pub(super) fn write_body(
 ) -> Vec<u8> {
     let effort = request.sampling.reasoning_effort.as_deref();
     let thinking = effort.filter(|effort| *effort != "none" && can_think(request, format));
-    body.put("model", request.model);
+    if format.is_at_vertex() {
+        body.put("anthropic_version", "vertex-2023-10-16");
+    } else {
+        body.put("model", request.model);
+    }
     let (limit, budget) = token_limits(request.sampling.max_tokens, thinking, format);
     body.put("max_tokens", limit);
     let mut output = Map::new();
@@ -586,6 +590,7 @@ mod tests {
             schema: None,
         };
         let format = AnthropicFormat {
+            vertex_path: String::new(),
             server: String::new(),
             quirks: input.quirks,
             max_output_tokens: input.max_output_tokens,

@@ -6,8 +6,8 @@ use crate::provider::request_body::BodyWriter;
 use crate::provider::wire_format::{ReplyBuilder, WireFormat};
 
 impl WireFormat for AnthropicFormat {
-    fn path(&self) -> &'static str {
-        "/v1/messages"
+    fn path(&self) -> &str {
+        if self.is_at_vertex() { &self.vertex_path } else { "/v1/messages" }
     }
 
     fn models_path(&self) -> &'static str {
@@ -15,11 +15,11 @@ impl WireFormat for AnthropicFormat {
     }
 
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
-        &[("anthropic-version", "2023-06-01")]
+        if self.is_at_vertex() { &[] } else { &[("anthropic-version", "2023-06-01")] }
     }
 
     fn key_header(&self) -> &'static str {
-        "x-api-key"
+        if self.is_at_vertex() { "authorization" } else { "x-api-key" }
     }
 
     fn body(&self, request: &Request<'_>, stream: bool, body: BodyWriter<'_>) -> Vec<u8> {

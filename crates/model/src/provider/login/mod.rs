@@ -17,6 +17,7 @@ mod vendor;
 
 use token::Login;
 pub use token::RequestCredentials;
+pub(super) use token::{expiry_time, is_fresh};
 pub use vendor::{DevicePrompt, LoginEndpoints, Vendor};
 
 /// Returns the credentials for a request, renewing the token if necessary.

@@ -57,13 +57,22 @@ const DEFAULT_LIFETIME: Duration = Duration::from_secs(3600);
 impl Login {
     /// True if the token is valid at `now` and for [`RENEWAL_MARGIN`] after it.
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
-        add_saturating(now, RENEWAL_MARGIN) < self.expires_at
+        is_fresh(self.expires_at, now)
     }
+}
+
+/// True if a token that expires at `end` is valid at `now` and for [`RENEWAL_MARGIN`] after it.
+pub(in crate::provider) fn is_fresh(end: Timestamp, now: Timestamp) -> bool {
+    add_saturating(now, RENEWAL_MARGIN) < end
 }
 
 /// The expiry of a token: at `end` (Unix time in seconds) or after `lifetime` seconds, whichever is earlier. The lifetime
 /// is measured by our own clock, so that a wrong clock does no harm.
-pub(super) fn expiry_time(now: Timestamp, end: Option<i64>, lifetime: Option<i64>) -> Timestamp {
+pub(in crate::provider) fn expiry_time(
+    now: Timestamp,
+    end: Option<i64>,
+    lifetime: Option<i64>,
+) -> Timestamp {
     let end = end.and_then(|end| Timestamp::from_second(end).ok());
     let lifetime =
         lifetime.map(|lifetime| Duration::from_secs(u64::try_from(lifetime).unwrap_or(0)));

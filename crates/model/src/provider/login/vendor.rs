@@ -83,6 +83,7 @@ pub struct LoginEndpoints {
     pub openai: String,
     pub github: String,
     pub(crate) github_api: String,
+    pub(crate) google: String,
 }
 
 impl Default for LoginEndpoints {
@@ -91,6 +92,7 @@ impl Default for LoginEndpoints {
             openai: "https://auth.openai.com".into(),
             github: "https://github.com".into(),
             github_api: "https://api.github.com".into(),
+            google: "https://oauth2.googleapis.com".into(),
         }
     }
 }
@@ -105,7 +107,12 @@ impl LoginEndpoints {
             None => Ok(Self::default()),
             Some(base) if web_url::is_local_cleartext(base) => {
                 let base = base.trim_end_matches('/');
-                Ok(Self { openai: base.into(), github: base.into(), github_api: base.into() })
+                Ok(Self {
+                    openai: base.into(),
+                    github: base.into(),
+                    github_api: base.into(),
+                    google: base.into(),
+                })
             }
             Some(_) => {
                 let hook = test_hooks::LOGIN_BASE;

@@ -1,5 +1,6 @@
 //! The configuration of one provider.
 
+use crate::provider::cloud::aws::AwsSource;
 use nanobot_os::secret::LazySecret;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -17,6 +18,10 @@ pub struct ProviderConfig {
     /// Extra fields of every request body.
     pub body: Map<String, Value>,
     pub query: Vec<(String, String)>,
+    /// The region of a cloud.
+    pub region: Option<String>,
+    /// The profile of a cloud's own tools.
+    pub profile: Option<String>,
 }
 
 /// The source of an API key.
@@ -28,6 +33,10 @@ pub enum KeySource {
     Command(String),
     /// A stored login, by its vendor's name.
     Login(&'static str),
+    /// Keys of AWS, which sign requests.
+    Aws(AwsSource),
+    /// A file with credentials of Google Cloud, which are exchanged for a token.
+    Google(PathBuf),
 }
 
 /// The location of a key.

@@ -11,6 +11,6 @@ pub mod speech;
 pub mod table;
 
 pub use config::{KeyLabel, KeySource, ProviderConfig};
-pub use provider_info::{ApiFormat, PrefixStripping, ProviderInfo, ProviderKind};
+pub use provider_info::{ApiFormat, CredentialKind, PrefixStripping, ProviderInfo, ProviderKind};
 pub use select::{ProviderStatus, SelectInput, SelectedProvider, provider_status, select_provider};
 pub use table::{PROVIDERS, find_provider, normalize_name};

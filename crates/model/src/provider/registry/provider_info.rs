@@ -14,6 +14,8 @@ pub struct ProviderInfo {
     pub key_variables: &'static [&'static str],
     /// The header of the key; in `authorization` it is sent as a bearer token.
     pub key_header: &'static str,
+    /// The credentials that it takes if there is no key.
+    pub credentials: CredentialKind,
     /// The prefix of the provider's keys; empty if they have no fixed form.
     pub(crate) key_prefix: &'static str,
     /// The base URL without a trailing slash; empty if it must be configured.
@@ -77,6 +79,17 @@ pub enum ProviderKind {
     Login,
     /// Supported by the Python program only.
     Unsupported,
+}
+
+/// Credentials other than a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// There are none.
+    KeyOnly,
+    /// Keys of AWS, which sign requests.
+    Aws,
+    /// A file of Google Cloud, whose content is exchanged for tokens.
+    Google,
 }
 
 impl ProviderKind {

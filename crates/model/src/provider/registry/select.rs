@@ -3,8 +3,12 @@
 
 use super::config::{KeyLabel, KeySource, ProviderConfig};
 use super::model_info::{self, ModelInfo, Prices};
-use super::provider_info::{ApiFormat, PrefixStripping, ProviderInfo, ProviderKind};
+use super::provider_info::{
+    ApiFormat, CredentialKind, PrefixStripping, ProviderInfo, ProviderKind,
+};
 use super::table::{PROVIDERS, find_provider, normalize_name};
+use crate::provider::cloud::aws::{self, AwsSource};
+use crate::provider::cloud::google;
 use crate::provider::quirks::{NONE, Quirks, ThinkingStyle, is_reasoning_model};
 use anyhow::Result;
 use nanobot_base::error::{Exit, UserAction, WithHint, fail, fail_with_parts};
@@ -111,7 +115,9 @@ fn provider_by_prefix<'a>(input: &SelectInput<'a>, model: &RequestedModel) -> Op
     let prefix = model.prefix.as_deref()?;
     // A provider that is named and needs no key needs no config either.
     let is_open = |provider: &&ProviderInfo| {
-        is_usable(input, provider) || (provider.is_keyless() && !provider.base_url.is_empty())
+        is_usable(input, provider)
+            || (provider.is_keyless() && !provider.base_url.is_empty())
+            || provider.credentials == CredentialKind::Aws
     };
     let mut open_providers = PROVIDERS.iter().filter(is_open);
     if let Some(provider) = open_providers.find(|provider| model.has_prefix_of(provider)) {
@@ -196,6 +202,12 @@ fn has_base_url(input: &SelectInput<'_>, provider: &ProviderInfo) -> bool {
     find_config(input, provider.name).is_some_and(|config| config.base_url.is_some())
 }
 
+/// True if the config says where a cloud's own tools keep credentials for `provider`, or where they are valid.
+fn has_cloud_config(config: &ProviderConfig, provider: &ProviderInfo) -> bool {
+    provider.credentials == CredentialKind::Aws
+        && (config.region.is_some() || config.profile.is_some())
+}
+
 fn has_key(input: &SelectInput<'_>, provider: &ProviderInfo) -> bool {
     find_config(input, provider.name).is_some_and(|config| config.key.is_some())
 }
@@ -211,7 +223,10 @@ fn is_usable(input: &SelectInput<'_>, provider: &ProviderInfo) -> bool {
         ProviderKind::Login => true,
         ProviderKind::Unsupported => false,
         ProviderKind::Local | ProviderKind::Direct => {
-            has_key(input, provider) || has_base_url(input, provider)
+            let config = find_config(input, provider.name);
+            has_key(input, provider)
+                || has_base_url(input, provider)
+                || config.is_some_and(|config| has_cloud_config(config, provider))
         }
         ProviderKind::Standard | ProviderKind::Gateway => has_key(input, provider),
     }
@@ -251,13 +266,25 @@ fn resolve_key(
     provider: Option<&'static ProviderInfo>,
     base_url: &str,
     env: &Env,
-) -> Option<ResolvedKey> {
+) -> Result<Option<ResolvedKey>> {
     if let Some(provider) = provider.filter(|provider| provider.kind == ProviderKind::Login) {
-        return Some(ResolvedKey {
+        return Ok(Some(ResolvedKey {
             key: KeySource::Login(provider.name),
             kind: "login",
             label: KeyLabel::Phrase(format!("`nanobot model provider login {}`", provider.name)),
-        });
+        }));
+    }
+    // The file of a key is that of the credentials from which a token is made. Other servers than Google's get tokens only if
+    // the config names it.
+    let is_google = provider.is_some_and(|provider| provider.credentials == CredentialKind::Google);
+    let google_file = match &config.key {
+        Some(KeySource::File(path)) if is_google => Some(path.clone()),
+        None if is_google && google::is_own_host(base_url) => Some(google::default_file(env)),
+        _ => None,
+    };
+    if let Some(path) = google_file {
+        let label = KeyLabel::Phrase(format!("`{}`", path.display()));
+        return Ok(Some(ResolvedKey { key: KeySource::Google(path), kind: "google", label }));
     }
     if let Some(key) = &config.key {
         let (kind, phrase) = match key {
@@ -265,15 +292,44 @@ fn resolve_key(
             KeySource::File(path) => ("file", format!("`{}`", path.display())),
             KeySource::Command(_) => ("command", format!("`providers.{name}.apiKeyCommand`")),
             KeySource::Login(name) => ("login", format!("`nanobot model provider login {name}`")),
+            KeySource::Aws(source) => ("aws", source.label(env)),
+            KeySource::Google(path) => ("google", format!("`{}`", path.display())),
         };
         let key = key.clone();
-        return Some(ResolvedKey { key, kind, label: KeyLabel::Phrase(phrase) });
+        return Ok(Some(ResolvedKey { key, kind, label: KeyLabel::Phrase(phrase) }));
     }
     // A vendor's environment variable is sent only to that vendor's own host.
     let provider = provider.filter(|provider| {
         provider.base_url.is_empty() || url_host(base_url) == url_host(provider.base_url)
-    })?;
-    external_key(env, provider)
+    });
+    let key = provider.and_then(|provider| external_key(env, provider));
+    match provider.map(|provider| provider.credentials) {
+        Some(CredentialKind::Aws) if key.is_none() => aws_key(name, config, base_url, env),
+        _ => Ok(key),
+    }
+}
+
+/// The keys of AWS for `base_url`. Another server than AWS gets signatures only if the config says so.
+fn aws_key(
+    name: &str,
+    config: &ProviderConfig,
+    base_url: &str,
+    env: &Env,
+) -> Result<Option<ResolvedKey>> {
+    let (region, profile) = (config.region.as_deref(), config.profile.as_deref());
+    if region.is_none() && profile.is_none() && !aws::is_own_host(base_url) {
+        return Ok(None);
+    }
+    let region = aws::region(Some(base_url), region, profile, env)?;
+    let region = region.ok_or_else(|| missing_region_error(name))?;
+    let source = AwsSource { profile: config.profile.clone(), region };
+    let label = KeyLabel::Phrase(source.label(env));
+    Ok(Some(ResolvedKey { key: KeySource::Aws(source), kind: "aws", label }))
+}
+
+fn missing_region_error(name: &str) -> anyhow::Error {
+    let hint = format!("nanobot config set providers.{name}.region us-east-1");
+    fail(Exit::Config, format!("no AWS region for provider `{name}`")).with_hint(hint)
 }
 
 /// The status of a provider, usable or not.
@@ -301,7 +357,15 @@ pub fn provider_status(
     let provider = entry.map(|provider| detect_gateway(&config, provider).unwrap_or(provider));
     let default_url = provider.map_or("", |provider| provider.base_url);
     let base_url = config.base_url.clone().unwrap_or_else(|| default_url.to_owned());
-    let key = resolve_key(name, &config, provider, &base_url, env);
+    let base_url = match provider.filter(|provider| has_cloud_config(&config, provider)) {
+        // A file that cannot be read is reported by the run that needs it.
+        Some(provider) if base_url.is_empty() => {
+            resolve_base_url(name, &config, Some(provider), provider.default_model, env)
+                .unwrap_or_default()
+        }
+        _ => base_url,
+    };
+    let key = resolve_key(name, &config, provider, &base_url, env).unwrap_or_default();
     let is_usable = match provider.map(|provider| provider.kind) {
         Some(ProviderKind::Unsupported) => false,
         Some(ProviderKind::Local | ProviderKind::Direct) => {
@@ -330,17 +394,17 @@ fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvi
     }
     // If the key or the address is a gateway's, the rules of the gateway apply, whatever the name in the config.
     let provider = entry.map(|provider| detect_gateway(&config, provider).unwrap_or(provider));
-    let base_url = resolve_base_url(name, &config, provider)?;
-    let (key, key_label) = match resolve_key(name, &config, provider, &base_url, input.env) {
-        Some(ResolvedKey { key, label, .. }) => (Some(key), label),
-        None if needs_key(provider, &base_url) => return Err(missing_key_error(name, provider)),
-        None => (None, KeyLabel::Phrase("none".into())),
-    };
     let model = match entry {
         Some(provider) if !input.is_model_explicit => provider.default_model,
         _ => input.model,
     };
     let model = wire_model_name(model, name, provider);
+    let base_url = resolve_base_url(name, &config, provider, &model, input.env)?;
+    let (key, key_label) = match resolve_key(name, &config, provider, &base_url, input.env)? {
+        Some(ResolvedKey { key, label, .. }) => (Some(key), label),
+        None if needs_key(provider, &base_url) => return Err(missing_key_error(name, provider)),
+        None => (None, KeyLabel::Phrase("none".into())),
+    };
     let format = resolve_format(name, config.api_type.as_deref(), provider, &base_url, &model)?;
     let model_info = model_info::find_model(&model);
     let mut quirks = resolve_quirks(name, &config, provider, &model, format)?;
@@ -370,11 +434,13 @@ fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvi
     })
 }
 
-/// The base URL of the provider `name`, from the config or the table.
+/// The base URL of the provider `name`, from the config or the table, or that of a cloud for `model`.
 fn resolve_base_url(
     name: &str,
     config: &ProviderConfig,
     provider: Option<&ProviderInfo>,
+    model: &str,
+    env: &Env,
 ) -> Result<String> {
     // The default address of `custom` is a local server, which is used only if the config has a key for it.
     let has_default =
@@ -382,14 +448,28 @@ fn resolve_base_url(
     let default_url = provider.filter(has_default).map_or("", |provider| provider.base_url);
     let base_url = config.base_url.as_deref().unwrap_or(default_url);
     if !base_url.is_empty() {
-        return Ok(base_url.to_owned());
+        return Ok(match provider.map(|provider| provider.credentials) {
+            Some(CredentialKind::Google) => google::base_url(base_url, model),
+            _ => base_url.to_owned(),
+        });
+    }
+    if provider.is_some_and(|provider| provider.credentials == CredentialKind::Aws) {
+        let (region, profile) = (config.region.as_deref(), config.profile.as_deref());
+        let region = aws::region(None, region, profile, env)?;
+        return region
+            .map(|region| aws::base_url(&region, model))
+            .ok_or_else(|| missing_region_error(name));
     }
     let cause = if provider.is_none() && config.base_url.is_none() {
         format!("there is no provider `{name}`")
     } else {
         format!("no base URL for provider `{name}`")
     };
-    let hint = format!("nanobot config set providers.{name}.apiBase https://…");
+    let address = match provider.map(|provider| provider.credentials) {
+        Some(CredentialKind::Google) => google::BASE_URL_FORM,
+        _ => "https://…",
+    };
+    let hint = format!("nanobot config set providers.{name}.apiBase {address}");
     Err(fail(Exit::Config, cause).with_hint(hint))
 }
 

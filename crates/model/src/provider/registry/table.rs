@@ -1,7 +1,9 @@
 //! The table of providers. To add a provider, add an entry. The order is the order of precedence and equals that of the
 //! Python program's table; the addresses are those that the vendors document.
 
-use super::provider_info::{ApiFormat, PrefixStripping, ProviderInfo, ProviderKind};
+use super::provider_info::{
+    ApiFormat, CredentialKind, PrefixStripping, ProviderInfo, ProviderKind,
+};
 use crate::provider::quirks::{
     CODEX, DEEPSEEK, ENABLE_THINKING, JSON_SCHEMAS, KIMI, MISTRAL, OPENAI, OPENROUTER,
     REASONING_SPLIT, THINKING_TYPE, VOLCENGINE,
@@ -15,6 +17,7 @@ const DEFAULTS: ProviderInfo = ProviderInfo {
     format: ApiFormat::Chat,
     key_variables: &[],
     key_header: "authorization",
+    credentials: CredentialKind::KeyOnly,
     key_prefix: "",
     base_url: "",
     url_keyword: "",
@@ -42,9 +45,14 @@ pub const PROVIDERS: &[ProviderInfo] = &[
         keywords: &["azure"], ..DEFAULTS
     },
     ProviderInfo {
-        name: "bedrock", label: "AWS Bedrock (with a Bedrock API key)", kind: ProviderKind::Direct,
+        name: "bedrock", label: "AWS Bedrock", kind: ProviderKind::Direct, credentials: CredentialKind::Aws,
         key_variables: &["AWS_BEARER_TOKEN_BEDROCK"], url_keyword: "bedrock-runtime", url_suffix: "/openai/v1", default_model: "openai.gpt-oss-120b-1:0",
         keywords: &["bedrock", "anthropic.claude", "amazon.nova", "^meta.", "^mistral.", "^cohere.", "^qwen.", "^deepseek.", "openai.gpt_oss", "^ai21.", "^moonshot.", "^writer.", "^zai."], ..DEFAULTS
+    },
+    ProviderInfo {
+        name: "vertex", label: "Google Vertex AI", kind: ProviderKind::Direct, credentials: CredentialKind::Google, quirks: JSON_SCHEMAS,
+        url_keyword: "aiplatform.", url_suffix: "/endpoints/openapi", default_model: "google/gemini-3.8-flash",
+        keywords: &["vertex"], ..DEFAULTS
     },
     ProviderInfo {
         name: "openrouter", label: "OpenRouter", kind: ProviderKind::Gateway, quirks: OPENROUTER,
