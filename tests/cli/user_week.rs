@@ -291,6 +291,10 @@ fn remind(name: &str, key: &str, time: &str) -> Responder {
     calls("cron", json!({ "action": "add", "name": name, "message": message, key: time }))
 }
 
+fn snooze(job_id: &str, time: &str) -> Responder {
+    calls("cron", json!({ "action": "snooze", "job_id": job_id, "at": time }))
+}
+
 fn write_file(path: &str, content: &str) -> Responder {
     calls("write_file", json!({ "path": path, "content": content }))
 }
@@ -328,7 +332,15 @@ fn monday(week: &mut Week) {
     week.ann("/jobs", []);
     week.at("Mon", "18:00");
     week.run_due("Ann", None, &["Time to water the plants!"]);
-    week.ann_replies("Time to water the plants!", "done", [says("Well done.")]);
+    let id = week.job_id("Water the plants");
+    week.ann_replies(
+        "Time to water the plants!",
+        "in ten minutes",
+        [snooze(&id, "2026-01-05T18:10"), says("I will tell you again.")],
+    );
+    week.at("Mon", "18:10");
+    week.run_due("Ann", None, &["The plants are still thirsty."]);
+    week.ann_replies("The plants are still thirsty.", "done", [says("Well done.")]);
 }
 
 fn tuesday(week: &mut Week) {
@@ -377,7 +389,27 @@ fn tuesday(week: &mut Week) {
     );
     week.ann("Yes", [says("I will remind you at 17:00.")]);
     week.at("Tue", "17:00");
+    let id = week.job_id("Go shopping");
     week.run_due("Ann", None, &["Time to go shopping."]);
+    // A reply to a reminder needs no approval, whatever the conversation has read.
+    week.ann_replies(
+        "Time to go shopping.",
+        "half an hour later",
+        [snooze(&id, "2026-01-06T17:30"), says("At half past five, then.")],
+    );
+    week.at("Tue", "17:30");
+    week.run_due("Ann", None, &["Time to go shopping, again."]);
+    week.at("Tue", "18:00");
+    week.run_due("Ann", None, &["Time to water the plants, again."]);
+    let id = week.job_id("Water the plants");
+    week.ann_replies(
+        "Time to water the plants, again.",
+        "always at seven instead, please",
+        [
+            calls("cron", json!({ "action": "change", "job_id": id, "cron_expr": "0 19 * * *" })),
+            says("From now on at 19:00."),
+        ],
+    );
     week.ann("/new", []);
 }
 
