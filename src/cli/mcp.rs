@@ -59,11 +59,14 @@ pub enum McpCommand {
         /// Server name
         server: String,
     },
-    /// Accept changed tools of a server
+    /// Accept changed tools or a prompt of a server
     ///
     /// The tools that a server offers first are pinned. A tool whose description or arguments change later may be an
     /// attack, and its calls are denied until you accept the difference here. On a terminal you are asked; elsewhere
     /// the difference is printed, and accepted only with `--yes`.
+    ///
+    /// What a prompt says (`/SERVER:NAME` in a message) is accepted in the same way, for all values of its arguments. The REPL asks when
+    /// it is first used.
     ///
     /// The exit status is 77 if something was not accepted.
     Accept {
@@ -71,6 +74,9 @@ pub enum McpCommand {
         server: String,
         /// Only these tools, by their names on the server
         tools: Vec<String>,
+        /// Accept what this prompt says; words after its name are its arguments
+        #[arg(long, value_name = "NAME", conflicts_with = "tools")]
+        prompt: Option<String>,
         /// Accept without asking
         #[arg(short, long)]
         yes: bool,

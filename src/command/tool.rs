@@ -7,6 +7,7 @@ use crate::cli::policy::{ToolCommand, ToolRunArgs};
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::mcp_servers::McpContext;
+use crate::ops::server_errors::unknown_server_error;
 use crate::ops::subagents::pool;
 use crate::ops::turn_setup::programs;
 use crate::ops::turn_setup::{self, TurnSetup};
@@ -261,9 +262,10 @@ fn call_tool(ctx: &Context, run_args: &ToolRunArgs) -> Result<Exit> {
     let mut specs = setup.toolbox.specs().iter();
     let spec = specs.find(|spec| programs::is_tool_name(&spec.name, name));
     if spec.is_none() && !run_args.begins_with_tool() {
-        let error = misspelt_tool_error(&setup, name)
-            .map_or_else(|| McpContext::open(ctx).map(|mcp| mcp.unknown_server_error(name)), Ok);
-        return Err(error?);
+        return Err(match misspelt_tool_error(&setup, name) {
+            Some(error) => error,
+            None => unknown_server_error(&ctx.settings()?.servers, name),
+        });
     }
     let name = spec.map_or(name.as_str(), |spec| &spec.name);
     let arguments = tool.as_deref().unwrap_or("{}");

@@ -686,7 +686,7 @@ fn denial_error(exit: Exit, cause: String, suggested_flag: Option<&str>) -> anyh
 
 /// The output of `/help`: the messages that are commands.
 const HELP_TEXT: &str = "/new      start a new conversation\n/stop     end the run in progress in this session, as Ctrl-C does\n/compact  summarize the conversation; text after it instructs the summary\n\
-     /NAME     use the skill NAME; any other text that begins with a slash is a message\n/help     show this list\n\nFor command-line options: nanobot agent --help";
+     /NAME     use the skill NAME, or with /SERVER:NAME a prompt of an MCP server; any other text that begins with a slash is a message\n/help     show this list\n\nFor command-line options: nanobot agent --help";
 
 /// Prints a built-in text as the answer.
 fn print_canned_reply(text: &str, reporter: &mut Reporter) -> Result<Ending> {

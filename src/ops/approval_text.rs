@@ -6,6 +6,8 @@ use nanobot_tool::ApprovalRequest;
 
 /// The tool name in the approval of a request of an MCP server for a reply of the model. No tool has this name.
 pub(crate) const SAMPLING: &str = "sampling";
+/// The tool name in the approval of the messages of a prompt of an MCP server. No tool has this name.
+pub(crate) const SERVER_PROMPT: &str = "server_prompt";
 /// Maximum characters of a path in the headline.
 const MAX_HEADLINE_PATH_CHARS: usize = 60;
 
@@ -76,6 +78,7 @@ pub(crate) fn headline(request: &ApprovalRequest<'_>, is_new_file: bool) -> Stri
         ("exec", _) => "Allow exec to run this command?".into(),
         (_, ("--net", Some(host))) => format!("Allow {tool} to reach {host}?"),
         (SAMPLING, _) => format!("Allow the server {} to use the model?", server(request)),
+        (SERVER_PROMPT, _) => format!("Send this prompt of the server {}?", server(request)),
         _ => format!("Allow this call of {tool}?"),
     }
 }

@@ -4,10 +4,11 @@ use crate::ops::agent_turn::tool_usage::find_server;
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment::simulated_env;
 use crate::ops::mcp_sandbox;
+use crate::ops::server_errors::{MAX_ERROR_CHARS, check_usable, find_configured, to_error};
 use crate::ops::server_files;
 use crate::options::turn::ServerFiles;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::policy::rule::Pattern;
 use nanobot_config::settings::Settings;
@@ -25,9 +26,6 @@ use nanobot_os::signal;
 use nanobot_sandbox::system_paths::RELOCATED_TOOLS;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-
-/// Maximum length of the error message of a server, in characters.
-const MAX_ERROR_CHARS: usize = 2000;
 
 /// The configured servers, and the means to contact them.
 pub(crate) struct McpContext<'w> {
@@ -81,29 +79,12 @@ impl<'w> McpContext<'w> {
 
     /// The server `name`.
     pub(crate) fn server(&self, name: &str) -> Result<&McpServer> {
-        let server = self.servers.iter().find(|server| server.name == name);
-        server.ok_or_else(|| self.unknown_server_error(name))
-    }
-
-    /// The error for a server that is not configured.
-    pub(crate) fn unknown_server_error(&self, name: &str) -> anyhow::Error {
-        let names = self.servers.iter().map(|server| server.name.as_str());
-        let hint = match (nearest(name, names), self.servers.is_empty()) {
-            (Some(nearest), _) => format!("`{nearest}`"),
-            (None, false) => "nanobot mcp list".into(),
-            (None, true) => "nanobot mcp add".into(),
-        };
-        fail_with_hint(Exit::NoInput, format!("there is no server `{name}`"), hint)
+        find_configured(&self.servers, name)
     }
 
     /// Requests the features of a server, and caches them.
     pub(crate) fn query(&self, server: &McpServer) -> Result<ServerView> {
-        if let Some(reason) = &server.unusable_reason {
-            return Err(unusable_error(server, reason));
-        }
-        if server.is_disabled {
-            return Err(unusable_error(server, "it is disabled"));
-        }
+        check_usable(server)?;
         let view = self.catalog.query(&server.name).map_err(|error| to_error(server, &error))?;
         for note in &view.notes {
             self.ctx.notice(&format!("MCP server `{}`: {note}", server.name));
@@ -270,29 +251,4 @@ pub(crate) fn missing_allow_rules(settings: &Settings) -> Vec<String> {
 /// The rule that allows all tools of the server `name`.
 pub(crate) fn allow_rule(name: &str) -> String {
     format!("{}*", server_prefix(name))
-}
-
-/// The error for a server that cannot be used.
-pub(crate) fn unusable_error(server: &McpServer, reason: &str) -> anyhow::Error {
-    let name = &server.name;
-    let cause = format!("MCP server `{name}` cannot be used: {reason}");
-    fail_with_hint(Exit::Config, cause, format!("nanobot config get tools.mcpServers.{name}"))
-}
-
-/// Converts the error of a server into an error for the user.
-pub(crate) fn to_error(server: &McpServer, error: &McpError) -> anyhow::Error {
-    let name = &server.name;
-    let message = sanitize::single_line(&error.to_string(), MAX_ERROR_CHARS);
-    match error {
-        McpError::Stopped(stop) => (*stop).into(),
-        McpError::Unusable(_) => unusable_error(server, &message),
-        McpError::Login(_) => fail(Exit::Config, format!("MCP server `{name}`: {message}")),
-        McpError::Refused(_) => fail(Exit::Failed, format!("MCP server `{name}`: {message}")),
-        McpError::Unreachable(_)
-        | McpError::Broken(_)
-        | McpError::TimedOut(_)
-        | McpError::FeaturesChanged => {
-            fail(Exit::Unavailable, format!("MCP server `{name}`: {message}"))
-        }
-    }
 }

@@ -89,8 +89,8 @@ impl TurnOptions {
 pub struct TurnInput {
     /// The message; `-` reads it from standard input
     ///
-    /// A message that is only `/new`, `/compact`, `/help` or `/stop` is a command, and one that begins with `/NAME` of a skill uses it.
-    /// The model gets any other text that begins with `/`; the other commands of `/help` are those of the REPL.
+    /// A message that is only `/new`, `/compact`, `/help` or `/stop` is a command, and one that begins with `/NAME` of a skill or with
+    /// `/SERVER:NAME` of a prompt of an MCP server uses that. The model gets any other text that begins with `/`; the other commands of `/help` are those of the REPL.
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true, value_parser = typed_text)]
     pub message: Option<UserText>,
     /// Read the message from FILE
@@ -100,8 +100,8 @@ pub struct TurnInput {
     pub prompt_file: Option<PathBuf>,
     /// Attach a text, image, PDF, directory or web page
     ///
-    /// A text file, an image (PNG, JPEG, GIF, WebP), a recording (MP3, WAV, OGG, M4A, FLAC), a PDF, an office document, a directory, a web page (`https://…`), or standard input
-    /// (`-`); may be repeated.
+    /// A text file, an image (PNG, JPEG, GIF, WebP), a recording (MP3, WAV, OGG, M4A, FLAC), a PDF, an office document, a directory, a web page (`https://…`), a resource of an
+    /// MCP server (`mcp:SERVER:URI`), or standard input (`-`); may be repeated.
     #[arg(short, long, aliases = ["attachment", "file", "image"], value_name = "FILE|URL", action = ArgAction::Append, value_parser = path_or_other())]
     pub attach: Vec<OsString>,
 }

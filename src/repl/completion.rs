@@ -4,6 +4,7 @@
 //! computed at each key.
 
 use crate::ops::context::Context;
+use crate::ops::server_content::{self, OfferedContent};
 use crate::ops::slash_commands::{self, ArgKind, EFFORT_LEVELS, SlashCommand};
 use crate::ops::user_commands::{self, UserCommand};
 use crate::ops::{agent_turn, profiles, skills};
@@ -24,7 +25,7 @@ pub(super) fn editor(ctx: &Context, options: &TurnOptions, uses_vi_keys: bool) -
     let directory = turn_directory(&options.grants);
     let (sessions, models, profiles, skill_context) =
         (ctx.clone(), ctx.clone(), ctx.clone(), ctx.clone());
-    let commands = ctx.clone();
+    let (commands, resources) = (ctx.clone(), ctx.clone());
     let (skill_options, model_options) = (options.clone(), options.clone());
     let completer = Completer {
         sessions: Box::new(move || all_sessions(&sessions).unwrap_or_default()),
@@ -41,7 +42,12 @@ pub(super) fn editor(ctx: &Context, options: &TurnOptions, uses_vi_keys: bool) -
                 text: command.name,
                 description: command.description,
             };
-            user_commands::list(&commands).into_iter().map(candidate).collect()
+            let own = user_commands::list(&commands).into_iter().map(candidate);
+            own.chain(server_content::offered_prompts(&commands).into_iter().map(to_candidate))
+                .collect()
+        }),
+        resources: Box::new(move || {
+            server_content::offered_resources(&resources).into_iter().map(to_candidate).collect()
         }),
         directory,
         home: ctx.paths.home.clone(),
@@ -114,8 +120,10 @@ struct Completer {
     models: CandidateSource,
     profiles: CandidateSource,
     skills: CandidateSource,
-    /// The user's own commands.
+    /// The user's own commands, and the prompts of servers.
     commands: CandidateSource,
+    /// The resources of servers, as `SERVER:URI`.
+    resources: CandidateSource,
     /// The directory that file names are relative to.
     directory: PathBuf,
     /// The home directory, for `~`.
@@ -139,7 +147,15 @@ impl CompletionSource for Completer {
                 (0, candidates)
             }
             CursorContext::Argument(kind, start) => (start, self.arguments(kind, &head[start..])),
-            CursorContext::File(start) => (start, self.files(&head[start..])),
+            CursorContext::File(start) => {
+                let typed = &head[start..];
+                let mut candidates = self.files(typed);
+                if !typed.is_empty() {
+                    let resources = (self.resources)().into_iter();
+                    candidates.extend(resources.filter(|it| it.text.starts_with(typed)));
+                }
+                (start, candidates)
+            }
             CursorContext::Other => (cursor, Vec::new()),
         }
     }
@@ -262,6 +278,10 @@ fn command_hint(line: &str) -> Option<String> {
     Some(format!("{rest}{gap}{label}")).filter(|hint| !hint.is_empty())
 }
 
+fn to_candidate(offered: OfferedContent) -> Candidate {
+    Candidate { text: offered.name, description: offered.description }
+}
+
 fn plain_candidate(text: impl Into<String>) -> Candidate {
     Candidate { text: text.into(), description: String::new() }
 }
@@ -344,6 +364,7 @@ mod tests {
         Completer {
             sessions: names(&["cli:direct", "cli:work", "pipe:1"]),
             commands: names(&[]),
+            resources: names(&["one:a://b"]),
             models: names(&["gpt-5", "claude-opus"]),
             profiles: names(&["plan", "full"]),
             skills: names(&["weather"]),
@@ -396,6 +417,7 @@ mod tests {
         check("/profile ", 9, &["plan", "full"]);
         check("/memory s", 8, &["show", "search"]);
         check("/new x", 5, &[]);
+        check("see @on", 5, &["one:a://b"]);
         check("hello", 5, &[]);
         // The commands, and the skills as commands.
         let skills = (completer.skills)().len();

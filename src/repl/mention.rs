@@ -1,4 +1,4 @@
-//! Finds the files that a message mentions after `@`; existing ones are sent with it.
+//! Finds the files and the resources of servers that a message mentions after `@`; those that exist are sent with it.
 
 use nanobot_os::durable_file::format_size;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Mentions {
     /// Files and directories.
     pub(crate) files: Vec<PathBuf>,
+    /// Attachments that are resources of servers.
+    pub(crate) resources: Vec<String>,
     /// Names of files that do not exist.
     pub(crate) missing: Vec<String>,
 }
@@ -28,20 +30,31 @@ impl Mentions {
 }
 
 /// Finds the files and directories that `text` mentions as `@path` or `@"a path"`, at the start of a word. `resolve` turns
-/// a name into a path. A name that does not exist is missing if it has an extension; other text stays plain. If a text has several lines,
+/// a name into a path. `resource` returns the attachment for `SERVER:URI`. A name that does not exist is missing if it has an extension; other text stays plain. If a text has several lines,
 /// only the first and the last one are searched: the lines between are usually pasted, and written by somebody else.
-pub(crate) fn find(text: &str, resolve: &dyn Fn(&str) -> PathBuf) -> Mentions {
+pub(crate) fn find(
+    text: &str,
+    resolve: &dyn Fn(&str) -> PathBuf,
+    resource: &dyn Fn(&str) -> Option<String>,
+) -> Mentions {
     let mut mentions = Mentions::default();
     let text = text.trim();
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let last = rest.rsplit('\n').next().unwrap_or_default();
     for line in [first, last] {
-        find_in_line(line, resolve, &mut mentions);
+        for name in names_in_line(line) {
+            match resource(name) {
+                Some(resource) if mentions.resources.contains(&resource) => {}
+                Some(resource) => mentions.resources.push(resource),
+                None => mentions.add(name, resolve(name)),
+            }
+        }
     }
     mentions
 }
 
-fn find_in_line(mut rest: &str, resolve: &dyn Fn(&str) -> PathBuf, mentions: &mut Mentions) {
+fn names_in_line(mut rest: &str) -> Vec<&str> {
+    let mut names = Vec::new();
     let mut is_word_start = true;
     while let Some(letter) = rest.chars().next() {
         let after = &rest[letter.len_utf8()..];
@@ -49,11 +62,12 @@ fn find_in_line(mut rest: &str, resolve: &dyn Fn(&str) -> PathBuf, mentions: &mu
             && is_word_start
             && let Some(name) = mentioned_name(after)
         {
-            mentions.add(name, resolve(name));
+            names.push(name);
         }
         is_word_start = letter.is_whitespace() || "([{\"'".contains(letter);
         rest = after;
     }
+    names
 }
 
 /// Describes a file that is sent with a message; `name` is its path as the user knows it.
@@ -92,7 +106,7 @@ mod tests {
         }
         let at = |name: &str| folder.path().join(name);
         let check = |text: &str, expect: &[&str]| {
-            let mentions = find(text, &at);
+            let mentions = find(text, &at, &|_| None);
             let expect: Vec<PathBuf> = expect.iter().map(|name| at(name)).collect();
             assert_eq!((mentions.files, mentions.missing), (expect, vec![]), "{text}");
         };
@@ -103,7 +117,7 @@ mod tests {
         check("@ @\"a b.md", &[]);
         check("explain @c:\n@a.md\nand @\"a b.md\"", &["c", "a b.md"]);
         check("@a.md\n", &["a.md"]);
-        let missing = find("@b.md, @nobody and @b.md", &at).missing;
+        let missing = find("@b.md, @nobody and @b.md", &at, &|_| None).missing;
         assert_eq!(missing, ["b.md"]);
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
@@ -113,5 +127,14 @@ mod tests {
         let line = |name: &str| describe(&folder.path().join(name), Path::new(name));
         assert_eq!(line("c"), "attached: c, 17 B");
         assert_eq!(line("d"), "attached: d, a directory");
+    }
+
+    #[test]
+    fn resources_are_named_after_an_at() {
+        let resource = |name: &str| name.strip_prefix("one:").map(|uri| format!("mcp:one:{uri}"));
+        let resolve = |name: &str| PathBuf::from(name);
+        let mentions = find("(@one:a://b) and @one:a://b, @two:a.md", &resolve, &resource);
+        assert_eq!(mentions.resources, ["mcp:one:a://b"]);
+        assert_eq!(mentions.missing, ["two:a.md"]);
     }
 }

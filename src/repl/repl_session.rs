@@ -8,6 +8,7 @@ use crate::ops::agent_turn::{self, source::InteractiveContext};
 use crate::ops::context::Context;
 use crate::ops::default_session::{default_session_key, last_session_key};
 use crate::ops::permissions;
+use crate::ops::server_content::ServerResource;
 use crate::options::turn::TurnOptions;
 use crate::repl::editor::Editor;
 use anyhow::Result;
@@ -163,15 +164,22 @@ impl<'w> ReplSession<'w> {
     pub(super) fn send_message(&mut self, text: &str) {
         let mut options = self.options.clone();
         let directory = completion::turn_directory(&options.grants);
-        let mentions = mention::find(text, &|path| self.resolve_path(path));
+        // Settings that cannot be read are reported by the turn.
+        let settings = self.settings().ok();
+        let resource = |name: &str| ServerResource::attachment(settings.as_ref()?, name);
+        let mentions = mention::find(text, &|path| self.resolve_path(path), &resource);
         for path in &mentions.files {
             let name = path.strip_prefix(&directory).unwrap_or(path);
             self.print_line(&mention::describe(path, name));
         }
+        for resource in &mentions.resources {
+            self.print_line(&format!("attached: {resource}"));
+        }
         for name in &mentions.missing {
             self.print_line(&format!("not attached: {name} does not exist"));
         }
-        if mentions.files.is_empty() && self.is_stored_unanswered(text) {
+        let has_mentions = !mentions.files.is_empty() || !mentions.resources.is_empty();
+        if !has_mentions && self.is_stored_unanswered(text) {
             self.ctx.terminal.eprint_dim("the session has this message; its turn continues");
             options.session.resume = true;
             self.run_message_turn(&options);
@@ -179,6 +187,7 @@ impl<'w> ReplSession<'w> {
         }
         options.input.set_typed_message(text);
         options.input.attach.extend(mentions.files.into_iter().map(Into::into));
+        options.input.attach.extend(mentions.resources.into_iter().map(Into::into));
         self.last_message = Some(text.to_owned());
         self.is_last_message_typed = true;
         self.run_message_turn(&options);

@@ -120,6 +120,7 @@ mod matrix_server;
 mod mattermost_server;
 mod mcp;
 mod mcp_command;
+mod mcp_content;
 mod mcp_instructions;
 mod mcp_login;
 mod mcp_programs;

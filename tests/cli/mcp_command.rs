@@ -52,7 +52,7 @@ fn list_shows_cached_tools_and_starts_no_server() {
         "mcp_one_look  (read-only, it claims)\n    See red.\n    arguments: word?",
         "mcp_one_set  (may make changes)",
         "notes://today",
-        "greet  Say hello",
+        "/one:greet [who]  Say hello",
     ] {
         assert!(text.contains(phrase), "{phrase}\n{text}");
     }
@@ -226,7 +226,7 @@ fn servers_are_added_and_removed() {
     let printed = result.text();
     assert!(printed.contains("      > Look twice.\n      > Then leap.\n"), "{printed}");
     assert!(!result.text().contains("not accepted"), "{}", result.text());
-    story.run(["mcp", "list"]).stdout_has(" ok ");
+    story.run(["mcp", "list"]).stdout_has(" ok; 1 resource; 1 prompt ");
     assert!(error.contains("added `mcp_one_*` to `tools.allow`"), "{error}");
     assert!(!error.contains("every process can see"), "{error}");
     let config = read_config(&story);
@@ -293,7 +293,7 @@ fn the_repl_shows_its_servers() {
         .type_("/mcp one")
         .press(Key::Enter)
         .until("mcp_one_look")
-        .until("greet  Say hello");
+        .until("/one:greet [who]  Say hello");
     screen.exit_with_ctrl_d();
 }
 

@@ -116,6 +116,7 @@ fn check_everything_server(story: &Story) {
     assert!(raw.contains("iVBORw0KGgo"), "no picture in {raw:.3000}");
     assert!(requests.last().unwrap().last_content().contains("completed"));
     assert_no_processes(story);
+    check_everything_content(story);
     // The server has a reply of the model.
     story.server().script([
         calls(
@@ -132,6 +133,35 @@ fn check_everything_server(story: &Story) {
     let requests = story.requests();
     assert!(requests[requests.len() - 2].last_content().contains("which drink?"));
     assert!(requests.last().unwrap().last_content().contains("It is tea."));
+    assert_no_processes(story);
+}
+
+/// Attaches resources of server-everything, and uses its prompts.
+fn check_everything_content(story: &Story) {
+    let text = "mcp:s:demo://resource/dynamic/text/7";
+    let blob = "mcp:s:demo://resource/dynamic/blob/8";
+    story.server().script([says("Read.")]);
+    story.run(["agent", "--new", "-m", "sum up", "-a", text, "-a", blob]).stdout("Read.\n");
+    let request = story.last_request().last_content();
+    assert!(request.contains("Resource 7: This is a plaintext resource"), "{request}");
+    assert!(request.contains("Resource 8: This is a base64 blob"), "{request}");
+    let missing = story.run(["agent", "-m", "x", "-a", "mcp:s:demo://resource/nowhere"]);
+    missing.status(66).stderr_has("demo://resource/nowhere");
+    let template = "mcp:s:demo://resource/dynamic/text/{resourceId}";
+    story.run(["agent", "-m", "x", "-a", template]).status(2).error_text();
+    let weather = |city: &str| format!("/s:args-prompt {city}");
+    story.run(["agent", "-m", &weather("Rome")]).status(77).error_text();
+    let accept = ["mcp", "accept", "s", "--yes", "--prompt", "args-prompt Rome"];
+    story.run(accept).stdout("What's weather in Rome?\n").stderr_has("accepted");
+    story.server().script([says("Hot."), says("Cold.")]);
+    story.run(["agent", "--new", "-m", &weather("Rome")]).stdout("Hot.\n");
+    story.run(["agent", "--new", "-m", &weather("Oslo")]).stdout("Cold.\n");
+    assert!(story.last_request().last_content().contains("\nWhat's weather in Oslo?\n"));
+    let accept = ["mcp", "accept", "s", "--yes", "--prompt", "resource-prompt Text 3"];
+    story.run(accept).stdout_has("This prompt includes the Text resource with id: 3.").error_text();
+    story.server().script([says("Read.")]);
+    story.run(["agent", "--new", "-m", "/s:resource-prompt Text 4"]).stdout("Read.\n");
+    assert!(story.last_request().last_content().contains("Resource 4: This is a plaintext"));
     assert_no_processes(story);
 }
 

@@ -397,6 +397,7 @@ const GUARANTEES: &[TestedPromise] = &[
             "a_changed_tool_is_denied",
             "a_tool_added_later_needs_approval_despite_its_hints",
             "changed_instructions_are_not_used_until_they_are_accepted",
+            "what_a_prompt_says_is_sent_once_it_is_accepted",
             "servers_may_not_use_the_model_unless_the_config_says_so",
         ],
     ),

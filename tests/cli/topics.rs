@@ -297,6 +297,12 @@ fn commands_of_the_topic_servers() {
             "mcp login hub",
             "mcp_login::a_program_logs_in_without_a_person_and_gets_new_tokens_by_itself",
         ),
+        elsewhere("-a mcp:notes:", "mcp_content::a_resource_is_attached_as_content_from_outside"),
+        elsewhere(
+            "mcp accept notes",
+            "mcp_content::what_a_prompt_says_is_sent_once_it_is_accepted",
+        ),
+        elsewhere("'/notes:review", "mcp_content::what_a_prompt_says_is_sent_once_it_is_accepted"),
         prints("git.sampling ask", ""),
         prints("skills.directories", ""),
         prints("skill list", "weather"),

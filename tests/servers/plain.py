@@ -5,7 +5,8 @@
 PLAN has "tools", "resources" and "prompts" as in `tools/list` and the other methods; a tool's "gives" is the result of a
 call, and a tool without one returns its arguments; "then" is the tool list after that call; a tool with "waits" never
 answers; "runs" is a shell command whose output is the result; "asks" are the parameters of a question to the user
-(elicitation), whose answer is the result. LOG gets a line for each start and each call. "warns" is a text for stderr; with "dies" the server exits at once
+(elicitation), whose answer is the result. A resource's "contents" are what reading it returns, a prompt's "messages" those that it
+becomes, with `{NAME}` for an argument; without them a text or the arguments. "templates" are addresses with placeholders. LOG gets a line for each start and each call. "warns" is a text for stderr; with "dies" the server exits at once
 with this text there.
 """
 
@@ -16,6 +17,8 @@ import subprocess
 import sys
 import termios
 import time
+
+HIDDEN = ("asks", "contents", "gives", "messages", "runs", "then", "waits")
 
 
 def warn(text):
@@ -47,7 +50,7 @@ def main():
     tools = {tool["name"]: tool for tool in plan.get("tools", [])}
 
     def offered(tool):
-        return {key: value for key, value in tool.items() if key not in ("asks", "gives", "runs", "then", "waits")}
+        return {key: value for key, value in tool.items() if key not in HIDDEN}
 
     def send(message):
         sys.stdout.write(json.dumps(message) + "\n")
@@ -82,17 +85,28 @@ def main():
                 send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
             return tool.get("gives", {"content": [{"type": "text", "text": text}]})
         if method == "resources/list":
-            return {"resources": plan["resources"]}
+            return {"resources": [offered(resource) for resource in plan.get("resources", [])]}
         if method == "resources/templates/list":
-            return {"resourceTemplates": []}
-        if method == "resources/read":
+            return {"resourceTemplates": plan.get("templates", [])}
+        if method == "resources/read" and "resources" in plan and "missing" not in params["uri"]:
             log("read " + params["uri"])
+            resource = next((it for it in plan["resources"] if it["uri"] == params["uri"]), {})
+            if "waits" in resource:
+                sys.stdin.read()
+            if "contents" in resource:
+                return {"contents": resource["contents"]}
             return {"contents": [{"uri": params["uri"], "text": "what stands there"}]}
         if method == "prompts/list":
-            return {"prompts": plan["prompts"]}
+            return {"prompts": [offered(prompt) for prompt in plan["prompts"]]}
         if method == "prompts/get":
             log("prompt " + params["name"])
             said = json.dumps(params.get("arguments", {}))
+            prompt = next((it for it in plan["prompts"] if it["name"] == params["name"]), {})
+            if "messages" in prompt:
+                text = json.dumps(prompt["messages"])
+                for name, value in params.get("arguments", {}).items():
+                    text = text.replace("{" + name + "}", json.dumps(value)[1:-1])
+                return {"messages": json.loads(text)}
             return {"messages": [{"role": "user", "content": {"type": "text", "text": said}}]}
         if method == "ping":
             return {}

@@ -182,6 +182,30 @@ impl ToolCatalog {
         Ok(self.0.clients.get_prompt(server, name, arguments)?)
     }
 
+    /// True if a person has accepted the prompt of `server` whose messages have this digest.
+    ///
+    /// # Errors
+    /// The pins cannot be read.
+    pub fn has_accepted_prompt(&self, server: &McpServer, digest: &str) -> Result<bool> {
+        self.0.pins.has_accepted_prompt(server, digest)
+    }
+
+    /// Accepts the prompt of `server` whose messages have this digest.
+    ///
+    /// # Errors
+    /// The pins cannot be written.
+    pub fn accept_prompt(&self, server: &McpServer, digest: &str) -> Result<()> {
+        self.0.pins.accept_prompt(server, digest)
+    }
+
+    /// Returns the current offer of `server`, which is started if it is not running.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or its offer cannot be checked against the pins.
+    pub fn current_features(&self, server: &str) -> Result<Arc<ServerFeatures>, CallError> {
+        Ok(self.checked_features(server)?.features)
+    }
+
     /// Returns the offer of `server` as last checked.
     pub fn features(&self, server: &str) -> Arc<ServerFeatures> {
         let checked = self.checked();

@@ -73,6 +73,9 @@ struct ServerPins {
     /// The tools that appeared after the others and that no person has accepted.
     #[serde(default, rename = "late")]
     added_later: BTreeSet<String>,
+    /// The prompts that a person has accepted: the fingerprint of the endpoint, and the digest of the messages.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    prompts: BTreeSet<String>,
 }
 
 impl PinFile {
@@ -121,7 +124,7 @@ impl PinFile {
             let PinCheck { mut changed, .. } = pins.check_and_pin(server, features);
             match tools {
                 None => {
-                    *pins = ServerPins::new(server, features);
+                    pins.start_anew(server, features);
                     pins.accepted = pins.tools.keys().cloned().collect();
                 }
                 Some(tools) => {
@@ -136,6 +139,27 @@ impl PinFile {
                 }
             }
             changed
+        })
+    }
+
+    /// True if a person has accepted the prompt of `server` whose messages have this digest.
+    ///
+    /// # Errors
+    /// The errors of [`Self::check`].
+    pub fn has_accepted_prompt(&self, server: &McpServer, digest: &str) -> Result<bool> {
+        let pin_data = self.read()?;
+        let pins = pin_data.servers.get(&server.name);
+        Ok(pins.is_some_and(|pins| pins.prompts.contains(&prompt_pin(server, digest))))
+    }
+
+    /// Records that a person has accepted the prompt of `server` whose messages have this digest.
+    ///
+    /// # Errors
+    /// The errors of [`Self::check_and_pin`].
+    pub fn accept_prompt(&self, server: &McpServer, digest: &str) -> Result<()> {
+        self.update(|pin_data| {
+            let pins = pin_data.servers.entry(server.name.clone()).or_default();
+            pins.prompts.insert(prompt_pin(server, digest));
         })
     }
 
@@ -208,14 +232,21 @@ impl ServerPins {
             tools: tools.map(|tool| (tool.name.clone(), tool.into_owned())).collect(),
             accepted: BTreeSet::new(),
             added_later: BTreeSet::new(),
+            prompts: BTreeSet::new(),
         }
+    }
+
+    /// Pins all tools as new ones. Accepted prompts stay: they name their endpoint.
+    fn start_anew(&mut self, server: &McpServer, features: &ServerFeatures) {
+        let prompts = std::mem::take(&mut self.prompts);
+        *self = Self { prompts, ..Self::new(server, features) };
     }
 
     /// Does the same as [`PinData::check_and_pin`] for one server.
     fn check_and_pin(&mut self, server: &McpServer, features: &ServerFeatures) -> PinCheck {
         if self.endpoint != fingerprint::of_endpoint(server) {
             let replaced_server = !self.endpoint.is_empty();
-            *self = Self::new(server, features);
+            self.start_anew(server, features);
             return PinCheck {
                 replaced_server,
                 unaccepted: self.tools.keys().cloned().collect(),
@@ -249,6 +280,11 @@ impl ServerPins {
             first_seen,
         }
     }
+}
+
+/// The record of an accepted prompt.
+fn prompt_pin(server: &McpServer, digest: &str) -> String {
+    format!("{} {digest}", fingerprint::of_endpoint(server))
 }
 
 /// Formats a tool as lines of text that people can compare.
@@ -369,6 +405,21 @@ mod tests {
         assert_eq!(check.unaccepted.len(), 1, "what was accepted was another's");
         let check = pin("http://b/", "three");
         assert!(!check.replaced_server && check.changed.len() == 1);
+    }
+
+    #[test]
+    fn an_accepted_prompt_belongs_to_its_endpoint() {
+        let temp = tempfile::tempdir().unwrap();
+        let pins = PinFile::new(temp.path());
+        let (one, other) = (server("http://a/"), server("http://b/"));
+        let is_accepted = |server, digest| pins.has_accepted_prompt(server, digest).unwrap();
+        assert!(!is_accepted(&one, "d"));
+        pins.accept_prompt(&one, "d").unwrap();
+        let tools = features(&[("a", "one")]);
+        pins.check_and_pin(&[(&one, &tools)]).unwrap();
+        pins.accept(&one, &tools, None).unwrap();
+        assert!(is_accepted(&one, "d"), "tools that are pinned later change nothing");
+        assert!(!is_accepted(&one, "e") && !is_accepted(&other, "d"));
     }
 
     #[test]

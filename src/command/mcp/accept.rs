@@ -1,12 +1,14 @@
-//! `mcp accept`: shows the tools of a server, and its instructions, that have changed or were never accepted, and accepts them after
-//! confirmation.
+//! `mcp accept`: shows the tools of a server, and its instructions, that have changed or were never accepted, or what a prompt of it
+//! says, and accepts them after confirmation.
 
 use crate::command::question::ask_yes;
 use crate::ops::mcp_servers::{McpContext, find_tool};
+use crate::ops::server_prompts::{self, ServerPrompt};
 use anyhow::Result;
 use console::Style;
 use nanobot_base::diff::Diff;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::shell_quote::quote;
 use nanobot_mcp::pin::{self, ToolChange};
 use nanobot_mcp::protocol::ToolInfo;
 use nanobot_mcp::sanitize;
@@ -55,23 +57,56 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
         1 => "1 tool".to_owned(),
         count => format!("{count} tools"),
     };
-    if !yes && !Terminal::can_prompt() {
-        let cause =
-            format!("{count} of `{}` changed or new, and nothing was accepted", server.name);
-        let hint = format!("{} --yes", server.accept_command());
-        return Err(fail_with_hint(Exit::Refused, cause, hint));
-    }
     if !yes {
-        let question = format!("Accept {count} of `{}` as shown?", server.name);
-        if !ask_yes(mcp.ctx, &question)? {
-            let cause = format!("{count} of `{}` not accepted", server.name);
-            return Err(fail(Exit::Refused, cause));
-        }
+        let hint = format!("{} --yes", server.accept_command());
+        require_yes(mcp, &format!("{count} of `{}`", server.name), hint)?;
     }
     let names: Vec<String> = changes.iter().map(|change| change.name.clone()).collect();
     mcp.catalog.accept(&server.name, Some(&names))?;
     mcp.ctx.notice(&format!("{count} of `{}` accepted", server.name));
     Ok(Exit::Answered)
+}
+
+/// Runs `mcp accept --prompt`. `text` is the name of the prompt, with its arguments.
+pub(super) fn accept_prompt(
+    mcp: &McpContext<'_>,
+    server: &str,
+    text: &str,
+    yes: bool,
+) -> Result<Exit> {
+    let server = mcp.server(server)?;
+    let prompt = ServerPrompt::of_server(&server.name, text.trim());
+    let filled = server_prompts::fill(&mcp.catalog, server, &prompt)?;
+    mcp.catalog.shut_down();
+    if server_prompts::is_accepted(&mcp.catalog, server, &filled.digest)? {
+        mcp.ctx.notice("what the prompt says is accepted already");
+        return Ok(Exit::Answered);
+    }
+    let lines = filled.text.lines().map(|line| format!("{}\n", escape_invisible(line)));
+    mcp.ctx.terminal.print(&lines.collect::<String>())?;
+    let name = format!("the prompt `{}` of `{}`", prompt.name(), server.name);
+    if !yes {
+        let hint = format!("{} --prompt {} --yes", server.accept_command(), quote(text.trim()));
+        require_yes(mcp, &name, hint)?;
+    }
+    mcp.catalog.accept_prompt(server, &filled.digest)?;
+    mcp.ctx.notice(&format!("{name} accepted"));
+    Ok(Exit::Answered)
+}
+
+/// Asks the person to accept `what` as it was shown.
+///
+/// # Errors
+/// Status 77: the user says no, or cannot be asked, and `hint` says how to accept it.
+fn require_yes(mcp: &McpContext<'_>, what: &str, hint: String) -> Result<()> {
+    if !Terminal::can_prompt() {
+        let cause = format!("{what} changed or new, and nothing was accepted");
+        return Err(fail_with_hint(Exit::Refused, cause, hint));
+    }
+    if !ask_yes(mcp.ctx, &format!("Accept {what} as shown?"))? {
+        return Err(fail(Exit::Refused, format!("{what} not accepted")));
+    }
+    Ok(())
 }
 
 fn show_change(mcp: &McpContext<'_>, change: &ToolChange, context_lines: usize) -> Result<()> {

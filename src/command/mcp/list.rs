@@ -4,6 +4,7 @@ use crate::command::name_pattern::single_line;
 use crate::ops::mcp_servers::McpContext;
 use anyhow::Result;
 use nanobot_agent::report::columns::{Column, Side, format_table};
+use nanobot_agent::report::short_text::count_noun;
 use nanobot_base::error::Exit;
 use nanobot_base::message::token_estimate;
 use nanobot_base::shell_quote::quote;
@@ -124,9 +125,20 @@ fn describe_state(row: &ServerRow<'_>) -> String {
             count => format!("{count} not accepted yet: `{}`", accept_command(server)),
         }),
     };
+    let counts = features.as_ref().map(describe_content).unwrap_or_default();
     let no_sandbox = if server.is_unsandboxed { "; no sandbox" } else { "" };
     let trusted = if server.is_trusted { "; trusted" } else { "" };
-    format!("{state}{no_sandbox}{trusted}")
+    format!("{state}{counts}{no_sandbox}{trusted}")
+}
+
+/// A phrase about the resources and the prompts of a server; empty if there are none.
+fn describe_content(features: &ServerFeatures) -> String {
+    let resources = features.resources.len() + features.templates.len();
+    [(resources, "resource"), (features.prompts.len(), "prompt")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, noun)| format!("; {}", count_noun(count, noun)))
+        .collect()
 }
 
 /// A phrase about the tools that have changed; `None` if none has.

@@ -3,6 +3,7 @@
 use crate::cli::mcp::McpCommand;
 use crate::ops::context::Context;
 use crate::ops::mcp_servers::McpContext;
+use crate::ops::server_errors::unknown_server_error;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::Exit;
 use nanobot_mcp::client;
@@ -65,11 +66,15 @@ pub(super) fn dispatch(ctx: &Context, command: &McpCommand) -> Result<Exit> {
             if rules.is_some() || had_data {
                 Ok(Exit::Answered)
             } else {
-                Err(mcp.unknown_server_error(server))
+                Err(unknown_server_error(&mcp.servers, server))
             }
         }
-        McpCommand::Accept { server, tools, yes, files } => {
-            accept::run(&McpContext::open_with(ctx, files)?, server, tools, *yes)
+        McpCommand::Accept { server, tools, prompt, yes, files } => {
+            let mcp = McpContext::open_with(ctx, files)?;
+            match prompt {
+                Some(prompt) => accept::accept_prompt(&mcp, server, prompt, *yes),
+                None => accept::run(&mcp, server, tools, *yes),
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `mcp show`: prints the offer of a server, from the stored copy; without one, the server is contacted.
 
 use crate::ops::mcp_servers::{McpContext, find_tool};
+use crate::ops::server_prompts;
 use anyhow::Result;
 use console::Style;
 use nanobot_agent::report::columns::hanging_indent;
@@ -119,12 +120,13 @@ fn print_server(
         let text = if has_description { &resource.description } else { &resource.name };
         name_and_description(&resource.uri, text)
     });
-    list("resources", &mut resources)?;
-    let prompts = features.prompts.iter();
-    list(
-        "prompts",
-        &mut prompts.map(|prompt| name_and_description(&prompt.name, &prompt.description)),
-    )?;
+    let name = sanitize::single_line(&server.name, 80);
+    list(&format!("resources, for `-a mcp:{name}:…` and `@{name}:…`"), &mut resources)?;
+    let mut prompts = features.prompts.iter().map(|prompt| {
+        let usage = server_prompts::usage(&server.name, prompt);
+        name_and_description(&usage, &prompt.description)
+    });
+    list("prompts, as messages", &mut prompts)?;
     writer.finish()
 }
 

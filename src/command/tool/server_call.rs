@@ -2,6 +2,7 @@
 //! user's.
 
 use crate::ops::mcp_servers::{self, McpContext};
+use crate::ops::server_errors;
 use anyhow::{Context as _, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -74,14 +75,14 @@ fn call_server(
     arguments: &Value,
 ) -> Result<ServerAnswer> {
     if let Some(reason) = &server.unusable_reason {
-        return Err(mcp_servers::unusable_error(server, reason));
+        return Err(server_errors::unusable_error(server, reason));
     }
     let result = if tool.contains("://") {
         catalog.read_resource(&server.name, tool)
     } else {
         // The user may give the name that models see, too.
         let view =
-            catalog.query(&server.name).map_err(|error| mcp_servers::to_error(server, &error))?;
+            catalog.query(&server.name).map_err(|error| server_errors::to_error(server, &error))?;
         let tool = &mcp_servers::find_tool(server, &view.features, tool)?.0.name;
         let mut notice = |text: &str| mcp.ctx.notice(text);
         catalog.call(&server.name, tool, arguments, None, &mut notice)
@@ -100,7 +101,7 @@ fn call_error(server: &McpServer, tool: &str, error: CallError) -> anyhow::Error
         CallError::NotOffered => {
             fail(Exit::NoInput, format!("MCP server `{name}` no longer has the tool `{tool}`"))
         }
-        CallError::Failed(error) => mcp_servers::to_error(server, &error),
+        CallError::Failed(error) => server_errors::to_error(server, &error),
     }
 }
 

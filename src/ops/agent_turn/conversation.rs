@@ -26,14 +26,15 @@ const MAX_QUOTED_CHARS: usize = 40;
 pub(crate) fn check_message(options: &TurnOptions, request: &TurnRequest) -> Result<()> {
     let shows_context =
         matches!(options.recording.dry_run, Some(DryRunForm::Table | DryRunForm::TableJson));
-    if request.parts.is_empty() && !options.session.resume && !shows_context {
+    let is_empty = request.parts.is_empty() && request.server_content.is_empty();
+    if is_empty && !options.session.resume && !shows_context {
         return Err(fail_with_hint(
             Exit::NoInput,
             "no message",
             "`nanobot agent -m \"…\"`, or text on standard input",
         ));
     }
-    if options.session.resume && !request.parts.is_empty() {
+    if options.session.resume && !is_empty {
         return Err(fail_with_parts(
             Exit::Usage,
             "`--resume` continues a turn, and takes no message",

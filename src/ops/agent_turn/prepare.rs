@@ -1,12 +1,13 @@
 //! A turn that is ready to run: its session, tools, system prompt and message.
 
-use super::request::{TurnCommand, TurnRequest};
+use super::request::{TurnCommand, TurnRequest, with_text_last};
 use super::source::TurnSource;
 use crate::ops::agent_turn::git_facts::git_facts;
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::prompt_files;
 use crate::ops::repository;
+use crate::ops::server_content::ServerContentReader;
 use crate::ops::subagents::pool::SubagentPool;
 use crate::ops::turn_setup::setup_input::SetupInput;
 use crate::ops::turn_setup::{self, TurnSetup};
@@ -71,8 +72,9 @@ pub(crate) fn prepare(
         profile,
         prompt: prompt_request,
         schema,
-        parts,
-        text,
+        mut parts,
+        mut text,
+        server_content,
         command,
         key: _,
     } = request;
@@ -114,6 +116,21 @@ pub(crate) fn prepare(
         }
         turn_setup::build(ctx, &input, vec![spawn], &mut |text| reporter.notice(text))?
     };
+    if !server_content.is_empty() {
+        let elicitation = interactive.map(|interactive| Arc::clone(&interactive.elicitation));
+        let (offline, scope) = (options.limits.offline, &setup.policy.file_scope);
+        let mcp_tools = &setup.shared.mcp_tools;
+        let reader = ServerContentReader {
+            ctx,
+            settings: &settings,
+            catalog: mcp_tools.catalog(ctx, &settings, offline, elicitation, scope),
+            user_prompt: interactive.map(|interactive| &*interactive.user_prompt),
+            is_dry_run_or_replay: options.recording.is_dry_run_or_replay(),
+        };
+        parts.extend(reader.read(&server_content, &mut |text| reporter.notice(text))?);
+        parts = with_text_last(parts);
+        server_content.raise_origin(&settings, &mut text);
+    }
     setup.shared.files.keep_git_history(ctx.paths.git_objects());
     restore_origin(&session, &setup);
     log_policy(&profile.name, &setup);

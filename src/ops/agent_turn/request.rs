@@ -6,7 +6,9 @@ use crate::ops::default_session::{default_session_key, fresh_session_key, last_s
 use crate::ops::media_service::MediaAccount;
 use crate::ops::model;
 use crate::ops::permissions;
+use crate::ops::server_content::{ServerContent, ServerResource};
 use crate::ops::server_files;
+use crate::ops::server_prompts::ServerPrompt;
 use crate::ops::skills;
 use crate::ops::transcription;
 use crate::ops::turn_setup::setup_input::PromptRequest;
@@ -46,6 +48,8 @@ pub(crate) struct TurnRequest {
     pub(crate) parts: Vec<MessagePart>,
     /// Its text without attachments, with the authors of all parts.
     pub(crate) text: UserText,
+    /// Content of MCP servers that the message names. It is read when the turn has its servers.
+    pub(crate) server_content: ServerContent,
     /// The command, if the message is one.
     pub(crate) command: Option<TurnCommand>,
     /// The session's key.
@@ -125,9 +129,11 @@ pub(crate) fn read(
     let purpose = source.call_purpose(&key, &reporter.envelope.turn);
     let (parts, text) =
         build_message(ctx, options, &settings, &purpose, piped, source.attached(), reporter)?;
+    let server_content = server_content_of(options, &settings, source);
     let command = match parts.as_slice() {
         [MessagePart::Text(message)]
             if options.input.message.is_some()
+                && server_content.is_empty()
                 && options.input.prompt_file.is_none()
                 && job.is_none()
                 && text.is_own() =>
@@ -143,9 +149,26 @@ pub(crate) fn read(
         schema,
         parts,
         text,
+        server_content,
         command,
         key,
     })
+}
+
+/// Returns the content of MCP servers that these options name: attachments, and a prompt if a person wrote the message.
+fn server_content_of(
+    options: &TurnOptions,
+    settings: &Settings,
+    source: &TurnSource<'_>,
+) -> ServerContent {
+    let resources = options.input.attach.iter().filter_map(|name| ServerResource::parse(name));
+    let message = options.input.message.as_ref();
+    let is_of_person = source.job().is_none() && options.input.prompt_file.is_none();
+    let message = message.filter(|message| is_of_person && message.is_own());
+    ServerContent {
+        resources: resources.collect(),
+        prompt: message.and_then(|message| ServerPrompt::parse(settings, message)),
+    }
 }
 
 /// The options with a request to use a skill in place of the message `/NAME`, if the run has such a skill.
@@ -422,6 +445,9 @@ fn build_message(
     }
     parts.extend(media);
     for source in &options.input.attach {
+        if ServerResource::parse(source).is_some() {
+            continue;
+        }
         text.raise(if source == "-" {
             OthersContent::new(Origin::Project, "piped input")
         } else if attach::is_page(source) {
@@ -501,7 +527,7 @@ fn message_text(message: Option<&UserText>, piped: Option<&str>) -> Result<UserT
 }
 
 /// Joins all texts of `parts` into one, placed after the other parts.
-fn with_text_last(parts: Vec<MessagePart>) -> Vec<MessagePart> {
+pub(super) fn with_text_last(parts: Vec<MessagePart>) -> Vec<MessagePart> {
     let mut reordered = Vec::new();
     let mut texts = Vec::new();
     for part in parts {

@@ -10,11 +10,12 @@ use anyhow::Result;
 use nanobot_agent::prompt::{PromptSection, servers_section};
 use nanobot_base::message::{tagged_block, token_estimate};
 use nanobot_config::policy::Policy;
+use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::policy::provenance::{AllowedHosts, ProvenanceTracker};
 use nanobot_config::policy::rule::Pattern;
 use nanobot_config::settings::Settings;
 use nanobot_mcp::catalog::ToolCatalog;
-use nanobot_mcp::client::ClientConfig;
+use nanobot_mcp::client::{ClientConfig, ElicitationHandler};
 use nanobot_mcp::tool_list::{ToolList, ToolQuery, ToolView};
 use nanobot_mcp::tool_name::{FIND_TOOLS, PREFIX};
 use nanobot_tool::Tool;
@@ -61,6 +62,21 @@ impl McpTools {
             files: Arc::clone(files),
         };
         build_tools(&context, &self.tool_list)
+    }
+
+    /// The servers of the run, also if none of their tools is offered.
+    pub(crate) fn catalog(
+        &self,
+        ctx: &Context,
+        settings: &Settings,
+        offline: bool,
+        elicitation: Option<Arc<dyn ElicitationHandler>>,
+        file_scope: &FileScope,
+    ) -> ToolCatalog {
+        match &self.catalog {
+            Some((catalog, _)) => catalog.clone(),
+            None => open_catalog(ctx, settings, offline, elicitation, file_scope),
+        }
     }
 
     /// Sets the model that servers may use during their calls.
@@ -151,15 +167,8 @@ pub(crate) fn load_mcp_tools(
             && policy.is_offered(name)
             && policy_limit.is_none_or(|limit| limit.is_offered(name))
     };
-    let client_config = ClientConfig {
-        env: ctx.env.clone(),
-        network: settings.network.clone(),
-        paths: ctx.paths.clone(),
-        offline,
-        elicitation: input.elicitation.clone(),
-        sandboxes: Some(mcp_sandbox::sandbox_factory(ctx, settings, &policy.file_scope)),
-    };
-    let catalog = ctx.servers.for_servers(&settings.servers, &ctx.clock, client_config);
+    let catalog =
+        open_catalog(ctx, settings, offline, input.elicitation.clone(), &policy.file_scope);
     let query = ToolQuery {
         allows_tool: &allows_tool,
         allows_prefix: &allows_prefix,
@@ -174,6 +183,24 @@ pub(crate) fn load_mcp_tools(
         sampler: TurnSampler::new(ctx, settings, input.user_prompt.clone()),
         tool_list: Arc::new(tool_list),
     })
+}
+
+fn open_catalog(
+    ctx: &Context,
+    settings: &Settings,
+    offline: bool,
+    elicitation: Option<Arc<dyn ElicitationHandler>>,
+    file_scope: &FileScope,
+) -> ToolCatalog {
+    let client_config = ClientConfig {
+        env: ctx.env.clone(),
+        network: settings.network.clone(),
+        paths: ctx.paths.clone(),
+        offline,
+        elicitation,
+        sandboxes: Some(mcp_sandbox::sandbox_factory(ctx, settings, file_scope)),
+    };
+    ctx.servers.for_servers(&settings.servers, &ctx.clock, client_config)
 }
 
 /// Estimates the tokens of `tools` in a request.

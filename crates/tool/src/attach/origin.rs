@@ -8,22 +8,25 @@ use std::fmt;
 pub enum AttachmentOrigin<'a> {
     File(&'a str),
     Page(&'a str),
+    /// A resource of an MCP server, or a prompt of it: `SERVER:URI`, `SERVER:PROMPT`.
+    Resource(&'a str),
     Stdin,
 }
 
 impl AttachmentOrigin<'_> {
     pub(super) fn name(&self) -> &str {
         match self {
-            Self::File(name) | Self::Page(name) => name,
+            Self::File(name) | Self::Page(name) | Self::Resource(name) => name,
             Self::Stdin => "standard input",
         }
     }
 
     /// Wraps `text` in a block that names its source.
-    pub(super) fn wrap_text(&self, text: &str) -> MessagePart {
+    pub fn wrap_text(&self, text: &str) -> MessagePart {
         MessagePart::Text(match self {
             Self::File(name) => tagged_block("file", Some(name), text),
             Self::Page(url) => tagged_block("page", Some(url), text),
+            Self::Resource(name) => tagged_block("resource", Some(name), text),
             Self::Stdin => tagged_block("stdin", None, text),
         })
     }
@@ -33,7 +36,7 @@ impl AttachmentOrigin<'_> {
 impl fmt::Display for AttachmentOrigin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(name) | Self::Page(name) => write!(f, "`{name}`"),
+            Self::File(name) | Self::Page(name) | Self::Resource(name) => write!(f, "`{name}`"),
             Self::Stdin => f.write_str("standard input"),
         }
     }
