@@ -287,7 +287,8 @@ pub const COMMANDS: &[JsonShape] = &[
     JsonShape { name: "session search PATTERN --json", form: Lines, meaning: "Each match in a session or in the memory.", base: None, fields: &[
         ("session?", Text, "the key"), ("file?", Text, "in the memory, instead of `session`"),
         ("number", Count, "the number of the message or line, from 1"), ("time", OrNull(&Time), ""),
-        ("role", Text, "`user`, `assistant` or `tool`; empty in the memory"), ("line", Text, ""), ("start", Count, "the byte in the line at which the match begins"), ("end", Count, "the byte after it"),
+        ("role", Text, "`user`, `assistant` or `tool`; empty in the memory"), ("line", Text, ""), ("start?", Count, "the byte in the line at which the match begins"), ("end?", Count, "the byte after it"),
+        ("score?", Number, "with `--meaning`, where `line` is the message: how close it is, from -1 to 1"),
         ("before?", List(&Text), "with `--context`: the lines before it"),
         ("after?", List(&Text), "with `--context`: the lines after it"),
     ] },

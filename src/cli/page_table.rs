@@ -192,9 +192,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot session show", "The session `cli:direct`"),
         ("nanobot session show telegram:42 -n 2 --full", "The last two messages, with full tool results"),
     ] },
-    HelpPage { command: "session search", statuses: &[(0, "something matches"), (1, "nothing matches"), NO_SESSION, CONFIG], variables: &[], files: &["sessions/KEY.jsonl", "memory/"], examples: &[
+    HelpPage { command: "session search", statuses: &[(0, "something matches"), (1, "nothing matches"), (4, "a budget is used up"), NO_SESSION, (69, "the server of `--meaning` does not answer"), (77, "it refuses the key"), CONFIG], variables: &[], files: &["sessions/KEY.jsonl", "sessions/.embeddings.json", "memory/"], examples: &[
         ("nanobot session search -i 'invoice [0-9]+'", "Search all sessions and the memory"),
         ("nanobot session search -l -F 'Ada'", "Only the keys of matching sessions"),
+        ("nanobot session search --meaning 'the trip to the sea'", "What is closest, whatever its words"),
     ] },
     HelpPage { command: "session export", statuses: SESSION_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
         ("nanobot session export cli:direct -o talk.md", "As a Markdown document"),
@@ -244,7 +245,7 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "memory show", statuses: COMMON_STATUSES, variables: &[], files: &["memory/MEMORY.md"], examples: &[
         ("nanobot memory show | less", "Read it"),
     ] },
-    HelpPage { command: "memory search", statuses: &[(0, "something matches"), (1, "nothing matches"), (69, "the server of `--meaning` does not answer"), CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/HISTORY.md", "memory/.embeddings.json"], examples: &[
+    HelpPage { command: "memory search", statuses: &[(0, "something matches"), (1, "nothing matches"), (4, "a budget is used up"), (69, "the server of `--meaning` does not answer"), (77, "it refuses the key"), CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/HISTORY.md", "memory/.embeddings.json"], examples: &[
         ("nanobot memory search '(?i)dentist'", "Ignoring case"),
         ("nanobot memory search --meaning 'when do I see the doctor?'", "What is closest, whatever its words"),
     ] },

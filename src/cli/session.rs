@@ -193,10 +193,16 @@ pub struct SessionShowArgs {
 
 #[derive(Args, Clone, Debug)]
 pub struct SessionSearchArgs {
-    /// Regular expression
+    /// Regular expression, or with `--meaning` any text
     ///
     /// Matched against each line of the messages and tool results.
     pub pattern: String,
+    /// Print the ten messages that are closest in meaning, the closest first
+    ///
+    /// The messages of people and models, up to the last 5,000, are sent to the model of `memory.embeddings` of the config once, and the
+    /// pattern each time.
+    #[arg(long, conflicts_with_all = ["ignore_case", "fixed_strings", "context", "list"])]
+    pub meaning: bool,
     /// Search only this session
     #[arg(short, long, value_name = "KEY")]
     pub session: Option<String>,

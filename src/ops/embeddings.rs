@@ -1,117 +1,190 @@
-//! Embeddings of texts, by a server with OpenAI's interface (`POST /embeddings`), and the search of the memory by meaning.
+//! Search by meaning: embeddings of texts, by a server with OpenAI's interface (`POST /embeddings`), of the lines of the memory and of
+//! the messages of sessions.
 
 use crate::ops::context::Context;
-use crate::ops::model::{self, Endpoint};
-use anyhow::{Result, anyhow};
+use crate::ops::media_service::{MediaAccount, MediaReply, MediaRequest, MediaService};
+use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
-use nanobot_base::message::Usage;
-use nanobot_config::settings::{ModelSettings, Settings};
-use nanobot_model::ledger::{CallPurpose, Ledger, ModelCall};
-use nanobot_model::provider::ProviderError;
-use nanobot_net::http::{Http, HttpMethod, HttpTimeouts};
-use nanobot_net::web_url;
-use nanobot_os::secret::{LazySecret, mask_for_request};
+use nanobot_base::message::{Message, Usage, plain_text};
+use nanobot_config::settings::Settings;
+use nanobot_model::ledger::CallPurpose;
+use nanobot_model::provider::registry::embeddings::price_per_million;
+use nanobot_os::secret::mask_for_request;
+use nanobot_store::embedding_index::{self, EmbeddingIndex, IndexedText, Ranked};
 use nanobot_store::memory::Memory;
-use nanobot_store::memory::embeddings::EmbeddingIndex;
 use nanobot_store::memory::search::MemoryMatch;
+use nanobot_store::session::{self, SessionEntry, SessionStore, SessionSummary};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-const TIMEOUTS: HttpTimeouts = HttpTimeouts {
-    connect: Duration::from_secs(10),
-    first_byte: Duration::from_secs(60),
-    idle: Duration::from_secs(60),
-    total: Duration::from_secs(120),
-};
 /// Maximum number of texts in a request.
 const BATCH_SIZE: usize = 64;
 /// Maximum length of a text, in characters: what small models read.
 const MAX_TEXT_CHARS: usize = 2_000;
+/// Maximum number of messages that a search covers; newer sessions come first.
+const MAX_MESSAGES: usize = 5_000;
 /// Maximum size of a response, in bytes: a batch of the longest embeddings, in digits.
 const MAX_RESPONSE_BYTES: u64 = 16 << 20;
-/// The lines that a search prints.
+/// The results that a search prints.
 const MAX_RESULTS: usize = 10;
+/// Bytes of text in a token: the fewest, for an upper bound, and the usual number.
+const MIN_BYTES_PER_TOKEN: f64 = 2.0;
+const BYTES_PER_TOKEN: u64 = 4;
 
-/// The lines of the memory that are closest to `text`, the closest first. Lines without an embedding get one before.
+/// The purpose of the requests, in the ledger.
+const CAUSE: &str = "embeddings";
+
+/// A message of a session.
+pub(crate) struct IndexedMessage {
+    pub(crate) key: String,
+    /// The number of the message, from 1.
+    pub(crate) number: usize,
+    pub(crate) time: String,
+    pub(crate) role: &'static str,
+    /// The beginning of its text.
+    pub(crate) text: String,
+}
+
+impl IndexedText for IndexedMessage {
+    fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// The lines of the memory that are closest to `text`, the closest first.
 ///
 /// # Errors
-/// Status 78: no model is configured. Status 69: the server does not answer, or with something else.
+/// As [`search`].
 pub(crate) fn search_memory(
     ctx: &Context,
     memory: &Memory,
     text: &str,
 ) -> Result<Vec<MemoryMatch>> {
-    let settings = ctx.settings()?;
-    let lines = memory.lines_by_meaning()?;
-    let embedder = Embedder::new(ctx, &settings)?;
-    let path = memory.embeddings_path();
-    let mut index = EmbeddingIndex::load(&path, &embedder.name)?;
-    let (missing, mut is_changed) = index.retain(&lines);
-    for batch in missing.chunks(BATCH_SIZE) {
-        let embeddings = embedder.embed(batch)?;
-        for (text, embedding) in batch.iter().zip(&embeddings) {
-            index.insert(text.clone(), embedding);
+    let (embedder, path) = (Embedder::new(ctx)?, memory.embeddings_path());
+    let ranked = search(&embedder, &path, memory.lines_by_meaning()?, text, |_| true)?;
+    let with_score =
+        |line: Ranked<MemoryMatch>| MemoryMatch { score: Some(line.score), ..line.entry };
+    Ok(ranked.into_iter().map(with_score).collect())
+}
+
+/// The messages of `sessions` that are closest to `text`, the closest first: what people and models wrote, without results of tools.
+/// With `key`, only those of this session.
+///
+/// # Errors
+/// As [`search`]; a session cannot be read.
+pub(crate) fn search_sessions(
+    ctx: &Context,
+    store: &SessionStore,
+    sessions: &[SessionSummary],
+    key: Option<&str>,
+    text: &str,
+) -> Result<Vec<Ranked<IndexedMessage>>> {
+    let embedder = Embedder::new(ctx)?;
+    let mut texts = Vec::new();
+    for summary in sessions {
+        let count = texts.len();
+        for entry in session::read_entries(store, &summary.key)? {
+            // An unreadable line has no text; `session repair` reports it.
+            if let SessionEntry::Message(logged) = entry? {
+                texts.extend(to_text(&summary.key, *logged));
+            }
         }
-        is_changed = true;
+        if texts.len() > MAX_MESSAGES {
+            // The oldest messages of this session, and older sessions, are left out.
+            let surplus = texts.len() - MAX_MESSAGES;
+            texts.drain(count..count + surplus.min(texts.len() - count));
+            ctx.notice(&format!("older messages than the last {MAX_MESSAGES} are not searched"));
+            break;
+        }
+    }
+    let path = store.directory().join(embedding_index::FILE_NAME);
+    search(&embedder, &path, texts, text, |entry| key.is_none_or(|key| entry.key == key))
+}
+
+/// The text of a message that a person or a model wrote.
+fn to_text(key: &str, logged: session::LoggedMessage) -> Option<IndexedMessage> {
+    let (role, text) = match &logged.message {
+        Message::User(user) => ("user", plain_text(&user.parts)),
+        Message::Assistant(reply) => ("assistant", reply.text.clone()),
+        Message::Tool(_) => return None,
+    };
+    let text: String = text.trim().chars().take(MAX_TEXT_CHARS).collect();
+    (!text.is_empty()).then(|| IndexedMessage {
+        key: key.to_owned(),
+        number: logged.index + 1,
+        time: logged.time,
+        role,
+        text,
+    })
+}
+
+/// The `entries` that are closest to `text`, among those that `is_searched` selects. Entries without an embedding in the index at `path` get
+/// one before; what it has beside them is dropped.
+///
+/// # Errors
+/// Status 78: no model is configured. Status 69: the server does not answer, or with something else. Status 4: a budget is used up.
+fn search<T: IndexedText>(
+    embedder: &Embedder<'_>,
+    path: &Path,
+    mut entries: Vec<T>,
+    text: &str,
+    is_searched: impl Fn(&T) -> bool,
+) -> Result<Vec<Ranked<T>>> {
+    let mut index = EmbeddingIndex::load(path, &embedder.name)?;
+    let mut is_changed = index.retain(&entries);
+    let mut result = Ok(());
+    for batch in index.missing(&entries).chunks(BATCH_SIZE) {
+        match embedder.embed(batch) {
+            Ok(embeddings) => {
+                for (text, embedding) in batch.iter().zip(&embeddings) {
+                    index.insert(text.clone(), embedding);
+                }
+                is_changed = true;
+            }
+            Err(error) => {
+                result = Err(error);
+                break;
+            }
+        }
     }
     if is_changed {
-        index.save(&path)?;
+        // What was paid for is kept also if the next request failed.
+        index.save(path)?;
     }
+    result?;
     let query = embedder.embed(&[text.to_owned()])?;
     let query = query.first().map_or(&[][..], Vec::as_slice);
-    Ok(index.rank(&lines, query, MAX_RESULTS))
+    entries.retain(is_searched);
+    Ok(index.rank(entries, query, MAX_RESULTS))
 }
 
 /// The server that computes embeddings.
 struct Embedder<'a> {
     ctx: &'a Context,
-    endpoint: Endpoint,
-    http: Http,
-    url: String,
-    headers: Vec<(String, String)>,
+    settings: Settings,
     model: String,
     /// The provider and the model: embeddings of others cannot be compared.
     name: String,
 }
 
 impl<'a> Embedder<'a> {
-    fn new(ctx: &'a Context, settings: &Settings) -> Result<Self> {
-        let embeddings = &settings.memory.embeddings;
-        let Some(model) = embeddings.model.clone() else {
+    fn new(ctx: &'a Context) -> Result<Self> {
+        let settings = ctx.settings()?;
+        let Some(model) = settings.memory.embeddings.model.clone() else {
             return Err(fail_with_hint(
                 Exit::Config,
                 "a search by meaning needs `memory.embeddings.model`",
                 "`nanobot config set memory.embeddings.model NAME`, or the command without `--meaning`",
             ));
         };
-        let model_settings = ModelSettings {
-            model: Some(model.clone()),
-            provider: embeddings.provider.clone(),
-            ..settings.models[0].clone()
-        };
-        let endpoint = model::resolve_endpoint(ctx, settings, &model_settings, false, false)?;
-        let (base, headers) =
-            endpoint.http_provider.base_and_headers().map_err(ProviderError::into_failure)?;
-        if endpoint.http_provider.key.is_configured() && web_url::is_remote_cleartext(&base) {
-            ctx.notice(&format!(
-                "the API key is sent to {} unencrypted",
-                web_url::redact_url(&base)
-            ));
-        }
-        let provider = endpoint.choice.provider.clone();
-        let proxy = settings.provider(&provider)?.and_then(|settings| settings.proxy.as_ref());
-        let proxy = proxy.map(LazySecret::resolve).transpose()?;
-        let http = Http::new(TIMEOUTS, false, &settings.network)
-            .with_proxy(proxy, "the provider's `proxy`")?;
-        Ok(Self {
-            ctx,
-            http,
-            url: format!("{}/embeddings", base.trim_end_matches('/')),
-            headers,
-            name: format!("{provider}/{model}"),
-            model,
-            endpoint,
-        })
+        let mut embedder = Self { ctx, settings, model, name: String::new() };
+        embedder.name = format!("{}/{}", embedder.open()?.provider(), embedder.model);
+        Ok(embedder)
+    }
+
+    fn open(&self) -> Result<MediaService<'_>> {
+        let provider = &self.settings.memory.embeddings.provider;
+        MediaService::open(self.ctx, &self.settings, provider, &self.model, false)
     }
 
     /// Computes an embedding for each of at most [`BATCH_SIZE`] texts, in which known keys are masked.
@@ -122,35 +195,31 @@ impl<'a> Embedder<'a> {
         });
         let body = json!({ "model": self.model, "input": inputs.collect::<Vec<String>>() });
         let body = body.to_string();
-        let start = Instant::now();
-        let method = HttpMethod::Post("application/json", body.as_bytes());
-        let response =
-            self.http.exchange_json(&self.url, &self.headers, method, MAX_RESPONSE_BYTES)?;
-        let result = if response.is_success() {
-            parse_embeddings(&response.body, texts.len()).map_err(|cause| anyhow!(cause))
-        } else {
-            let cause = response.error_message();
-            Err(anyhow!(cause.unwrap_or_else(|| format!("status {}", response.status))))
+        let service = self.open()?;
+        let price = service.input_price().or_else(|| price_per_million(&self.model));
+        let request = MediaRequest {
+            path: "/embeddings",
+            media_type: "application/json",
+            body: body.as_bytes(),
+            max_usd: price.unwrap_or_default() * body.len() as f64 / MIN_BYTES_PER_TOKEN / 1e6,
+            limit_bytes: MAX_RESPONSE_BYTES,
+            wanted: "embeddings",
         };
-        let usage = Usage {
-            input: response.body["usage"]["prompt_tokens"].as_u64().unwrap_or_default(),
-            ..Usage::default()
-        };
-        let purpose = CallPurpose { cause: "embeddings", ..CallPurpose::default() };
-        let call = ModelCall {
-            purpose: &purpose,
-            provider: &self.endpoint.choice.provider,
-            model: &self.model,
-            usage,
-            usd: None,
-            duration: start.elapsed(),
-            failed: result.is_err(),
-        };
-        Ledger::new(&self.ctx.paths.root, &self.ctx.clock).record(&call, None)?;
-        result.map_err(|cause| {
-            let url = web_url::redact_url(&self.url);
-            fail(Exit::Unavailable, format!("{url}: {cause:#}"))
-        })
+        let purpose = CallPurpose { cause: CAUSE, ..CallPurpose::default() };
+        let media_account = MediaAccount { purpose, run: None };
+        let reply = service.request(&media_account, &request, |response| {
+            let response: Value = serde_json::from_slice(&response).unwrap_or_default();
+            let tokens = response["usage"]["prompt_tokens"].as_u64();
+            let usage = Usage {
+                input: tokens.unwrap_or(body.len() as u64 / BYTES_PER_TOKEN),
+                estimated: tokens.is_none(),
+                ..Usage::default()
+            };
+            let usd = price.map(|price| price * usage.input as f64 / 1e6);
+            Some(MediaReply { content: parse_embeddings(&response, texts.len()), usage, usd })
+        })?;
+        let address = service.address();
+        reply.content.map_err(|cause| fail(Exit::Unavailable, format!("{address}: {cause}")))
     }
 }
 

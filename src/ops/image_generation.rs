@@ -6,6 +6,7 @@ use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use nanobot_base::error::{Exit, fail};
+use nanobot_base::message::Usage;
 use nanobot_config::settings::{ImageGenerationSettings, Settings};
 use nanobot_model::ledger::CallPurpose;
 use nanobot_model::provider::registry::pictures;
@@ -65,11 +66,14 @@ pub(crate) fn generate(
         ("/images/generations", body)
     };
     let body = body.to_string();
+    // OpenRouter states the cost of each reply.
+    let highest_price =
+        pictures::highest_price(model).or_else(|| is_in_reply.then_some(pictures::HIGHEST_PRICE));
     let media_request = MediaRequest {
         path,
         media_type: "application/json",
         body: body.as_bytes(),
-        max_usd: pictures::highest_price(model).unwrap_or_default(),
+        max_usd: highest_price.unwrap_or_default(),
         limit_bytes: MAX_RESPONSE_BYTES,
         wanted: "picture",
     };
@@ -89,7 +93,7 @@ pub(crate) fn generate(
             let tokens = |key: &str| usage[key].as_u64().unwrap_or_default();
             pictures::price(model, tokens("input_tokens"), tokens("output_tokens"))
         });
-        Some(MediaReply { content, usd })
+        Some(MediaReply { content, usage: Usage::default(), usd })
     })?;
     Ok(GeneratedImage { bytes: reply.content, usd: reply.usd })
 }

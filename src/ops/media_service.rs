@@ -1,16 +1,17 @@
-//! Requests for speech and pictures: to a provider's service, within the budgets and with a line in the ledger, or to a command of
-//! the user's.
+//! Requests for speech, pictures and embeddings: to a provider's service, within the budgets and with a line in the ledger, or to a
+//! command of the user's.
 
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail};
+use nanobot_base::error::{Exit, Stop, fail};
 use nanobot_base::message::Usage;
 use nanobot_config::settings::{ModelSettings, Settings};
 use nanobot_model::ledger::{CallPurpose, Ledger, ModelCall};
 use nanobot_model::provider::ProviderError;
 use nanobot_model::provider::budget::RunBudget;
 use nanobot_net::http::{Http, HttpMethod, HttpTimeouts, error_message, shown_message};
+use nanobot_net::web_url;
 use nanobot_os::secret::LazySecret;
 use nanobot_os::signal;
 use nanobot_sandbox::process::{self, CommandSpec};
@@ -53,6 +54,8 @@ pub(crate) struct MediaService<'a> {
     base: String,
     headers: Vec<(String, String)>,
     http: Http,
+    /// The price of a million tokens of input in US dollars; `None` if it is unknown.
+    input_price: Option<f64>,
 }
 
 /// A request to a service.
@@ -72,6 +75,7 @@ pub(crate) struct MediaRequest<'a> {
 /// The content of a response.
 pub(crate) struct MediaReply<T> {
     pub(crate) content: T,
+    pub(crate) usage: Usage,
     /// The cost in US dollars; `None` if it is unknown.
     pub(crate) usd: Option<f64>,
 }
@@ -91,6 +95,7 @@ impl<'a> MediaService<'a> {
         let model_settings = ModelSettings {
             model: Some(model.to_owned()),
             provider: provider.to_owned(),
+            overrides: settings.overrides_of(model),
             ..settings.models[0].clone()
         };
         let Endpoint { choice, http_provider } =
@@ -102,14 +107,38 @@ impl<'a> MediaService<'a> {
         let proxy = proxy.map(LazySecret::resolve).transpose()?;
         let http = Http::new(TIMEOUTS, offline, &settings.network)
             .with_proxy(proxy, "the provider's `proxy`")?;
-        Ok(Self { ctx, settings, model, provider: choice.provider, base, headers, http })
+        if http_provider.key.is_configured() && web_url::is_remote_cleartext(&base) {
+            let address = web_url::redact_url(&base);
+            let text = format!("the API key is sent to {address} unencrypted");
+            if ctx.single_notices.is_new(&text) {
+                ctx.notice(&text);
+            }
+        }
+        let input_price = choice.prices.map(|prices| prices.for_input_tokens(0).input);
+        let provider = choice.provider;
+        Ok(Self { ctx, settings, model, provider, base, headers, http, input_price })
+    }
+
+    /// The provider's address, without secrets.
+    pub(crate) fn address(&self) -> String {
+        web_url::redact_url(&self.base)
+    }
+
+    /// The provider's name.
+    pub(crate) fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    /// The price of a million tokens of input in US dollars, if the config or this release knows it.
+    pub(crate) fn input_price(&self) -> Option<f64> {
+        self.input_price
     }
 
     /// Sends the request, with retries after temporary failures, and records it in the ledger. `read` reads the body of a
     /// response; `None` if it is not what was asked for.
     ///
     /// # Errors
-    /// A budget is used up: status 4. The service fails, or refuses the key: status 69 or 77.
+    /// A budget is used up: status 4. There is a budget, and no price: status 78. The service fails, or refuses the key: status 69 or 77.
     pub(crate) fn request<T>(
         &self,
         media_account: &MediaAccount,
@@ -122,28 +151,35 @@ impl<'a> MediaService<'a> {
         let purpose = &media_account.purpose;
         let ledger = Ledger::new(&self.ctx.paths.root, &self.ctx.clock);
         let budget = model::budget_limits(self.settings);
+        let is_limited_by_flag = media_account.run.as_ref().is_some_and(|run| run.has_cost_limit());
+        let is_limited = is_limited_by_flag || !budget.is_unlimited();
+        if is_limited && request.max_usd <= 0.0 && self.input_price.is_none() {
+            return Err(model::unknown_price(self.model, is_limited_by_flag));
+        }
         let session_usd = match budget.per_session {
             Some(_) => ledger.session_cost(&purpose.session)?,
             None => 0.0,
         };
         let reservation = ledger.reserve(&budget, session_usd, request.max_usd, &mut |_| Ok(()))?;
         let start = Instant::now();
-        let mut result = self.send(request, read);
-        let usd = match &mut result {
+        let mut is_charged = false;
+        let mut result = self.send(request, read, &mut is_charged);
+        let reserved = (request.max_usd > 0.0).then_some(request.max_usd);
+        let (usage, usd) = match &mut result {
             Ok(reply) => {
                 // A cost that is not one counts as unknown, and an unknown one as the most that was reserved.
-                let reserved = (request.max_usd > 0.0).then_some(request.max_usd);
                 reply.usd = reply.usd.filter(|usd| usd.is_finite() && *usd >= 0.0).or(reserved);
-                reply.usd
+                (reply.usage, reply.usd)
             }
-            Err(_) => Some(0.0),
+            Err(_) if is_charged => (Usage::default(), reserved),
+            Err(_) => (Usage::default(), Some(0.0)),
         };
         ledger.record(
             &ModelCall {
                 purpose,
                 provider: &self.provider,
                 model: self.model,
-                usage: Usage::default(),
+                usage,
                 usd,
                 duration: start.elapsed(),
                 failed: result.is_err(),
@@ -156,17 +192,21 @@ impl<'a> MediaService<'a> {
         result
     }
 
+    /// Sends the request. `is_charged` becomes true once the service may charge for it: it has accepted it, or the run ended meanwhile.
     fn send<T>(
         &self,
         request: &MediaRequest<'_>,
         read: impl Fn(Vec<u8>) -> Option<MediaReply<T>>,
+        is_charged: &mut bool,
     ) -> Result<MediaReply<T>> {
         let url = format!("{}{}", self.base.trim_end_matches('/'), request.path);
         let mut attempt = 1;
         loop {
             let method = HttpMethod::Post(request.media_type, request.body);
-            let response = self.http.request(&url, &self.headers, method)?;
+            let response = self.http.request(&url, &self.headers, method);
+            let response = response.inspect_err(|error| *is_charged = error.is::<Stop>())?;
             let status = response.status;
+            *is_charged = status == OK;
             let body = response.read_body(request.limit_bytes + 1, None)?;
             if body.len() as u64 > request.limit_bytes {
                 let cause =

@@ -295,12 +295,18 @@ pub(crate) fn require_price(
         endpoint.choice.prices = Some(bound);
         return Ok(endpoint);
     }
+    Err(unknown_price(model, by_flag))
+}
+
+/// The error for a model without a price in a run with a cost limit: that of `--max-cost`, or a budget of the config.
+pub(crate) fn unknown_price(model: &str, is_limited_by_flag: bool) -> anyhow::Error {
+    let flag = if is_limited_by_flag { "`--max-cost`" } else { "`budget`" };
     let price = "{\"price\": {\"input\": 1.0, \"output\": 4.0}}";
-    Err(fail_with_hint(
+    fail_with_hint(
         Exit::Config,
         format!("the price of `{model}` is unknown, so {flag} cannot be enforced"),
         format!("nanobot config set models '{{\"{model}\": {price}}}'"),
-    ))
+    )
 }
 
 /// Wraps a provider in retries, and these in the fallback for models that ignore the tool choice.

@@ -4,6 +4,7 @@ use crate::ops::context::Context;
 use crate::ops::media_service::{self, MediaAccount, MediaReply, MediaRequest, MediaService};
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail};
+use nanobot_base::message::Usage;
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::channels::SpeechSettings;
 use nanobot_model::provider::registry::speech;
@@ -87,7 +88,7 @@ fn ask_service(
     };
     let reply = service.request(media_account, &request, |bytes| {
         let is_recording = SoundRecording::find(&bytes).is_some();
-        is_recording.then_some(MediaReply { content: bytes, usd })
+        is_recording.then_some(MediaReply { content: bytes, usage: Usage::default(), usd })
     })?;
     Ok(reply.content)
 }

@@ -4,6 +4,7 @@ use crate::ops::context::Context;
 use crate::ops::media_service::{self, MediaAccount, MediaReply, MediaRequest, MediaService};
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::message::Usage;
 use nanobot_channel::ChannelError;
 use nanobot_channel::upload::UploadFile;
 use nanobot_config::settings::channels::TranscriptionSettings;
@@ -176,7 +177,8 @@ impl Transcriber<'_> {
         let reply = service.request(&self.media_account, &request, |body| {
             let body: Value = serde_json::from_slice(&body).ok()?;
             let content = to_one_line(body["text"].as_str()?);
-            Some(MediaReply { content, usd: body["duration"].as_f64().and_then(cost) })
+            let usd = body["duration"].as_f64().and_then(cost);
+            Some(MediaReply { content, usage: Usage::default(), usd })
         })?;
         Ok(reply.content)
     }

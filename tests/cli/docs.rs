@@ -161,6 +161,8 @@ fn files_are_at_the_documented_paths() {
     let missing_path = story.workspace().join("sessions/gone.jsonl");
     crate::story::write(&missing_path, b"{\"_type\": \"metadata\"}\n");
     story.run(["session", "rm", "gone", "-q"]).stdout("");
+    // The removal of a session removes it, and the stories of `embeddings` make it.
+    crate::story::write(&story.workspace().join("sessions/.embeddings.json"), b"{}");
     let job = ["cron", "add", "-m", "x", "-e", "1h"];
     for arguments in [&job[..], &["cron", "heartbeat", "enable"]] {
         let result = story.run(arguments).stdout_has("✓");

@@ -1,6 +1,7 @@
-//! `memory search --meaning`: a server of embeddings, good and bad ones, and the index beside the memory.
+//! `memory search --meaning` and `session search --meaning`: a server of embeddings, good and bad ones, and the index beside what is
+//! searched.
 
-use crate::server::{Request, Responder, Response, Server, fails, sends};
+use crate::server::{Request, Responder, Response, Server, fails, says, sends};
 use crate::story::Story;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -127,19 +128,133 @@ fn a_search_by_meaning_fails_with_its_cause() {
     let result = unset.run(["memory", "search", "--meaning", "x"]).status(78);
     drop(result.stderr_has("needs `memory.embeddings.model`"));
     let embedding = |numbers: Value| json!({ "data": [{ "index": 0, "embedding": numbers }] });
-    for (responder, message) in [
-        (fails(401, "wrong key"), "wrong key"),
-        (fails(429, "quota"), "quota"),
-        (sends(Response::json(500, &json!("junk"))), "status 500"),
-        (sends(Response::text(200, "text/html", "<html>")), "no embeddings"),
-        (sends(Response::json(200, &embedding(json!([1])))), "lacks the embedding of a text"),
-        (sends(Response::json(200, &embedding(json!(["x"])))), "lacks the embedding of a text"),
-        (sends(Response::text(200, "application/json", &"[".repeat(17 << 20))), "no embeddings"),
+    for (responder, status, message) in [
+        (fails(401, "wrong key"), 77, "wrong key"),
+        (fails(429, "quota"), 69, "quota"),
+        (sends(Response::text(200, "text/html", "<html>")), 69, "no embeddings"),
+        (sends(Response::json(200, &embedding(json!([1])))), 69, "lacks the embedding of a text"),
+        (sends(Response::json(200, &embedding(json!(["x"])))), 69, "lacks the embedding of a text"),
+        (sends(Response::text(200, "application/json", &"[".repeat(17 << 20))), 69, "larger than"),
     ] {
         let (story, server) = story();
         server.always(responder);
-        let result = story.run(["memory", "search", "--meaning", "x"]).status(69);
+        let result = story.run(["memory", "search", "--meaning", "x"]).status(status);
         drop(result.stderr_has(message));
         assert!(!index(&story).exists());
     }
+}
+
+/// A story with three conversations about two subjects.
+fn story_with_sessions() -> (Story, Server) {
+    let server = Server::start();
+    server.always(embeds());
+    let base = format!("http://127.0.0.1:{}/v1", server.port);
+    let story = Story::new()
+        .set("memory.embeddings", json!({ "provider": "openai", "model": "minilm" }))
+        .set("providers.openai", json!({ "apiKey": "sk-story-0123456789abcdef", "apiBase": base }));
+    for (key, message, answer) in [
+        ("work", "Which vehicle is in the garage?", "The red one."),
+        ("home", "When is the dentist?", "On Friday."),
+        ("cli:direct", "Say hello.", "Hello."),
+    ] {
+        story.server().script([says(answer)]);
+        story.run(["agent", "-s", key, "-m", message]).stdout(&format!("{answer}\n"));
+    }
+    (story, server)
+}
+
+#[test]
+fn sessions_are_searched_by_meaning() {
+    let (story, server) = story_with_sessions();
+    let search = |flags: &[&str]| story.run([&["session", "search", "--meaning"], flags].concat());
+    let output = search(&["my tooth hurts"]).text();
+    let line = output.lines().next().unwrap();
+    let is_first = line.starts_with("home:1 ") && line.ends_with("user: When is the dentist?");
+    assert!(is_first && output.lines().count() == 6, "{output}");
+    let count = server.requests().len();
+    let result = search(&["--json", "the car"]).json_lines();
+    assert_eq!((&result[0]["session"], &result[0]["number"]), (&json!("work"), &json!(1)));
+    assert!(result[0]["score"].as_f64().unwrap() > 0.9, "{result:?}");
+    // Only the text that is searched is sent again, and one session is searched with the index of all.
+    let only = search(&["-s", "cli:direct", "tooth"]).text();
+    assert!(only.lines().count() == 2 && only.contains("cli:direct:1"), "{only}");
+    assert_eq!(server.requests().len(), count + 2);
+    search(&["-s", "nobody", "tooth"]).status(66).error_text();
+    // The text of a session that is removed is not kept in the index.
+    let index = story.workspace().join("sessions/.embeddings.json");
+    assert!(std::fs::read_to_string(&index).unwrap().contains("dentist"));
+    story.run(["session", "rm", "home"]).error_text();
+    assert!(!index.exists());
+    let output = search(&["my tooth hurts"]).text();
+    assert!(!output.contains("home:"), "{output}");
+    let listed = story.run(["session", "list"]).text();
+    assert!(!listed.contains("embeddings"), "{listed}");
+    let forget = |arguments: &[&str]| {
+        let result = story.run([&["forget", "--yes"], arguments].concat());
+        drop((result.text(), result.error_text(), result.code()));
+    };
+    forget(&["red one"]);
+    assert!(!index.exists());
+    search(&["hello"]).text();
+    forget(&["--session", "work"]);
+    assert!(!index.exists());
+    let unset = Story::new();
+    unset.run(["session", "search", "--meaning", "x"]).status(78).stderr_has("needs `memory.emb");
+}
+
+#[test]
+fn what_was_paid_for_is_kept_when_the_next_request_fails() {
+    let (story, server) = story();
+    let lines: String = (0..70).map(|number| format!("Fact {number}.\n")).collect();
+    let story = story.workspace_file("memory/MEMORY.md", lines);
+    server.script([embeds(), fails(401, "expired")]);
+    story.run(["memory", "search", "--meaning", "x"]).status(77).stderr_has("expired");
+    server.always(embeds());
+    story.run(["memory", "search", "--meaning", "x"]).text();
+    let counts: Vec<usize> = request_texts(&server).iter().map(Vec::len).collect();
+    assert_eq!(counts, [64, 7, 7, 1]);
+}
+
+#[test]
+fn embeddings_are_within_the_budget() {
+    let (story, server) = story();
+    server.always(embeds());
+    // The models of this machine are free, and this address does not look like one of it.
+    let base = format!("http://127.1:{}/v1", server.port);
+    let story = story.set("providers.custom.apiBase", json!(base));
+    let story = story.set("budget", json!({ "daily": 0.000_01 }));
+    let search = |story: &Story| {
+        let result = story.run(["memory", "search", "--meaning", "tooth"]);
+        drop((result.text(), result.error_text()));
+        let status = result.code();
+        drop(result);
+        status
+    };
+    let refused = story.run(["memory", "search", "--meaning", "tooth"]);
+    refused
+        .status(78)
+        .stderr_has("the price of `minilm` is unknown, so `budget` cannot be enforced");
+    assert!(server.requests().is_empty());
+    let story = story.set("models", json!({ "minilm": { "price": { "input": 1, "output": 0 } } }));
+    assert_eq!(search(&story), 4, "the first request has used it up");
+    assert_eq!(server.requests().len(), 1);
+    let ledger = std::fs::read_to_string(story.home().join(".nanobot/usage.jsonl")).unwrap();
+    let line: Value = serde_json::from_str(ledger.lines().last().unwrap()).unwrap();
+    assert_eq!((&line["cause"], &line["input"]), (&json!("embeddings"), &json!(12)));
+    assert_eq!(line["usd"], json!(0.000_012));
+    let without = story.set("budget", json!({}));
+    assert_eq!(search(&without), 0);
+}
+
+#[test]
+fn a_key_that_goes_out_unencrypted_is_reported() {
+    let (story, server) = story();
+    server.always(embeds());
+    // This address does not look like one of this machine.
+    let base = format!("http://127.1:{}/v1", server.port);
+    let story = story.set("providers.custom.apiBase", json!(base));
+    let result = story.run(["memory", "search", "--meaning", "tooth"]);
+    let notice = "the API key is sent to http://127.1";
+    assert_eq!(result.error_text().matches(notice).count(), 1);
+    result.text();
 }

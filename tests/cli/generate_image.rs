@@ -7,6 +7,7 @@ use crate::sound::ledger_lines;
 use crate::story::Story;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 /// A story with `settings` of the tool, and a service of `provider` that makes pictures.
@@ -164,6 +165,35 @@ fn pictures_count_for_the_limits_of_a_turn() {
     story.server().script([draws("c.png")]);
     let arguments = ["agent", "-m", "again", "--write", "--max-cost", "0.01"];
     story.run(arguments).status(4).stderr_has("--max-cost");
+}
+
+#[test]
+fn a_picture_without_a_price_is_not_made_within_a_budget() {
+    let (story, service) = picture_story("openai", &json!({ "model": "gpt-image-9" }));
+    // This address does not look like one of this machine, whose models are free.
+    let base = format!("http://127.1:{}/v1", service.port);
+    let story = story.set("providers.openai.apiBase", json!(base));
+    story.server().script([draws("a.png"), says("None.")]);
+    story.run(["agent", "-m", "draw", "--write", "--max-cost", "1"]).stdout("None.\n").error_text();
+    let result = &story.requests()[1].tool_results()[0];
+    let expect = "the price of `gpt-image-9` is unknown, so `--max-cost` cannot be enforced";
+    assert!(result.contains(expect) && service.requests().is_empty(), "{result}");
+    // A response that is of no use is paid for.
+    let (story, service) = picture_story("openai", &json!({ "model": "dall-e-3" }));
+    story.server().script([draws("a.png"), says("None.")]);
+    service.script([sends(picture(b"<p>no image</p>"))]);
+    story.run(["agent", "-m", "draw", "--write"]).stdout("None.\n");
+    assert_eq!(ledger_lines(&story, "image")[0]["usd"], 0.04);
+    // So may be one that the run does not wait for.
+    let (story, service) = picture_story("openai", &json!({ "model": "dall-e-3" }));
+    story.server().script([draws("a.png")]);
+    let (_sender, response) = Response::streaming();
+    service.script([sends(response)]);
+    let child = story.start(&mut story.command(["agent", "-m", "draw", "--write"]));
+    service.wait_for_requests(1);
+    rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(story.wait(child).signal(), Some(Signal::INT.as_raw()));
+    assert_eq!(ledger_lines(&story, "image")[0]["usd"], 0.04);
 }
 
 #[test]

@@ -24,7 +24,11 @@ const TURNS: [&str; 5] =
     ["agent --json", "agent --output-format", "run --json", "run --output-format", "run --dry-run"];
 
 /// Fields that no story here has: their causes need a machine or a moment that is tested elsewhere.
-const UNSEEN_FIELDS: [&str; 2] = ["memory search PATTERN --json.score", "memory.write_error"];
+const UNSEEN_FIELDS: [&str; 3] = [
+    "memory search PATTERN --json.score",
+    "memory.write_error",
+    "session search PATTERN --json.score",
+];
 
 /// The time of the stories.
 const NOW_MS: i64 = 1_767_323_045_000;

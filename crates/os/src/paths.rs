@@ -86,6 +86,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     retained("~/.nanobot/workspace/skills/NAME/", OWN_TEXT, "a skill: `SKILL.md`, which the agent reads when it needs it, and its other files"),
     erased("~/.nanobot/workspace/sessions/KEY.jsonl", Erasure::Overwrite, "a session, append-only"),
     retained("~/.nanobot/workspace/sessions/KEY.jsonl.lock", NO_TEXT, "lock file, locked while a turn runs; names the process"),
+    erased("~/.nanobot/workspace/sessions/.embeddings.json", Erasure::RemoveFile, "the messages with their embeddings, for `session search --meaning`; can be removed at any time, and is removed with a session"),
     erased("~/.nanobot/workspace/sessions/KEY.jsonl.torn-TIME", Erasure::Overwrite, "an incomplete last line, moved here by a repair"),
     erased("~/.nanobot/workspace/sessions/.trash/TIME-KEY.jsonl.gone", Erasure::Overwrite, "a removed session; `nanobot session prune` deletes those older than `retention.trash`, 30 days"),
     retained("~/.nanobot/workspace/cron/jobs.json", JOB, "the jobs, in the Python program's format; `~/.nanobot/cron/jobs.json` of older releases is read too"),

@@ -8,6 +8,7 @@
     allow(clippy::needless_pass_by_value, reason = "cases of a table read best as values")
 )]
 
+pub mod embedding_index;
 pub mod history;
 pub mod memory;
 pub mod session;

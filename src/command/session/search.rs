@@ -5,14 +5,18 @@ use super::transcript::day_and_time;
 use crate::cli::session::SessionSearchArgs;
 use crate::command::name_pattern::single_line;
 use crate::ops::context::Context;
+use crate::ops::embeddings::{self, IndexedMessage};
 use anyhow::Result;
 use console::{Style, measure_text_width};
+use nanobot_agent::report::short_text::truncate_line;
 use nanobot_base::error::Exit;
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
 use nanobot_os::terminal::{StdoutWriter, sanitize, theme};
+use nanobot_store::embedding_index::Ranked;
 use nanobot_store::session::{
-    self, MatchLine, MessageMatch, REWOUND_PREFIX, SearchPattern, SessionListing, SessionStore,
+    self, FILTER_PREFIX, MatchLine, MessageMatch, REWOUND_PREFIX, SearchPattern, SessionListing,
+    SessionStore,
 };
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -28,8 +32,19 @@ pub(super) fn run(
     workspace: &Path,
     arguments: &SessionSearchArgs,
 ) -> Result<Exit> {
-    let SessionSearchArgs { pattern, session, ignore_case, fixed_strings, context, list, json } =
-        arguments;
+    let SessionSearchArgs {
+        pattern,
+        meaning,
+        session,
+        ignore_case,
+        fixed_strings,
+        context,
+        list,
+        json,
+    } = arguments;
+    if *meaning {
+        return search_by_meaning(ctx, store, pattern, session.as_deref(), *json);
+    }
     let pattern = SearchPattern::new(pattern, *fixed_strings, *ignore_case)?;
     let SessionListing { sessions, mut failures } = match session {
         None => {
@@ -82,6 +97,53 @@ pub(super) fn run(
     }
     Ok(match report_failures(ctx, &failures) {
         Exit::Answered if is_empty => Exit::Failed,
+        other => other,
+    })
+}
+
+/// Runs `session search --meaning`.
+fn search_by_meaning(
+    ctx: &Context,
+    store: &SessionStore,
+    text: &str,
+    key: Option<&str>,
+    as_json: bool,
+) -> Result<Exit> {
+    if let Some(key) = key {
+        session::summarize(store, key)?;
+    }
+    let SessionListing { mut sessions, failures } = session::list(store)?;
+    let is_copy = |key: &str| [REWOUND_PREFIX, FILTER_PREFIX].iter().any(|it| key.starts_with(it));
+    sessions.retain(|session| !is_copy(&session.key));
+    let ranked = embeddings::search_sessions(ctx, store, &sessions, key, text)?;
+    let mut writer = StdoutWriter::for_pager(ctx.terminal);
+    let width = ctx.terminal.stdout_width();
+    for Ranked { score, entry } in &ranked {
+        let IndexedMessage { key, number, time, role, text } = entry;
+        if as_json {
+            let time = ctx.clock.to_rfc3339(time);
+            writer.write_json(&json!({
+                "session": key, "number": number, "time": time, "role": role, "line": text, "score": score,
+            }))?;
+            continue;
+        }
+        let time = day_and_time(time);
+        let head = format!("{}:{number} {time} {role}:", single_line(key));
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let columns = width.map(|width| {
+            let columns = width.saturating_sub(measure_text_width(&head) + 1);
+            columns.max(MIN_LINE_CHARS)
+        });
+        writer.write_styled(&head, &Style::new().fg(theme::accent()))?;
+        let line = truncate_line(&line, columns.unwrap_or(MAX_LINE_CHARS));
+        writer.write(&format!(" {}\n", sanitize(&line)))?;
+    }
+    writer.finish()?;
+    if ranked.is_empty() && !as_json {
+        ctx.explain_empty("there are no messages");
+    }
+    Ok(match report_failures(ctx, &failures) {
+        Exit::Answered if ranked.is_empty() => Exit::Failed,
         other => other,
     })
 }
@@ -232,6 +294,8 @@ impl SearchOutput {
 
 /// Minimum characters of a line that are shown.
 const MIN_LINE_CHARS: usize = 20;
+/// Maximum characters of a message that a search by meaning prints into a pipe.
+const MAX_LINE_CHARS: usize = 200;
 
 /// Cuts a line to `max_chars` characters around the match. Returns the text before it, the match, and the text after it.
 fn window(

@@ -18,6 +18,7 @@ use nanobot_config::settings::Config;
 use nanobot_config::settings::key_spelling::format_path;
 use nanobot_cron::job::AnswerDestination;
 use nanobot_os::durable_file;
+use nanobot_store::embedding_index;
 use nanobot_store::memory::Version;
 use nanobot_store::session;
 use serde_json::Value;
@@ -279,6 +280,10 @@ impl Search<'_> {
         for key in removed_keys {
             is_any_removed = true;
             is_typed_removed |= is_used_at_terminal(key);
+        }
+        let index = self.sessions.directory().join(embedding_index::FILE_NAME);
+        if is_any_removed && index.exists() {
+            findings.add(&index, FindingAction::Remove);
         }
         let mut keep = |path: &Path, reason: &str| {
             if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0) {

@@ -568,7 +568,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("memory.consolidate", OneOf(&["auto", "detached", "inline", "manual"]), r#""auto""#, Used, "when old messages are consolidated into memory: after the answer, in a separate process (detached) or in the same one (inline); auto: detached if there is a terminal, else inline; manual: only by `nanobot memory consolidate`"),
     key("memory.model", Text, "null", Used, "model or preset for consolidation; unset: the model of the turn"),
     key("memory.budgetTokens", TOKEN_COUNT, "4000", Used, "maximum tokens of MEMORY.md before it is condensed"),
-    key("memory.embeddings.provider", Text, r#""auto""#, Used, "provider of the model for `memory search --meaning`, which gets the lines of the memory; `auto` derives it from the model and the API keys"),
+    key("memory.embeddings.provider", Text, r#""auto""#, Used, "provider of the model for `memory search --meaning` and `session search --meaning`, which gets the lines of the memory or the messages; `auto` derives it from the model and the API keys"),
     key("memory.embeddings.model", Text, "null", Used, "model that computes embeddings (`POST /embeddings`), such as `text-embedding-3-small`; unset: no search by meaning"),
 
     key("skills.directories", TextList, "[]", Used, "further folders of skills, which other programs fill, such as `~/.agents/skills`: a skill is pinned when a run first uses it, and not used after a change until `nanobot trust` of its SKILL.md"),

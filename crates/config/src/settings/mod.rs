@@ -53,6 +53,8 @@ use std::time::Duration;
 pub struct Settings {
     /// The primary model, followed by its fallbacks. Never empty.
     pub models: Vec<ModelSettings>,
+    /// The config's metadata about models, by name.
+    pub model_overrides: BTreeMap<String, models::ModelOverrides>,
     pub budget: BudgetSettings,
     /// The keys that users cannot set.
     pub locks: Locks,

@@ -181,9 +181,7 @@ pub(super) fn model_chain(
         check_body(&sources.locks, "modelPresets", &model_settings.extra_body)?;
         model_settings.extra_body.extend(flags.body_fields.clone());
         let model = model_settings.model.as_deref().unwrap_or_default();
-        let bare_name = model.rsplit('/').next().unwrap_or(model);
-        let overrides = overrides_by_model.get(model).or_else(|| overrides_by_model.get(bare_name));
-        if let Some(overrides) = overrides {
+        if let Some(overrides) = find_overrides(&overrides_by_model, model) {
             model_settings.overrides = model_settings.overrides.or(*overrides);
         }
     }
@@ -255,8 +253,17 @@ fn parse_preset(
     Ok(ModelPreset { model_settings, fallbacks })
 }
 
+/// The metadata about `model`, whose name may begin with that of its vendor.
+pub(super) fn find_overrides<'o>(
+    overrides_by_model: &'o BTreeMap<String, ModelOverrides>,
+    model: &str,
+) -> Option<&'o ModelOverrides> {
+    let bare_name = model.rsplit('/').next().unwrap_or(model);
+    overrides_by_model.get(model).or_else(|| overrides_by_model.get(bare_name))
+}
+
 /// Parses `models` into metadata by model name.
-fn parse_overrides(models: &Value) -> Result<BTreeMap<String, ModelOverrides>> {
+pub(super) fn parse_overrides(models: &Value) -> Result<BTreeMap<String, ModelOverrides>> {
     let mut overrides = BTreeMap::new();
     for (name, value) in models.as_object().into_iter().flatten() {
         let path = format_path(&["models", name]);

@@ -56,6 +56,9 @@ impl Settings {
             unknown_keys,
             config_exposure: config.exposure(),
             models: values.models(flags)?,
+            model_overrides: models::parse_overrides(
+                &values.get(const { config_key("models") }, None)?,
+            )?,
             budget: values.budget()?,
             locks: layers.locks(),
             providers: values.providers(),
@@ -119,6 +122,11 @@ impl Settings {
             event_log: values.event_log(env, paths)?,
             telemetry: values.telemetry(paths)?,
         })
+    }
+
+    /// The config's metadata about `model`.
+    pub fn overrides_of(&self, model: &str) -> models::ModelOverrides {
+        models::find_overrides(&self.model_overrides, model).copied().unwrap_or_default()
     }
 }
 

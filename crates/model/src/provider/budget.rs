@@ -98,6 +98,11 @@ impl RunBudget {
         Self { max_cost, max_tokens, ..Self::default() }
     }
 
+    /// True if the run has a limit in US dollars.
+    pub fn has_cost_limit(&self) -> bool {
+        self.max_cost.is_some()
+    }
+
     fn has_limit(&self) -> bool {
         self.max_cost.is_some() || self.max_tokens.is_some()
     }

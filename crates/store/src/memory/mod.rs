@@ -4,6 +4,7 @@
 //! changed; afterwards every step will be done, if necessary by the next process that takes the lock. So a run killed
 //! at any point leaves either the old or the new state.
 
+use crate::embedding_index;
 use anyhow::{Context, Result};
 use history::MemoryHistory;
 use last_run::{ConsolidationOutcome, LastRun};
@@ -17,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use version::VersionStore;
 
-pub mod embeddings;
 pub mod history;
 pub mod last_run;
 pub mod reply_parser;
@@ -45,9 +45,7 @@ const VERSIONS_DIR: &str = ".versions";
 /// Names in the memory directory that only this module may change: any process carries out a plan that it finds, and
 /// the versions are needed to undo changes.
 pub const PROTECTED_NAMES: &[&str] =
-    &[VERSIONS_DIR, PLAN_FILE, ".lock", ".cursor", EMBEDDINGS_FILE];
-/// The index of a search by meaning.
-const EMBEDDINGS_FILE: &str = ".embeddings.json";
+    &[VERSIONS_DIR, PLAN_FILE, ".lock", ".cursor", embedding_index::FILE_NAME];
 
 /// The memory of a workspace.
 #[derive(Clone, Debug)]
@@ -145,7 +143,7 @@ impl Memory {
 
     /// The path of the index by meaning.
     pub fn embeddings_path(&self) -> PathBuf {
-        self.dir.join(EMBEDDINGS_FILE)
+        self.dir.join(embedding_index::FILE_NAME)
     }
 
     /// The files of the history, in both forms.

@@ -1,6 +1,7 @@
 //! Text search in the memory and its history.
 
 use super::{Memory, history};
+use crate::embedding_index::IndexedText;
 use anyhow::Result;
 use nanobot_os::durable_file;
 use regex::Regex;
@@ -19,6 +20,12 @@ pub struct MemoryMatch {
     pub text: String,
     /// The similarity to the text of a search by meaning, from -1 to 1.
     pub score: Option<f32>,
+}
+
+impl IndexedText for MemoryMatch {
+    fn text(&self) -> &str {
+        &self.text
+    }
 }
 
 impl Memory {

@@ -78,6 +78,11 @@ impl SessionStore {
         Self { legacy_dir: None, ..self }
     }
 
+    /// The directory of the sessions of this release.
+    pub fn directory(&self) -> &Path {
+        &self.dir
+    }
+
     /// Returns the file path of `key`, which need not exist.
     ///
     /// # Errors

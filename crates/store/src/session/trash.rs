@@ -6,6 +6,7 @@ use super::integrity::{is_newer, list_side_files, side_files};
 use super::layout::{SessionStore, encoded_name, key_from_name, read_key};
 use super::list::{SessionSummary, summarize};
 use super::lock::try_lock;
+use crate::embedding_index;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, exit_for, fail_with_hint};
@@ -99,6 +100,13 @@ impl<'s> TrashBatch<'s> {
     /// A directory cannot be synced.
     pub fn sync(self) -> Result<()> {
         for dir in self.side_files.keys() {
+            // The index has the texts of the sessions.
+            match std::fs::remove_file(dir.join(embedding_index::FILE_NAME)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).context("remove the index of a search by meaning");
+                }
+                _ => {}
+            }
             durable_file::sync_dir(&dir.join(TRASH_DIR))?;
             durable_file::sync_dir(dir)?;
         }

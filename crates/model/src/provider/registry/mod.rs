@@ -3,6 +3,7 @@
 //! [`table`] holds the providers, [`model_info`] the known facts about models, and `select` selects a provider.
 
 mod config;
+pub mod embeddings;
 pub mod model_info;
 pub mod pictures;
 mod provider_info;

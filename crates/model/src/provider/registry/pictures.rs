@@ -7,6 +7,9 @@ const TOKEN_PRICES: [(&str, f64, f64, f64); 3] = [
     ("gpt-image-1.5", 5.0, 32.0, 0.2),
 ];
 
+/// The highest of the known prices of a picture.
+pub const HIGHEST_PRICE: f64 = 0.25;
+
 /// Prices in US dollars of one picture.
 const PICTURE_PRICES: [(&str, f64); 4] = [
     ("dall-e-3", 0.04),

@@ -27,8 +27,10 @@ pub fn price_per_hour(model: &str) -> Option<f64> {
 /// The default model that speaks.
 pub const DEFAULT_VOICE_MODEL: &str = "gpt-4o-mini-tts";
 
-/// Prices in US dollars per million characters of text. Other models are paid by the token, which responses do not state.
-const CHARACTER_PRICES: [(&str, f64); 2] = [("tts-1", 15.0), ("tts-1-hd", 30.0)];
+/// Prices in US dollars per million characters of text. The last one is paid by the token, which responses do not state: the price is that
+/// of the minutes that a text takes.
+const CHARACTER_PRICES: [(&str, f64); 3] =
+    [("tts-1", 15.0), ("tts-1-hd", 30.0), (DEFAULT_VOICE_MODEL, 20.0)];
 
 /// The price of a spoken text of `count` characters in US dollars; `None` if it is unknown.
 pub fn price_of_characters(model: &str, count: usize) -> Option<f64> {

@@ -1,19 +1,20 @@
-//! The index of the lines of the memory by meaning: an embedding of each, as a model computed it. It stands beside the memory, and can be
+//! An index of texts by meaning: an embedding of each, as a model computed it. It stands beside the memory or the sessions, and can be
 //! removed at any time. Only a search by meaning reads it.
 
-use super::search::MemoryMatch;
 use anyhow::{Context, Result};
 use nanobot_os::durable_file;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+/// The name of the file, beside what it is an index of.
+pub const FILE_NAME: &str = ".embeddings.json";
 /// The version of the file format.
 const FORMAT_VERSION: u64 = 1;
 /// The largest component of a stored embedding.
 const MAX_COMPONENT: f32 = 127.0;
 
-/// The embeddings of lines.
+/// The embeddings of texts.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbeddingIndex {
     v: u64,
@@ -21,6 +22,19 @@ pub struct EmbeddingIndex {
     model: String,
     /// For each text the direction of its embedding, in whole numbers up to [`MAX_COMPONENT`].
     lines: BTreeMap<String, Vec<i8>>,
+}
+
+/// A text with its place.
+pub trait IndexedText {
+    fn text(&self) -> &str;
+}
+
+/// A text and its similarity to the text that is searched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked<T> {
+    /// From -1 to 1.
+    pub score: f32,
+    pub entry: T,
 }
 
 impl EmbeddingIndex {
@@ -48,17 +62,20 @@ impl EmbeddingIndex {
         durable_file::replace(path, &bytes)
     }
 
-    /// Drops what is no longer among `lines`, and returns their texts that have no embedding yet. True if anything was dropped.
-    pub fn retain(&mut self, lines: &[MemoryMatch]) -> (Vec<String>, bool) {
+    /// Drops what is no longer among `entries`. True if anything was dropped.
+    pub fn retain<T: IndexedText>(&mut self, entries: &[T]) -> bool {
         let count = self.lines.len();
-        let texts: BTreeSet<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+        let texts: BTreeSet<&str> = entries.iter().map(IndexedText::text).collect();
         self.lines.retain(|text, _| texts.contains(text.as_str()));
-        let is_missing = |line: &&MemoryMatch| !self.lines.contains_key(&line.text);
-        let mut missing: Vec<String> =
-            lines.iter().filter(is_missing).map(|line| line.text.clone()).collect();
-        missing.sort();
-        missing.dedup();
-        (missing, self.lines.len() < count)
+        self.lines.len() < count
+    }
+
+    /// The texts of `entries` that have no embedding yet.
+    pub fn missing<T: IndexedText>(&self, entries: &[T]) -> Vec<String> {
+        let texts = entries.iter().map(IndexedText::text);
+        let missing: BTreeSet<&str> =
+            texts.filter(|text| !self.lines.contains_key(*text)).collect();
+        missing.into_iter().map(str::to_owned).collect()
     }
 
     /// Adds the embedding of `text`.
@@ -66,18 +83,20 @@ impl EmbeddingIndex {
         self.lines.insert(text, quantize(embedding));
     }
 
-    /// Returns the `count` lines that are closest to `embedding`, the closest first.
-    pub fn rank(&self, lines: &[MemoryMatch], embedding: &[f32], count: usize) -> Vec<MemoryMatch> {
+    /// Returns the `count` entries that are closest to `embedding`, the closest first.
+    pub fn rank<T: IndexedText>(
+        &self,
+        entries: Vec<T>,
+        embedding: &[f32],
+        count: usize,
+    ) -> Vec<Ranked<T>> {
         let query = quantize(embedding);
-        let ranked = lines.iter().filter_map(|line| {
-            let score = similarity(&query, self.lines.get(&line.text)?);
-            Some(MemoryMatch { score: Some(score), ..line.clone() })
+        let ranked = entries.into_iter().filter_map(|entry| {
+            let score = similarity(&query, self.lines.get(entry.text())?);
+            Some(Ranked { score, entry })
         });
-        let mut ranked: Vec<MemoryMatch> = ranked.collect();
-        ranked.sort_by(|one, other| {
-            let [one, other] = [one, other].map(|line| line.score.unwrap_or_default());
-            other.total_cmp(&one)
-        });
+        let mut ranked: Vec<Ranked<T>> = ranked.collect();
+        ranked.sort_by(|one, other| other.score.total_cmp(&one.score));
         ranked.truncate(count);
         ranked
     }
@@ -104,11 +123,12 @@ fn similarity(one: &[i8], other: &[i8]) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{EmbeddingIndex, MemoryMatch};
-    use std::path::PathBuf;
+    use super::{EmbeddingIndex, IndexedText};
 
-    fn line(text: &str) -> MemoryMatch {
-        MemoryMatch { path: PathBuf::from("m"), line: 1, text: text.to_owned(), score: None }
+    impl IndexedText for &str {
+        fn text(&self) -> &str {
+            self
+        }
     }
 
     #[test]
@@ -116,29 +136,28 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("index");
         let mut index = EmbeddingIndex::load(&path, "a").unwrap();
-        let lines = [line("tea"), line("coffee"), line("car")];
-        let (missing, is_changed) = index.retain(&lines);
-        assert_eq!(
-            (missing, is_changed),
-            (vec!["car".into(), "coffee".into(), "tea".into()], false)
-        );
+        let lines = ["tea", "coffee", "car", "tea"];
+        assert!(!index.retain(&lines));
+        assert_eq!(index.missing(&lines), ["car", "coffee", "tea"]);
         for (text, embedding) in [("tea", [1.0, 0.1]), ("coffee", [0.8, 0.4]), ("car", [-0.2, 1.0])]
         {
             index.insert(text.to_owned(), &embedding);
         }
-        let rank = |index: &EmbeddingIndex, embedding: &[f32]| -> Vec<String> {
-            let ranked = index.rank(&lines, embedding, 2);
-            ranked.into_iter().map(|ranked| ranked.text).collect()
+        let rank = |index: &EmbeddingIndex, embedding: &[f32]| -> Vec<&str> {
+            let ranked = index.rank(lines[..3].to_vec(), embedding, 2);
+            ranked.into_iter().map(|ranked| ranked.entry).collect()
         };
         assert_eq!(rank(&index, &[1.0, 0.0]), ["tea", "coffee"]);
         assert_eq!(rank(&index, &[0.0, 0.001]), ["car", "coffee"]);
-        assert!(index.rank(&lines, &[1.0], 3).iter().all(|ranked| ranked.score == Some(0.0)));
+        let of_other_length = index.rank(lines.to_vec(), &[1.0], 3);
+        assert!(of_other_length.iter().all(|ranked| ranked.score == 0.0));
         index.save(&path).unwrap();
         assert_eq!(EmbeddingIndex::load(&path, "a").unwrap(), index);
         // Another model, a damaged file, and lines that are gone.
-        assert_eq!(EmbeddingIndex::load(&path, "b").unwrap().retain(&lines).0.len(), 3);
-        assert_eq!(index.retain(&lines[..1]), (vec![], true));
+        assert_eq!(EmbeddingIndex::load(&path, "b").unwrap().missing(&lines).len(), 3);
+        assert!(index.retain(&lines[..1]));
+        assert_eq!(index.missing(&lines), ["car", "coffee"]);
         std::fs::write(&path, "{").unwrap();
-        assert_eq!(EmbeddingIndex::load(&path, "a").unwrap().retain(&lines).0.len(), 3);
+        assert_eq!(EmbeddingIndex::load(&path, "a").unwrap().missing(&lines).len(), 3);
     }
 }
