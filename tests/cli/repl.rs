@@ -247,12 +247,14 @@ fn exit_commands_end_the_repl_and_it_requires_a_terminal() {
 
 #[test]
 fn a_change_is_shown_and_made_only_after_approval() {
-    let write = || calls("write_file", json!({ "path": "notes.md", "content": "milk\nbread\n" }));
+    let write_call = || calls("write_file", json!({ "path": "notes.md", "content": "milk\nbread\n" }));
     let story = Story::new().file("notes.md", "milk\n").script([
-        write(),
+        write_call(),
         says("Not written."),
-        write(),
+        write_call(),
         says("Written."),
+        calls("write_file", json!({ "path": "notes.md", "content": "milk\n" })),
+        says("Left alone."),
     ]);
     let mut screen = wait_until_started(story.screen(24, 120).args(["repl"]));
     send_line(&mut screen, "add bread").until_prompt("  allow?");
@@ -267,6 +269,14 @@ fn a_change_is_shown_and_made_only_after_approval() {
     screen.type_("y").until("Written.");
     let text = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
     assert_eq!(text, "milk\nbread\n");
+    // The answer is about the change that was shown: another program has changed the file since.
+    send_line(&mut screen, "only milk").until_prompt("  allow?");
+    write(&story.dir().join("notes.md"), b"milk\nbread\ntea\n");
+    screen.type_("y").until("Left alone.");
+    let text = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
+    assert_eq!(text, "milk\nbread\ntea\n");
+    let content = story.last_request().last_content();
+    assert!(content.contains("was changed while the user was asked"), "{content}");
     screen.exit_with_ctrl_d();
 }
 

@@ -2,8 +2,10 @@
 
 use crate::crash::Random;
 use crate::fault_injection::{can_inject, run_with_fault};
+use crate::requirements::require;
 use crate::server::{Ending, Request, Responder, Response, calls, calls_all, says, sends};
 use crate::story::{Story, write};
+use crate::worktree::git;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -377,6 +379,26 @@ fn the_journal_is_private() {
             assert!(kind == "dir 700" || kind == "file 600", "{umask}: {path:?} is {kind}");
         }
     }
+}
+
+#[test]
+fn a_turn_that_only_moves_head_is_the_last_one() {
+    if !require("git") {
+        return;
+    }
+    let story = Story::new().file("a", "1");
+    let commit = "git -c user.name=u -c user.email=u@example.org commit -qm";
+    git(&story, &format!("git init -q; git add a; {commit} one; echo 2 > a; {commit} two -a"));
+    story.server().script([
+        calls("write_file", json!({ "path": "kept", "content": "x" })),
+        says("Written."),
+        calls("exec", json!({ "command": "git reset -q --soft HEAD~1" })),
+        says("Reset."),
+    ]);
+    story.run(["agent", "--write", "-m", "write"]).stdout("Written.\n").error_text();
+    story.run(["agent", "--write", "-m", "reset"]).stdout("Reset.\n");
+    story.run(["undo"]).status(1).stderr_has("git has moved `HEAD`");
+    assert!(story.dir().join("kept").exists());
 }
 
 #[test]

@@ -7,7 +7,9 @@ use crate::ops::turn_setup::shared_state::SharedState;
 use crate::ops::turn_setup::toolset::{CronToolParts, all_tools};
 use crate::options::grants::Grants;
 use anyhow::Result;
+use nanobot_channel::approvals::FileFingerprint;
 use nanobot_config::policy::Policy;
+use nanobot_config::policy::call_files::files_of_call;
 use nanobot_config::policy::profile::Profile;
 use nanobot_config::policy::tool_names::WRITE_TOOLS;
 use nanobot_config::settings::Settings;
@@ -35,9 +37,29 @@ fn use_existing_ancestor(path: &mut PathBuf) {
     while path.symlink_metadata().is_err() && path.pop() {}
 }
 
+/// The files that a call would change, as the question about it shows them. One that cannot be read is not shown.
+fn displayed_files(request: &ApprovalRequest<'_>) -> Vec<FileFingerprint> {
+    if !WRITE_TOOLS.contains(&request.tool) {
+        return Vec::new();
+    }
+    let files = files_of_call(request.tool, request.arguments).into_iter();
+    files
+        .filter_map(|file| FileFingerprint::compute(&request.file_scope.absolute(&file.path)).ok())
+        .collect()
+}
+
 impl ApprovalHandler for InteractiveApproval {
     fn approve(&self, request: &ApprovalRequest<'_>) -> Result<Approval, ToolError> {
-        self.user_prompt.approve(request)
+        let files = displayed_files(request);
+        let approval = self.user_prompt.approve(request)?;
+        // A person, or another program, can change a file while the question waits. The answer is about the change that was shown.
+        match files.iter().find(|file| !file.is_current()) {
+            Some(file) => Err(ToolError::Failed(format!(
+                "`{}` was changed while the user was asked about it, and nothing was done; read it, and make the change anew",
+                file.path.display()
+            ))),
+            None => Ok(approval),
+        }
     }
 
     fn with_grant(&self, request: &ApprovalRequest<'_>) -> Result<(Toolbox, Approval), ToolError> {
@@ -59,7 +81,7 @@ impl ApprovalHandler for InteractiveApproval {
         )
         .map_err(|_| denial())?;
         self.shared.mcp_tools.add_to_policy(&mut policy);
-        let approval = self.user_prompt.approve(request)?;
+        let approval = self.approve(request)?;
         policy.file_scope.instruction_files.clone_from(&self.policy.file_scope.instruction_files);
         policy.file_scope.trusted.clone_from(&self.policy.file_scope.trusted);
         if let Some(hooks) = &self.shared.hooks {

@@ -3,7 +3,7 @@
 //! A command does not announce its changes. So the files of its writable directories are copied before it starts, and
 //! those that differ when it has ended are recorded in the turn's journal. Within the limits below that costs milliseconds; files beyond
 //! them are reported as a gap. `.git`, which has its own history, and the folders of dependencies and build results are not covered,
-//! but the removal of such a folder is a gap.
+//! but the removal of such a folder is a gap, and so is a move of git's `HEAD`.
 //! Changes of a command that runs while nanobot itself is killed are lost to undo, unlike those of the file tools.
 
 use super::journal::{JournalGap, PreviousState};
@@ -28,6 +28,10 @@ const MAX_NEW_FILE_BYTES: u64 = 64 << 20;
 /// Maximum size of all changed files that are read after a command, in bytes: a command can make large files that take no
 /// space on disk.
 const MAX_READ_BYTES: u64 = 1 << 30;
+
+/// The reason for the gap of a turn that moves git's `HEAD`.
+pub(super) const HEAD_MOVED: &str =
+    "git has moved `HEAD` (a commit, a reset or a checkout), which only git takes back";
 
 /// A change that a command made.
 #[derive(Debug)]
@@ -92,8 +96,14 @@ enum EntryKind {
     },
     Link(PathBuf),
     Directory,
-    /// A directory whose content is not covered, with the names of its subdirectories.
-    Generated(BTreeSet<OsString>),
+    /// A directory whose content is not covered.
+    Generated {
+        /// The names of its subdirectories.
+        names: BTreeSet<OsString>,
+        /// The size of git's log of `HEAD`, and its time in nanoseconds: a commit, a reset and a checkout append to it. `None` if there is
+        /// none.
+        head_log: Option<(u64, i64, i64)>,
+    },
 }
 
 impl DirectorySnapshot {
@@ -182,26 +192,28 @@ impl DirectorySnapshot {
         entry: &ScannedEntry,
         bytes_left: &mut u64,
     ) -> Result<Option<CommandChange>, String> {
-        if let (Some(EntryKind::Generated(old_names)), EntryKind::Generated(names)) =
-            (old_entry.map(|old_entry| &old_entry.kind), &entry.kind)
+        if let (
+            Some(EntryKind::Generated { names: old_names, head_log: old_head_log }),
+            EntryKind::Generated { names, head_log },
+        ) = (old_entry.map(|old_entry| &old_entry.kind), &entry.kind)
         {
-            return match old_names.difference(names).next() {
-                Some(name) => Err(format!(
+            if let Some(name) = old_names.difference(names).next() {
+                return Err(format!(
                     "`{}` in it was removed, and its content is not copied",
                     name.display()
-                )),
-                None => Ok(None),
-            };
+                ));
+            }
+            return if old_head_log == head_log { Ok(None) } else { Err(HEAD_MOVED.to_owned()) };
         }
         let before = old_entry
             .map_or(Ok(PreviousState::Nothing), |old_entry| self.saved_state(old_entry))?;
         let content = match (&entry.kind, &before) {
-            (EntryKind::Generated(_), PreviousState::Nothing) => return Ok(None),
+            (EntryKind::Generated { .. }, PreviousState::Nothing) => return Ok(None),
             (EntryKind::Directory, PreviousState::Nothing) => {
                 return Ok(Some(CommandChange::CreatedDirectory));
             }
             (EntryKind::Directory, PreviousState::Directory { .. }) => Vec::new(),
-            (EntryKind::Directory | EntryKind::Generated(_), _)
+            (EntryKind::Directory | EntryKind::Generated { .. }, _)
             | (_, PreviousState::Directory { .. }) => {
                 return Err(
                     "a directory took the place of a file, or a file that of a directory".into()
@@ -233,7 +245,7 @@ impl DirectorySnapshot {
     fn saved_state(&self, entry: &ScannedEntry) -> Result<PreviousState<'static>, String> {
         let mode = entry.mode;
         match &entry.kind {
-            EntryKind::Generated(_) => Err("its content is not copied".into()),
+            EntryKind::Generated { .. } => Err("its content is not copied".into()),
             EntryKind::Directory => Ok(PreviousState::Directory { mode }),
             EntryKind::Link(target) => Ok(PreviousState::Link(target.clone().into())),
             EntryKind::File { size, .. } => {
@@ -404,7 +416,10 @@ impl ScannedEntry {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
         let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         let names = directories.map(|entry| entry.file_name()).collect();
-        Self { kind: EntryKind::Generated(names), mode: 0, copy: ContentCopy::None }
+        let head_log = std::fs::metadata(path.join("logs/HEAD")).ok();
+        let head_log =
+            head_log.map(|metadata| (metadata.len(), metadata.mtime(), metadata.mtime_nsec()));
+        Self { kind: EntryKind::Generated { names, head_log }, mode: 0, copy: ContentCopy::None }
     }
 
     fn is_unchanged(&self, other: &Self) -> bool {

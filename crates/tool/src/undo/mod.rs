@@ -21,7 +21,7 @@ pub mod command_changes;
 pub mod journal;
 pub mod restore;
 
-use command_changes::{CommandChange, DirectorySnapshot};
+use command_changes::{CommandChange, DirectorySnapshot, HEAD_MOVED};
 use journal::{JournalGap, RestorableState, TurnInfo, UndoTurn};
 
 /// Maximum of bytes saved in one turn. A change that would exceed it is refused.
@@ -225,7 +225,7 @@ impl ChangeRecorder {
     }
 
     /// Records the changes of all commands, which have ended, and ends the recording of the turn. Returns the changes that cannot be
-    /// undone.
+    /// undone, except for moves of git's `HEAD`, which the user takes for granted.
     ///
     /// # Errors
     /// As for [`Self::end_command`].
@@ -245,7 +245,9 @@ impl ChangeRecorder {
                 .with_context(|| format!("remove `{}`", journal.dir.display()))?;
             self.journal = None;
         }
-        Ok(std::mem::take(&mut self.gaps))
+        let mut gaps = std::mem::take(&mut self.gaps);
+        gaps.retain(|gap| gap.reason != HEAD_MOVED);
+        Ok(gaps)
     }
 
     fn record_command_changes(&mut self) -> Result<()> {
