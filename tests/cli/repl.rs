@@ -247,7 +247,8 @@ fn exit_commands_end_the_repl_and_it_requires_a_terminal() {
 
 #[test]
 fn a_change_is_shown_and_made_only_after_approval() {
-    let write_call = || calls("write_file", json!({ "path": "notes.md", "content": "milk\nbread\n" }));
+    let write_call =
+        || calls("write_file", json!({ "path": "notes.md", "content": "milk\nbread\n" }));
     let story = Story::new().file("notes.md", "milk\n").script([
         write_call(),
         says("Not written."),
