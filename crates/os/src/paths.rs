@@ -93,6 +93,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     retained("~/.nanobot/workspace/cron/jobs.json.lock", NO_TEXT, "lock file, locked while the jobs are changed"),
     retained("~/.nanobot/cron/ID/job.json", JOB, "the permissions and options of the job `ID`"),
     erased("~/.nanobot/cron/ID/", Erasure::Overwrite, "further data of the job `ID`: its run state, the records of its runs, and the last 50 outputs"),
+    erased("~/.nanobot/cron/unseen.jsonl", Erasure::Overwrite, "runs of jobs whose answers cron had no program to mail with, until `status` or a run at a terminal names them; at most 20"),
     retained("~/.nanobot/cron/crontab.lock", NO_TEXT, "lock file, locked while the crontab is changed"),
     retained("~/.nanobot/cron/running.lock", NO_TEXT, "lock file with `cron.maxRunning`: each job that runs or waits locks a byte"),
     erased("~/.nanobot/notify.json", Erasure::Overwrite, "failures of which `notify.target` was told, until they end, and notices that wait to be sent"),
