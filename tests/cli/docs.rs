@@ -231,10 +231,11 @@ fn files_are_at_the_documented_paths() {
     let mut shell = story.program("/bin/sh");
     shell.args(["-c", &format!("echo '{line}' | {NANOBOT} pipe --name NAME")]);
     assert!(shell.output().is_ok());
-    for directory in ["channels/telegram", "pipes/NAME"] {
-        // The stories of `channel_approvals` make these.
-        let path = story.home().join(".nanobot").join(directory).join("approvals.json");
-        crate::story::write(&path, b"{}");
+    let made_elsewhere =
+        ["channels/telegram/approvals.json", "pipes/NAME/approvals.json", "cron/unseen.jsonl"];
+    for path in made_elsewhere {
+        // The stories of `channel_approvals` and `cron_check` make these.
+        crate::story::write(&story.home().join(".nanobot").join(path), b"{}");
     }
     // A panic leaves a report.
     let mut command = story.command(["agent", "-m", "x"]);
