@@ -340,8 +340,8 @@ fn a_group_answers_by_a_reply_and_only_the_approvers_do() {
     story.server().always(running_model());
     let write = |from: i64, text: &str, replied: Option<(i64, &str)>| {
         let mut message = json!({
-            "from": { "id": from, "is_bot": false }, "chat": { "id": GROUP, "type": "group" },
-            "text": text, "date": STORY_TIME + 5,
+            "from": { "id": from, "username": format!("user{from}"), "is_bot": false },
+            "chat": { "id": GROUP, "type": "group" }, "text": text, "date": STORY_TIME + 5,
         });
         if let Some((id, text)) = replied {
             message["reply_to_message"] =
@@ -356,8 +356,10 @@ fn a_group_answers_by_a_reply_and_only_the_approvers_do() {
     let id = 1002;
     write(8, "yes", None);
     assert_eq!(count_runs(&story), 0, "not addressed");
-    assert!(question.contains("It is for a message of <code>7</code>."), "{question}");
-    assert!(question.contains("in this chat for messages of <code>7</code>: "), "{question}");
+    // A name alone is what its bearer chooses.
+    let sender = "<code>user7</code> (<code>7</code>)";
+    assert!(question.contains(&format!("It is for a message of {sender}.")), "{question}");
+    assert!(question.contains(&format!("in this chat for messages of {sender}: ")), "{question}");
     write(ANN, "yes", Some((id, &question)));
     assert_eq!(
         last_sent(&telegram),

@@ -125,11 +125,58 @@ fn a_reminder_that_is_over_is_repeated_with_its_own_text() {
     assert!(result.starts_with("Created job 'say tea' (id: "), "{result}");
     let requests = story.requests();
     let content = requests[requests.len() - 2].last_content();
-    assert!(content.contains(&format!("of the job that is over (id: {id})")), "{content}");
+    let over = "not among the jobs of this chat, or over";
+    assert!(content.contains(&format!("of the job that is {over} (id: {id})")), "{content}");
     let [job] = &jobs(&story)[..] else { panic!("{:?}", jobs(&story)) };
     assert_eq!(job["payload"]["message"], "say tea");
     let result = call(reply(), json!({ "action": "remove", "job_id": id }));
-    assert_eq!(result, format!("Job {id} is over already"));
+    assert!(result.contains(&format!("Job {id} is {over}")), "{result}");
+}
+
+#[test]
+fn a_job_that_repeats_or_that_another_program_has_changed_is_not_moved() {
+    let (story, telegram, id) = story_with_job(ANN, ["--every", "1h"]);
+    let change = |fields: Value| {
+        let mut arguments = json!({ "action": "change", "job_id": id });
+        arguments.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        call_after(&story, &telegram, &replied(1001, 4242, "Tea is ready."), arguments)
+    };
+    let before = jobs(&story);
+    let result = change(json!({ "at": "2026-12-24T18:00" }));
+    assert!(result.contains("the job repeats; `snooze` runs it once"), "{result}");
+    assert_eq!(jobs(&story), before);
+    let mut altered = before;
+    altered[0]["payload"]["message"] = json!("obey Eve");
+    cron_run::write_jobs(&story, &altered);
+    let result = change(json!({ "every_seconds": 7200 }));
+    assert!(result.contains("another program has changed this job"), "{result}");
+    assert_eq!(jobs(&story), altered);
+}
+
+#[test]
+fn in_a_group_only_approvers_and_named_persons_move_a_job() {
+    let (story, telegram, id) = story_with_job(BOB, ["--every", "1h"]);
+    let mut reply = replied(1001, 4242, "Tea is ready.");
+    reply["chat"] = json!({ "id": BOB, "type": "group" });
+    let change = |story: &Story| {
+        let arguments = json!({ "action": "change", "job_id": id, "every_seconds": 7200 });
+        call_after(story, &telegram, &reply, arguments)
+    };
+    let before = jobs(&story);
+    let story = story.set("channels.telegram.allowFrom", json!(["*"]));
+    let result = change(&story);
+    assert!(result.contains("was created by the user"), "{result}");
+    let story = story.set("channels.telegram.allowFrom", json!(["*", ANN.to_string()]));
+    let story = story.set("channels.telegram.approvers", json!(["8"]));
+    let result = change(&story);
+    assert!(result.contains("was created by the user"), "{result}");
+    assert_eq!(jobs(&story), before);
+    let story = story.set("channels.telegram.approvers", json!([ANN.to_string()]));
+    let result = change(&story);
+    assert!(result.starts_with(&format!("Changed job {id}")), "{result}");
+    let story = story.set("channels.telegram.approvers", json!([]));
+    let result = change(&story);
+    assert!(result.starts_with(&format!("Changed job {id}")), "{result}");
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //! answered yet are taken, and the parts of one paste are one message.
 
 use crate::channel::{ANN, forget_answers, journal, journal_path, send_signal, telegram_story};
+use crate::channel_approvals::STORY_TIME;
 use crate::chat_services::{ALL, story_of};
-use crate::server::{Responder, Response, calls, says, sends};
+use crate::server::{Responder, Response, calls, fails, says, sends};
 use crate::slack_server::APP_TOKEN;
 use crate::story::{Story, write};
 use crate::telegram_server::TelegramServer;
@@ -161,9 +162,34 @@ fn a_message_that_another_process_stores_goes_into_the_turn_and_stop_ends_both()
 }
 
 #[test]
+fn a_turn_that_an_outage_ends_is_repeated_with_what_has_joined_it() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([waits_for_go()]);
+    story.server().script(std::array::from_fn::<_, 4, _>(|_| fails(429, "slow")));
+    story.server().script([says("Both.")]);
+    let child = poll_with_second(&story, &telegram);
+    go(&story);
+    wait_for_line(&story, "telegram", "\"type\":\"done\"");
+    kill(child);
+    assert_answered_once(&story, &telegram, &["Both."]);
+}
+
+#[test]
+fn a_hook_decides_about_each_message_before_its_turn() {
+    let (story, telegram) = telegram_story();
+    let hooks = json!({ "pre_turn": [{ "in": "sandbox", "command": "true" }] });
+    let story = story.set("hooks", hooks);
+    let story = story.script([waits_for_go(), says("First."), says("Second.")]);
+    let child = poll_with_second(&story, &telegram);
+    go(&story);
+    until("both are answered", || telegram.sent() == ["First.", "Second."]);
+    kill(child);
+}
+
+#[test]
 fn the_parts_of_a_paste_are_one_message() {
     let (story, telegram) = telegram_story();
-    let story = story.script([says("Read."), says("Short."), says("Late.")]);
+    let story = story.script([says("Read."), says("Short."), says("Late."), says("Two.")]);
     let poll = |texts: &[&str]| {
         texts.iter().for_each(|text| telegram.message(ANN, text));
         story.run(["channel", "poll"]).text();
@@ -176,14 +202,21 @@ fn the_parts_of_a_paste_are_one_message() {
     assert!(poll(&["a", "b"]).contains("a\n\nb"));
     // A rest that comes later is a message of its own.
     assert!(!poll(&["z"]).contains("xx"));
-    assert_eq!(telegram.sent(), ["Read.", "Short.", "Late."]);
-    assert_eq!(story.requests().len(), 3);
+    // So is one that was sent much later, though it comes in the same batch.
+    telegram.message(ANN, &full);
+    telegram.add(json!({
+        "from": { "id": ANN, "is_bot": false }, "chat": { "id": ANN, "type": "private" },
+        "text": "much later", "date": STORY_TIME + 60,
+    }));
+    assert!(poll(&[]).contains("x\n\nmuch later"));
+    assert_eq!(telegram.sent(), ["Read.", "Short.", "Late.", "Two."]);
+    assert_eq!(story.requests().len(), 4);
 }
 
 #[test]
 fn an_edit_of_a_waiting_message_replaces_its_text_and_makes_no_command() {
     let (story, telegram) = telegram_story();
-    let story = story.script([says("One."), says("Two.")]);
+    let story = story.script([says("One."), says("Two."), says("Three.")]);
     let poll = |text: &str, edits: &[&str]| {
         telegram.message(ANN, text);
         edits.iter().for_each(|edit| telegram.edit_last(ANN, edit));
@@ -202,5 +235,8 @@ fn an_edit_of_a_waiting_message_replaces_its_text_and_makes_no_command() {
     story.run(["channel", "poll"]).text();
     let content = story.last_request().last_content();
     assert!(content.contains("mine") && !content.contains("theirs"), "{content}");
-    assert_eq!(story.requests().len(), 2);
+    // A text that may be one of several parts.
+    let content = poll(&"y".repeat(4000), &["short"]);
+    assert!(content.contains("yyy") && !content.contains("short"), "{content}");
+    assert_eq!(story.requests().len(), 3);
 }

@@ -249,7 +249,10 @@ impl InboxState {
                         continue;
                     };
                     match entry.turns.iter_mut().find(|begun| begun.turn == turn) {
-                        Some(begun) => begun.ended |= ended,
+                        Some(begun) => {
+                            begun.ended |= ended;
+                            begun.ids.clone_from(&ids);
+                        }
                         None => entry.turns.push(BegunTurn {
                             turn: turn.clone(),
                             ids: ids.clone(),

@@ -24,6 +24,9 @@ const MAX_DEFAULT_NAME_CHARS: usize = 30;
 /// Maximum characters of a message.
 const MAX_MESSAGE_CHARS: usize = 10_000;
 
+/// The state of a job that is not listed: it may go on in another workspace, or be disabled.
+const NOT_LISTED: &str = "not among the jobs of this chat, or over";
+
 /// Stores jobs.
 pub trait JobScheduler: Send + Sync {
     /// Creates a job. An implementation that can lock the jobs must count those created by runs again under the lock, see
@@ -276,7 +279,8 @@ impl CronTool {
         let schedule =
             if has_schedule || message.is_none() { Some(parse_schedule(arguments)?) } else { None };
         let FoundJob::Listed { job, .. } = self.find(arguments, JobAction::Change)? else {
-            return Err("the job is over; `snooze` runs it once more".into());
+            let id = text_argument(arguments, "job_id").unwrap_or_default();
+            return Err(format!("Job {id} is {NOT_LISTED}; `snooze` runs it once more").into());
         };
         let change =
             RequestedChange { id: &job.id, schedule, message, policy: self.policy.snapshot() };
@@ -291,7 +295,7 @@ impl CronTool {
     fn remove(&self, arguments: &Value) -> Result<String, ToolError> {
         let (job, is_replied) = match self.find(arguments, JobAction::Remove)? {
             FoundJob::Listed { job, is_replied } => (job, is_replied),
-            FoundJob::Over(job) => return Ok(format!("Job {} is over already", job.id)),
+            FoundJob::Over(job) => return Err(format!("Job {} is {NOT_LISTED}", job.id).into()),
         };
         let id = &job.id;
         // The user's own job stays, so that it can be enabled again.
@@ -346,7 +350,7 @@ enum FoundJob<'a> {
         job: ListedJob,
         is_replied: bool,
     },
-    /// It is no longer there.
+    /// It is not listed.
     Over(&'a RepliedJob),
 }
 
@@ -414,7 +418,7 @@ pub fn list_text(jobs: &[ListedJob]) -> String {
 pub fn replied_jobs_note(replied_jobs: &[RepliedJob], jobs: &[ListedJob]) -> String {
     let describe = |replied: &RepliedJob| match jobs.iter().find(|job| replied.is(job)) {
         Some(job) => job.describe(),
-        None => format!("that is over (id: {})", replied.id),
+        None => format!("that is {NOT_LISTED} (id: {})", replied.id),
     };
     let jobs: Vec<String> = replied_jobs.iter().map(describe).collect();
     format!(
@@ -873,9 +877,10 @@ mod tests {
         check(json!({ "action": "change", "job_id": "hers" }), Err("either every_seconds"));
         let text = json!({ "action": "change", "job_id": "ours", "message": "new" });
         check(text.clone(), Err("the text of a job cannot be changed without permission"));
-        check(json!({ "action": "remove", "job_id": "over" }), Ok("Job over is over already"));
+        let over = "Job over is not among the jobs of this chat, or over";
+        check(json!({ "action": "remove", "job_id": "over" }), Err(over));
         // An older message does not point at a job that was made since.
-        check(json!({ "action": "remove", "job_id": "later" }), Ok("Job later is over already"));
+        check(json!({ "action": "remove", "job_id": "later" }), Err("Job later is not among"));
         check(
             json!({ "action": "remove", "job_id": "hers" }),
             Ok("Stopped job hers; the user can run `nanobot cron enable hers`"),

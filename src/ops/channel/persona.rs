@@ -98,9 +98,11 @@ impl Persona {
         Ok(Self { ctx, settings, binding: Some(binding) })
     }
 
-    /// The key of the session that has the conversation of the chat with the key `chat_key`.
+    /// The key of the session that has the conversation of the chat with the key `chat_key`. A chat with a profile has its own: in that of
+    /// all chats it could read what its profile keeps from it, and undo what it may not write.
     pub(crate) fn session_key<'k>(&self, chat_key: &'k str) -> &'k str {
-        if self.settings.unified_session { UNIFIED_SESSION } else { chat_key }
+        let has_profile = self.binding.as_ref().is_some_and(|binding| binding.profile.is_some());
+        if self.settings.unified_session && !has_profile { UNIFIED_SESSION } else { chat_key }
     }
 
     /// The rest of the budget of today, in US dollars; `None` if the persona has none of its own.

@@ -4,7 +4,6 @@ use crate::ops::channel::bindings;
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
 use anyhow::Result;
-use nanobot_channel::inbox::ChannelInbox;
 use nanobot_config::settings::FlagOverrides;
 use nanobot_store::session;
 
@@ -22,17 +21,8 @@ pub(crate) fn is_known(ctx: &Context, channel: &str, to: &str) -> Result<bool> {
         || rules.approved.contains(to)
         || files.config.list("recipients").iter().any(|recipient| recipient == to);
     let (settings, key) = (ctx.settings()?, format!("{channel}:{to}"));
-    let is_known = is_listed
-        || session::open_raw(&ctx.session_store(&settings)?, &key).is_ok()
-        || settings.unified_session && is_answered(&files, &key)?;
+    let is_known = is_listed || session::open_raw(&ctx.session_store(&settings)?, &key).is_ok();
     Ok(is_known && bindings::is_of_workspace(ctx, &settings, &key)?)
-}
-
-/// True if a message of the chat with the key `key` was answered, as long as the journal has it.
-fn is_answered(files: &ChannelFiles, key: &str) -> Result<bool> {
-    let state = ChannelInbox::read(&files.directory)?;
-    let mut messages = state.outbound.iter().map(|entry| &entry.message);
-    Ok(messages.any(|message| message.session == key && !message.answers.is_empty()))
 }
 
 /// True if `key` is the session key of a chat that has no session yet. A program must not begin such a session, because it

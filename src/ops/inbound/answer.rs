@@ -1,6 +1,7 @@
 //! Answers messages of one session: a command, or a turn of the agent, and the delivery of its answer.
 
-use crate::ops::agent_turn::{self, CHAT_LOCK_TIMEOUT, TurnOutcome, source::ChatTurn};
+use crate::ops::agent_turn::source::{ChatTurn, SteeringMessage};
+use crate::ops::agent_turn::{self, CHAT_LOCK_TIMEOUT, TurnOutcome};
 use crate::ops::call_approvals::{CallApprovals, DeferredApprovals};
 use crate::ops::channel::attachments::{self, Attachments};
 use crate::ops::channel::delivery;
@@ -37,6 +38,7 @@ use nanobot_channel::inbox::{
 };
 use nanobot_channel::settlement::Settlement;
 use nanobot_channel::{InboundMessage, RateLimit};
+use nanobot_config::settings::hooks::HookEvent;
 use nanobot_model::ledger::{CallPurpose, Ledger};
 use nanobot_os::cancel::{self, CancelToken};
 use nanobot_os::digest::digest;
@@ -44,6 +46,7 @@ use nanobot_os::env::Env;
 use nanobot_os::file_lock::FileLock;
 use nanobot_os::secret::random_hex;
 use nanobot_os::test_hooks;
+use nanobot_store::session::{self, Session};
 use nanobot_tool::cron::{self, JobScheduler, RepliedJob};
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -474,8 +477,14 @@ impl ChatTurnRun<'_> {
     }
 
     fn append_turn(&self, ended: bool) -> Result<()> {
+        let mut ids = InboundEntry::ids_of(self.entries);
+        if ended {
+            // The next attempt answers what has joined, too.
+            let answered_ids = InboundEntry::ids_of(&self.answered_entries());
+            ids.extend(answered_ids.into_iter().filter(|id| !ids.contains(id)).collect::<Vec<_>>());
+        }
         let record = InboxRecord::Turn {
-            ids: InboundEntry::ids_of(self.entries),
+            ids,
             turn: self.turn.to_owned(),
             at: self.run.ctx.clock.timestamp().as_millisecond(),
             ended,
@@ -520,7 +529,7 @@ impl ChatTurnRun<'_> {
         let sender = first_message.map(|message| format!("{name}:{}", message.from.id));
         let session = self.persona.session_key(&self.work.session);
         let mut input = TurnInput::default();
-        let replied_jobs = self.replied_jobs();
+        let replied_jobs = self.replied_jobs()?;
         if !resumes {
             let Attachments { paths, mut notes, has_others_text } =
                 self.download_all(ctx, sender.clone())?;
@@ -548,6 +557,7 @@ impl ChatTurnRun<'_> {
             ..TurnOptions::default()
         };
         self.persona.limit(&mut options)?;
+        self.create_chat_session(ctx)?;
         let is_direct = first_message.is_some_and(|message| message.chat.is_direct);
         let chat = ChatTurn {
             turn_id: self.turn,
@@ -558,11 +568,27 @@ impl ChatTurnRun<'_> {
             binding: self.persona.address(),
             chat_key: Some(self.work.session.as_str()),
             replied_jobs,
-            next_steering_message: Some(Box::new(|| {
-                joined_messages::take_next(self.channel, self.work)
-            })),
+            next_steering_message: self.next_steering_message(),
         };
         Ok(agent_turn::run_chat_turn(ctx, &options, chat, Some(observer)))
+    }
+
+    /// The source of messages that join the turn; `None` if a hook decides about each message before its turn.
+    fn next_steering_message(&self) -> Option<Box<dyn Fn() -> Option<SteeringMessage> + '_>> {
+        let hooks = self.persona.settings.hooks.as_ref().ok()?;
+        if hooks.commands.iter().any(|hook| hook.event == HookEvent::PreTurn) {
+            return None;
+        }
+        Some(Box::new(|| joined_messages::take_next(self.channel, self.work)))
+    }
+
+    /// Creates the chat's own session, without messages, if another one has its conversation: it tells what the chat is known by.
+    fn create_chat_session(&self, ctx: &Context) -> Result<()> {
+        let (store, chat) = (ctx.session_store(&self.persona.settings)?, &self.work.session);
+        if self.persona.session_key(chat) == chat || session::open_raw(&store, chat).is_ok() {
+            return Ok(());
+        }
+        Session::open(&store, chat, CHAT_LOCK_TIMEOUT, &mut |_| {})?.create_file()
     }
 
     /// The approvals of the turn's calls.
@@ -627,10 +653,17 @@ impl ChatTurnRun<'_> {
         }
     }
 
-    /// The jobs whose messages are replied to.
-    fn replied_jobs(&self) -> Vec<RepliedJob> {
-        let messages = self.entries.iter().map(|entry| &entry.message);
-        message_quotes::replied_jobs(messages, self.channel.inbox.lock().state())
+    /// The jobs whose messages are replied to by who may change them.
+    fn replied_jobs(&self) -> Result<Vec<RepliedJob>> {
+        let (ctx, files) = (&self.persona.ctx, &self.channel.open.files);
+        let mut messages = Vec::new();
+        for InboundEntry { message, .. } in self.entries {
+            if !message.quotes.is_empty() && approval_answer::may_change_jobs(ctx, files, message)?
+            {
+                messages.push(message);
+            }
+        }
+        Ok(message_quotes::replied_jobs(messages.into_iter(), self.channel.inbox.lock().state()))
     }
 
     /// The facts about the jobs whose messages are replied to, and what can be done about them.

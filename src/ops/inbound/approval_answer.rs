@@ -125,6 +125,28 @@ pub(crate) fn file_for_turn(
     Ok(has_approver.then(|| path_of(files)))
 }
 
+/// True if a reply of this sender to a message of a job permits what the job's owner could do: in a group, that of an approver, or without
+/// those of a person whom the owner has named.
+///
+/// # Errors
+/// The pairings cannot be read.
+pub(crate) fn may_change_jobs(
+    ctx: &Context,
+    files: &ChannelFiles,
+    message: &InboundMessage,
+) -> Result<bool> {
+    if message.chat.is_direct {
+        return Ok(true);
+    }
+    let (id, approvers) = (&message.from.id, files.listed_senders("approvers"));
+    let is_named = if approvers.is_empty() {
+        files.access_rules(ctx)?.names_person(id)
+    } else {
+        approvers.contains(id)
+    };
+    Ok(is_named && is_person(message))
+}
+
 /// True if the message is from one person, as far as the service says. The bridge of WhatsApp names the group as the sender.
 fn is_person(message: &InboundMessage) -> bool {
     let InboundMessage { from, chat, .. } = message;
@@ -409,8 +431,12 @@ fn show_outcome(
     if is_long(question) || channel.is_closed_for(chat) {
         return;
     }
-    let sender = message.from.name.as_deref().unwrap_or(&message.from.id);
-    let by = if chat.is_direct { String::new() } else { format!(" by {}", code_span(sender)) };
+    let sender = &message.from;
+    let by = if chat.is_direct {
+        String::new()
+    } else {
+        format!(" by {}", person_span(&sender.id, sender.name.as_deref()))
+    };
     let (number, details) = (question.number, &question.draft.details);
     let parts =
         open.files.render(&format!("Question {number}: {details}\n\nAnswered with `{word}`{by}."));
@@ -553,11 +579,20 @@ fn question_text(
     format!("{head}\n\n{answers} {}", always_text(question, message))
 }
 
-/// The sender whose message led to the call, by name if `message` is of the same one.
+/// The sender whose message led to the call, with its name if `message` is of the same one.
 fn sender_span(question: &ApprovalQuestion, message: &InboundMessage) -> String {
-    let is_same = question.sender.as_ref() == Some(&message.from.id);
-    let name = message.from.name.as_deref().filter(|_| is_same);
-    code_span(name.or(question.sender.as_deref()).unwrap_or("a program"))
+    let Some(id) = &question.sender else {
+        return code_span("a program");
+    };
+    person_span(id, message.from.name.as_deref().filter(|_| *id == message.from.id))
+}
+
+/// A person by name and id, because a name alone is what its bearer chooses.
+fn person_span(id: &str, name: Option<&str>) -> String {
+    match name.filter(|name| *name != id) {
+        Some(name) => format!("{} ({})", code_span(name), code_span(id)),
+        None => code_span(id),
+    }
 }
 
 /// The sentence about a lasting approval, which names its sender where there are several.
@@ -625,12 +660,13 @@ pub(crate) fn grants(
         });
     }
     let file = ApprovalFile::load(&path, now)?;
-    let is_direct = entry.message.chat.is_direct;
+    let InboundMessage { chat, from, .. } = &entry.message;
     let lines: Vec<String> = (1..)
         .zip(file.lasting_of(session))
         .map(|(number, approval)| {
+            let is_own = chat.is_direct && approval.sender == from.id;
             let sender_part =
-                if is_direct { String::new() } else { format!(" (for {})", approval.sender) };
+                if is_own { String::new() } else { format!(" (for {})", approval.sender) };
             format!("{number}. {}{sender_part}", line(approval))
         })
         .collect();

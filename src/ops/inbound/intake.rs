@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Interval after which a refused sender is recorded again, in milliseconds.
 const REFUSAL_RECORD_INTERVAL_MILLIS: i64 = 3_600_000;
 
+/// The longest time between two parts of a text that a client has cut, in seconds.
+const MAX_PART_INTERVAL_SECS: i64 = 5;
+
 /// The answer to a message of a kind that is not supported.
 const UNREADABLE: &str =
     "I cannot read a message of this kind. Please send it as text, a picture or a file.";
@@ -85,6 +88,14 @@ pub(crate) fn answer_stops(
     intake.write(&mut inbox)
 }
 
+/// A message whose text is as long as the service allows, or the last of several that are one text.
+#[derive(Clone, Copy)]
+struct FullPart {
+    record_index: usize,
+    /// In seconds since 1970.
+    sent_at: i64,
+}
+
 struct Intake<'a> {
     run: &'a ChannelRun<'a>,
     channel_index: usize,
@@ -97,7 +108,7 @@ struct Intake<'a> {
     records: Vec<InboxRecord>,
     work: Vec<QueuedItem>,
     /// The record of the last message, if its text is as long as the service allows: what follows may be the rest of it.
-    full_record: Option<usize>,
+    full_part: Option<FullPart>,
     /// The work that `/stop` ends once this is on disk.
     stopped: Vec<Arc<SessionWork>>,
 }
@@ -113,7 +124,7 @@ impl<'a> Intake<'a> {
             sessions_with_drop: HashSet::new(),
             records: Vec::new(),
             work: Vec::new(),
-            full_record: None,
+            full_part: None,
             stopped: Vec::new(),
         }
     }
@@ -177,10 +188,10 @@ impl<'a> Intake<'a> {
             matches!(message_item(message, is_mail), WorkItem::Message { may_join: true, .. })
         };
         // A text of several messages is not that of the edited one alone.
-        let limit = self.channel.open.files.kind.max_typed_length.unwrap_or(usize::MAX);
+        let full_length = self.full_length().unwrap_or(usize::MAX);
         let is_edited = |message: &InboundMessage| {
             message.id == edit_message.id
-                && length(&message.text) <= limit
+                && length(&message.text) < full_length
                 && message.chat.id == edit_message.chat.id
                 && message.from.is_same(&edit_message.from)
                 && is_text(message)
@@ -206,14 +217,23 @@ impl<'a> Intake<'a> {
         }
     }
 
+    /// The length from which on a text may be a part of a longer one: clients that cut between words stay a little below the limit.
+    fn full_length(&self) -> Option<usize> {
+        self.channel.open.files.kind.max_typed_length.map(|limit| limit - limit / 20)
+    }
+
     /// Adds the rest of a text that the service has cut to the message before it. Returns false if it is no such rest.
     fn add_rest(&mut self, rest_message: &InboundMessage) -> bool {
         let limit = self.channel.open.files.kind.max_typed_length;
-        let record = self.full_record.take().and_then(|index| self.records.get_mut(index));
-        let Some((InboxRecord::In { message, .. }, limit)) = record.zip(limit) else {
+        let (Some(full_part), Some(limit)) = (self.full_part.take(), limit) else {
             return false;
         };
-        if message.chat != rest_message.chat
+        let Some(InboxRecord::In { message, .. }) = self.records.get_mut(full_part.record_index)
+        else {
+            return false;
+        };
+        if rest_message.sent_at - full_part.sent_at > MAX_PART_INTERVAL_SECS
+            || message.chat != rest_message.chat
             || !message.from.is_same(&rest_message.from)
             || !is_plain(rest_message)
         {
@@ -229,13 +249,14 @@ impl<'a> Intake<'a> {
     }
 
     fn accept(&mut self, message: &InboundMessage, inbox: &ChannelInbox) {
-        let full_record = self.full_record;
-        let limit = self.channel.open.files.kind.max_typed_length;
-        // Clients that cut between words stay a little below the limit.
-        let is_full = is_plain(message)
-            && limit.is_some_and(|limit| length(&message.text) >= limit - limit / 20);
+        let full_length = self.full_length();
+        let is_full =
+            is_plain(message) && full_length.is_some_and(|limit| length(&message.text) >= limit);
+        let full_part =
+            |record_index| is_full.then_some(FullPart { record_index, sent_at: message.sent_at });
+        let first_index = self.full_part.map(|part| part.record_index);
         if self.add_rest(message) {
-            self.full_record = full_record.filter(|_| is_full);
+            self.full_part = first_index.and_then(full_part);
             return;
         }
         let session = self.channel.open.files.kind.session_key(&message.chat);
@@ -266,7 +287,7 @@ impl<'a> Intake<'a> {
             return;
         }
         let item = message_item(message, self.channel.open.files.kind.is_mail);
-        self.full_record = is_full.then_some(record_index);
+        self.full_part = full_part(record_index);
         self.work.push((session, item));
     }
 

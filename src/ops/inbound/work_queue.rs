@@ -89,7 +89,11 @@ impl SessionWork {
         if let Some(turn) = first.and_then(|entry| entry.turns.last()) {
             ids.clone_from(&turn.ids);
         }
-        ids.extend(self.joined_ids.lock().iter().cloned());
+        for id in self.joined_ids.lock().iter() {
+            if !ids.contains(id) {
+                ids.push(id.clone());
+            }
+        }
         let entries = ids.iter().filter_map(|id| inbox.state().inbound(id));
         entries.filter(|entry| entry.is_unanswered()).cloned().collect()
     }

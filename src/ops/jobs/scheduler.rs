@@ -242,6 +242,16 @@ impl JobScheduler for StoreScheduler {
             .job(change.id)
             .map_err(|error| to_failure(&error))?
             .ok_or("the job was removed")?;
+        // A change would accept the text of the other program.
+        if job.is_altered() {
+            return Err(
+                "another program has changed this job; the user can run `nanobot cron edit`".into(),
+            );
+        }
+        // It would be removed after its run.
+        if matches!(schedule, Some(Schedule::At(_))) && !job.is_once() {
+            return Err("the job repeats; `snooze` runs it once at another time".into());
+        }
         let catch_up =
             schedule.and_then(|schedule| job_edit::set_schedule(&mut job, schedule, None, now));
         if let Some(message) = change.message {

@@ -700,6 +700,17 @@ impl Session {
         })
     }
 
+    /// Creates the file of a new session, without messages.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn create_file(&mut self) -> Result<()> {
+        match &self.log {
+            Some(log) if log.file.is_none() => self.choose_model(&ModelChoice::default()),
+            _ => Ok(()),
+        }
+    }
+
     /// Starts a new conversation: earlier messages are no longer sent, but stay in the log.
     pub fn start_new_conversation(&mut self) -> Result<()> {
         self.messages.clear();

@@ -152,7 +152,8 @@ pub(in crate::provider) fn is_own_host(url: &str) -> bool {
 
 /// The name under which AWS knows the service at `url`, as its clients have it.
 fn service_of(url: &str) -> &'static str {
-    let is_mantle = host_of(url).split('.').any(|label| label == "bedrock-mantle");
+    let host = host_of(url).unwrap_or_default();
+    let is_mantle = host.split('.').any(|label| label == "bedrock-mantle");
     if is_mantle { "bedrock-mantle" } else { "bedrock" }
 }
 
@@ -164,8 +165,8 @@ pub(in crate::provider) fn region(
     env: &Env,
 ) -> Result<Option<String>> {
     let is_service = |label: &&str| label.starts_with("bedrock-");
-    let in_host = base_url
-        .and_then(|url| host_of(url).split('.').skip_while(|label| !is_service(label)).nth(1));
+    let host = base_url.filter(|url| is_own_host(url)).and_then(host_of).unwrap_or_default();
+    let in_host = host.split('.').skip_while(|label| !is_service(label)).nth(1);
     let region = in_host
         .or(configured)
         .or_else(|| REGION_VARIABLES.iter().find_map(|name| env.get(name)))
@@ -276,6 +277,7 @@ mod tests {
             Some("eu-west-3"),
         );
         check(Some("http://127.0.0.1:80"), Some("us-east-1"), Some("us-east-1"));
+        check(Some("https://bedrock-runtime.evil.example"), None, Some("eu-north-1"));
         check(None, None, Some("eu-north-1"));
     }
 

@@ -2,6 +2,7 @@
 //! are kept in memory until they expire.
 
 use super::login::is_fresh;
+use ::http::Uri;
 use anyhow::Result;
 use jiff::Timestamp;
 use nanobot_os::secret::{self, Secret};
@@ -43,17 +44,19 @@ fn forget(source: &str) {
     SECRETS.lock().remove(source);
 }
 
-/// The host name in `url`.
-fn host_of(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.split(['/', ':', '?']).next().unwrap_or_default()
+/// The host name in `url`; `None` if it is no valid one, or has a user's name, which may look like a host.
+fn host_of(url: &str) -> Option<String> {
+    let uri: Uri = url.parse().ok()?;
+    let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'))?;
+    Some(authority.host().to_ascii_lowercase())
 }
 
 /// True if the host of `url` is within one of `domains`.
 fn is_at_host(url: &str, domains: &[&str]) -> bool {
-    let host = host_of(url);
-    domains.iter().any(|domain| {
-        host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    host_of(url).is_some_and(|host| {
+        domains.iter().any(|domain| {
+            host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        })
     })
 }
 
@@ -71,6 +74,9 @@ mod tests {
         check("https://notgoogleapis.com", false);
         check("https://evil.example/.googleapis.com", false);
         check("https://u:p@aiplatform.googleapis.com", false);
+        check("https://a.api.aws:p@evil.example/", false);
+        check("https://evil.example#.api.aws", false);
+        check("https://evil.example?.api.aws", false);
         check("", false);
     }
 }
