@@ -1,7 +1,8 @@
 //! Drafts: an answer in a direct chat is shown while it is written, in one message that becomes the answer.
 
 use crate::channel::{ANN, send_signal, telegram_story};
-use crate::chat_services::{OF_CONVERSATIONS, story_of};
+use crate::chat_services::{OF_CONVERSATIONS, StartService, story_of};
+use crate::push_servers::PushServer;
 use crate::server::{Response, says, sends};
 use crate::story::Story;
 use crate::telegram_server::{TOKEN, TelegramServer};
@@ -202,7 +203,8 @@ fn stop_marks_the_draft() {
 
 #[test]
 fn other_services_change_the_draft_too() {
-    for start in OF_CONVERSATIONS {
+    let feishu: StartService = || Box::new(PushServer::by_name("feishu"));
+    for start in OF_CONVERSATIONS.into_iter().chain([feishu]) {
         let service = start();
         let name = service.facts().name;
         let story = story_of(&*service, 1)

@@ -571,6 +571,13 @@ fn feishu(state: &mut State, request: &Request) -> Response {
             state.answer(&chat, &text, &key);
             accept(json!({ "message_id": format!("om_{}", state.answers.len()), "chat_id": "oc" }))
         }
+        [id] if request.method == "PATCH" => {
+            let content: Value = serde_json::from_str(body["content"].as_str().unwrap()).unwrap();
+            let index: usize = id.strip_prefix("om_").unwrap().parse().unwrap();
+            state.answers[index - 1].1 =
+                content["body"]["elements"][0]["content"].as_str().unwrap().to_owned();
+            accept(json!({}))
+        }
         [id] => {
             let content = json!({ "text": format!("text of {id}") }).to_string();
             accept(

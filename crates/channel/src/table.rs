@@ -218,6 +218,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         name: "feishu",
         // Cards may have 30 kB of JSON.
         dialect: Dialect::Markdown(TextLimit { amount: 20_000, unit: LengthUnit::Bytes }),
+        changes_messages: true,
         thread_mark: Some(":"),
         open: feishu::open,
         ..CHAT

@@ -82,11 +82,17 @@ struct Feishu {
     reacted: Mutex<BTreeSet<String>>,
 }
 
+const MEDIA_TYPE: &str = "application/json; charset=utf-8";
+/// The type of a message that is a card.
+const CARD: &str = "interactive";
+
 /// Keys of the config.
 struct FeishuSettings {
     has_topics: bool,
     has_connection: bool,
     quotes_question: bool,
+    /// Drafts change, and of all messages only cards can change as often as they do.
+    sends_cards: bool,
     react_emoji: Option<String>,
     done_emoji: Option<String>,
 }
@@ -120,6 +126,7 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
             has_topics: config.flag("topicIsolation"),
             has_connection: config.flag("longConnection"),
             quotes_question: config.flag("replyToMessage"),
+            sends_cards: config.flag("streaming"),
             react_emoji: config.text("reactEmoji"),
             done_emoji: config.text("doneEmoji"),
         },
@@ -200,6 +207,7 @@ impl Channel for Feishu {
     fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         let (kind, content) = match &part.file {
             Some(path) => self.upload(path)?,
+            None if self.settings.sends_cards => (CARD, card_of(part)),
             None => content_of(part),
         };
         let mut request = json!({
@@ -224,6 +232,17 @@ impl Channel for Feishu {
         };
         let response = self.post(&path, &request)?;
         self.client.text_of(&response["data"]["message_id"])
+    }
+
+    /// Changes a card (Feishu, "Update message card").
+    fn edit(&self, _destination: &Destination, id: &str, part: &Part) -> ChannelResult<()> {
+        let path = format!("/open-apis/im/v1/messages/{}", percent_encode(id));
+        let body = json!({ "content": card_of(part).to_string() }).to_string();
+        self.token.with(&|| self.fetch_token(), &|token| {
+            let headers = authorization(token);
+            let request = ServiceRequest::patch(&path, MEDIA_TYPE, body.as_bytes());
+            read(&self.client.request(&ServiceRequest { headers: &headers, ..request })?).map(drop)
+        })
     }
 
     fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
@@ -340,8 +359,7 @@ impl Feishu {
         request: &Value,
     ) -> ChannelResult<Value> {
         let body = request.to_string();
-        let media_type = "application/json; charset=utf-8";
-        let request = ServiceRequest::idempotent_post(path, media_type, body.as_bytes());
+        let request = ServiceRequest::idempotent_post(path, MEDIA_TYPE, body.as_bytes());
         read(&self.client.request(&ServiceRequest { headers, ..request })?)
     }
 
@@ -407,9 +425,14 @@ fn content_of(part: &Part) -> (&'static str, Value) {
         let text = without_pings(&part.plain, MENTION_MARKS);
         return ("text", json!({ "text": text }));
     }
+    (CARD, card_of(part))
+}
+
+/// The content of a card with a text in Markdown.
+fn card_of(part: &Part) -> Value {
     let text = without_pings(&part.markup, MENTION_MARKS);
     let elements = json!([{ "tag": "markdown", "content": text }]);
-    ("interactive", json!({ "schema": "2.0", "body": { "elements": elements } }))
+    json!({ "schema": "2.0", "body": { "elements": elements } })
 }
 
 /// The JSON of a response without an error code.

@@ -327,7 +327,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("channels.feishu.groupPolicy", GROUP_POLICY, r#""mention""#, Used, "when to answer in groups"),
     key("channels.feishu.groupAllowFrom", TextList, "[]", Used, "groups to answer in"),
     key("channels.feishu.replyToMessage", Bool, "false", Used, "quote the message being answered"),
-    key("channels.feishu.streaming", Bool, "true", Ignored, "an answer is sent once it is complete"),
+    key("channels.feishu.streaming", Bool, "false", Used, "show an answer in a direct chat while it is being written, in a card"),
     key("channels.feishu.domain", OneOf(&["feishu", "lark"]), r#""feishu""#, Used, "the service: feishu (China) or lark"),
     key("channels.feishu.topicIsolation", Bool, "true", Used, "each thread of a group is a session of its own"),
     key("channels.feishu.longConnection", Bool, "true", Used, "get events over a connection while a poll runs; false for an app that sends them to `serve webhook`"),
