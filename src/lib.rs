@@ -53,6 +53,7 @@ pub mod options;
 pub mod repl;
 
 use cli::Cli;
+use cli::channel::{ChannelCommand, PairCommand};
 use command::{parse, usage_error};
 use nanobot_base::error::Exit;
 use nanobot_os::env::Env;
@@ -138,7 +139,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     });
     log::info!(target: "config", "config `{}`", ctx.paths.config.display());
     if let Some(workspace) = ctx.workspace.as_ref().filter(|path| !path.is_dir())
-        && !matches!(cli.command, cli::CliCommand::Onboard(_))
+        && !creates_workspace(&cli.command)
     {
         // A misspelt path would otherwise be an empty workspace.
         ctx.notice(&format!("there is no workspace `{}` yet", workspace.display()));
@@ -174,4 +175,15 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     // Commands shut down the servers that they start, but not if they fail.
     servers.shut_down();
     exit
+}
+
+/// True if the command creates a missing workspace, and says so.
+fn creates_workspace(command: &cli::CliCommand) -> bool {
+    let cli::CliCommand::Channel { command } = command else {
+        return matches!(command, cli::CliCommand::Onboard(_));
+    };
+    matches!(
+        command,
+        ChannelCommand::Bind(_) | ChannelCommand::Pair { command: PairCommand::Approve { .. } }
+    )
 }

@@ -36,6 +36,11 @@ impl Flag {
     }
 }
 
+/// True if a yes counts from now on, and not only once.
+pub(crate) fn is_yes_lasting(request: &ApprovalRequest<'_>) -> bool {
+    request.tool == SERVER_PROMPT
+}
+
 /// Returns the question, in one line.
 pub(crate) fn headline(request: &ApprovalRequest<'_>, is_new_file: bool) -> String {
     let tool = request.tool;

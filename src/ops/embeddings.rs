@@ -61,14 +61,14 @@ pub(crate) fn search_memory(
     text: &str,
 ) -> Result<Vec<MemoryMatch>> {
     let (embedder, path) = (Embedder::new(ctx)?, memory.embeddings_path());
-    let ranked = search(&embedder, &path, memory.lines_by_meaning()?, text, |_| true)?;
+    let ranked = search(&embedder, &path, memory.lines_by_meaning()?, true, text)?;
     let with_score =
         |line: Ranked<MemoryMatch>| MemoryMatch { score: Some(line.score), ..line.entry };
     Ok(ranked.into_iter().map(with_score).collect())
 }
 
 /// The messages of `sessions` that are closest to `text`, the closest first: what people and models wrote, without results of tools.
-/// With `key`, only those of this session.
+/// `are_all` is true if `sessions` are all that are searched by meaning.
 ///
 /// # Errors
 /// As [`search`]; a session cannot be read.
@@ -76,7 +76,7 @@ pub(crate) fn search_sessions(
     ctx: &Context,
     store: &SessionStore,
     sessions: &[SessionSummary],
-    key: Option<&str>,
+    are_all: bool,
     text: &str,
 ) -> Result<Vec<Ranked<IndexedMessage>>> {
     let embedder = Embedder::new(ctx)?;
@@ -98,7 +98,7 @@ pub(crate) fn search_sessions(
         }
     }
     let path = store.directory().join(embedding_index::FILE_NAME);
-    search(&embedder, &path, texts, text, |entry| key.is_none_or(|key| entry.key == key))
+    search(&embedder, &path, texts, are_all, text)
 }
 
 /// The text of a message that a person or a model wrote.
@@ -118,20 +118,20 @@ fn to_text(key: &str, logged: session::LoggedMessage) -> Option<IndexedMessage> 
     })
 }
 
-/// The `entries` that are closest to `text`, among those that `is_searched` selects. Entries without an embedding in the index at `path` get
-/// one before; what it has beside them is dropped.
+/// The `entries` that are closest to `text`. Entries without an embedding in the index at `path` get one before; what it has beside them is
+/// dropped, if these `are_all`.
 ///
 /// # Errors
 /// Status 78: no model is configured. Status 69: the server does not answer, or with something else. Status 4: a budget is used up.
 fn search<T: IndexedText>(
     embedder: &Embedder<'_>,
     path: &Path,
-    mut entries: Vec<T>,
+    entries: Vec<T>,
+    are_all: bool,
     text: &str,
-    is_searched: impl Fn(&T) -> bool,
 ) -> Result<Vec<Ranked<T>>> {
     let mut index = EmbeddingIndex::load(path, &embedder.name)?;
-    let mut is_changed = index.retain(&entries);
+    let mut is_changed = are_all && index.retain(&entries);
     let mut result = Ok(());
     for batch in index.missing(&entries).chunks(BATCH_SIZE) {
         match embedder.embed(batch) {
@@ -154,7 +154,6 @@ fn search<T: IndexedText>(
     result?;
     let query = embedder.embed(&[text.to_owned()])?;
     let query = query.first().map_or(&[][..], Vec::as_slice);
-    entries.retain(is_searched);
     Ok(index.rank(entries, query, MAX_RESULTS))
 }
 
@@ -202,6 +201,7 @@ impl<'a> Embedder<'a> {
             media_type: "application/json",
             body: body.as_bytes(),
             max_usd: price.unwrap_or_default() * body.len() as f64 / MIN_BYTES_PER_TOKEN / 1e6,
+            is_charged_by_token: true,
             limit_bytes: MAX_RESPONSE_BYTES,
             wanted: "embeddings",
         };

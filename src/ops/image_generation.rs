@@ -74,6 +74,7 @@ pub(crate) fn generate(
         media_type: "application/json",
         body: body.as_bytes(),
         max_usd: highest_price.unwrap_or_default(),
+        is_charged_by_token: false,
         limit_bytes: MAX_RESPONSE_BYTES,
         wanted: "picture",
     };

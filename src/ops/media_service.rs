@@ -4,7 +4,7 @@
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, Stop, fail};
+use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
 use nanobot_base::message::Usage;
 use nanobot_config::settings::{ModelSettings, Settings};
 use nanobot_model::ledger::{CallPurpose, Ledger, ModelCall};
@@ -56,6 +56,8 @@ pub(crate) struct MediaService<'a> {
     http: Http,
     /// The price of a million tokens of input in US dollars; `None` if it is unknown.
     input_price: Option<f64>,
+    /// The config or this release says that it costs nothing.
+    is_free: bool,
 }
 
 /// A request to a service.
@@ -66,6 +68,8 @@ pub(crate) struct MediaRequest<'a> {
     pub(crate) body: &'a [u8],
     /// An upper bound of its cost in US dollars; 0 if it is unknown.
     pub(crate) max_usd: f64,
+    /// True if tokens are charged, and not pictures, characters or seconds.
+    pub(crate) is_charged_by_token: bool,
     /// Maximum size of the response, in bytes.
     pub(crate) limit_bytes: u64,
     /// The word for the content of the response, for the error if it has none.
@@ -114,9 +118,11 @@ impl<'a> MediaService<'a> {
                 ctx.notice(&text);
             }
         }
-        let input_price = choice.prices.map(|prices| prices.for_input_tokens(0).input);
+        let price = choice.prices.map(|prices| prices.for_input_tokens(0));
+        let input_price = price.map(|price| price.input);
+        let is_free = price.is_some_and(|price| price.input.max(price.output) <= 0.0);
         let provider = choice.provider;
-        Ok(Self { ctx, settings, model, provider, base, headers, http, input_price })
+        Ok(Self { ctx, settings, model, provider, base, headers, http, input_price, is_free })
     }
 
     /// The provider's address, without secrets.
@@ -153,12 +159,20 @@ impl<'a> MediaService<'a> {
         let budget = model::budget_limits(self.settings);
         let is_limited_by_flag = media_account.run.as_ref().is_some_and(|run| run.has_cost_limit());
         let is_limited = is_limited_by_flag || !budget.is_unlimited();
-        if is_limited && request.max_usd <= 0.0 && self.input_price.is_none() {
-            return Err(model::unknown_price(self.model, is_limited_by_flag));
+        if is_limited && request.max_usd <= 0.0 {
+            // The price of a token says nothing about that of a picture.
+            if request.is_charged_by_token && self.input_price.is_none() {
+                return Err(model::unknown_price(self.model, is_limited_by_flag));
+            }
+            if !request.is_charged_by_token && !self.is_free {
+                let cause = model::unknown_price_cause(self.model, is_limited_by_flag);
+                return Err(fail_with_hint(Exit::Config, cause, "a model with a known price"));
+            }
         }
         let session_usd = match budget.per_session {
-            Some(_) => ledger.session_cost(&purpose.session)?,
-            None => 0.0,
+            // Without a session it is none of a conversation, and all of these together are no session.
+            Some(_) if !purpose.session.is_empty() => ledger.session_cost(&purpose.session)?,
+            _ => 0.0,
         };
         let reservation = ledger.reserve(&budget, session_usd, request.max_usd, &mut |_| Ok(()))?;
         let start = Instant::now();

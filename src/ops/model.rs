@@ -300,13 +300,18 @@ pub(crate) fn require_price(
 
 /// The error for a model without a price in a run with a cost limit: that of `--max-cost`, or a budget of the config.
 pub(crate) fn unknown_price(model: &str, is_limited_by_flag: bool) -> anyhow::Error {
-    let flag = if is_limited_by_flag { "`--max-cost`" } else { "`budget`" };
     let price = "{\"price\": {\"input\": 1.0, \"output\": 4.0}}";
     fail_with_hint(
         Exit::Config,
-        format!("the price of `{model}` is unknown, so {flag} cannot be enforced"),
+        unknown_price_cause(model, is_limited_by_flag),
         format!("nanobot config set models '{{\"{model}\": {price}}}'"),
     )
+}
+
+/// Says that a limit of costs cannot be enforced, because the price of `model` is unknown.
+pub(crate) fn unknown_price_cause(model: &str, is_limited_by_flag: bool) -> String {
+    let flag = if is_limited_by_flag { "`--max-cost`" } else { "`budget`" };
+    format!("the price of `{model}` is unknown, so {flag} cannot be enforced")
 }
 
 /// Wraps a provider in retries, and these in the fallback for models that ignore the tool choice.

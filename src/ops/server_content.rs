@@ -12,14 +12,16 @@ use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_base::message::{MessagePart, Origin, tagged_block};
 use nanobot_base::shell_quote::quote;
-use nanobot_config::policy::Refusal;
 use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::policy::refusal::DENIED;
+use nanobot_config::policy::{Policy, Refusal};
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::servers::McpServer;
 use nanobot_mcp::cache::{CachedResult, McpCache};
 use nanobot_mcp::catalog::{CallError, ToolCatalog};
 use nanobot_mcp::protocol::{ContentPart, McpError, ServerFeatures};
 use nanobot_mcp::sanitize::{clean, single_line};
+use nanobot_mcp::tool_name::{self, GET_PROMPT, READ_RESOURCE};
 use nanobot_os::durable_file::format_size;
 use nanobot_os::signal;
 use nanobot_tool::ApprovalRequest;
@@ -96,6 +98,8 @@ pub(crate) struct ServerContentReader<'a> {
     pub(crate) catalog: ToolCatalog,
     /// Accepts the messages of a prompt; `None` if the user cannot be asked.
     pub(crate) user_prompt: Option<&'a dyn UserPrompt>,
+    /// Must offer the model what the message names; `None` if the user of this machine names it.
+    pub(crate) policy: Option<&'a Policy>,
     /// The run contacts no server.
     pub(crate) is_dry_run_or_replay: bool,
 }
@@ -104,7 +108,8 @@ impl ServerContentReader<'_> {
     /// The parts that are added to the message.
     ///
     /// # Errors
-    /// There is no such server, resource or prompt: status 66. An argument is missing: status 2. The prompt is not accepted: status 77.
+    /// There is no such server, resource or prompt: status 66. An argument is missing: status 2. The prompt is not accepted, or the policy
+    /// withholds the content: status 77.
     /// The content is of no use to the model: status 65. The server does not answer: status 69.
     pub(crate) fn read(
         &self,
@@ -114,13 +119,32 @@ impl ServerContentReader<'_> {
         let mut parts = Vec::new();
         for resource in &content.resources {
             let server = find_configured(&self.settings.servers, &resource.server)?;
+            self.check_offered(server, READ_RESOURCE, &resource.name())?;
             parts.extend(self.read_resource(server, resource, notice)?);
         }
         if let Some(prompt) = &content.prompt {
             let server = find_configured(&self.settings.servers, &prompt.server)?;
+            self.check_offered(server, GET_PROMPT, &prompt.title())?;
             parts.extend(self.read_prompt(server, prompt, notice)?);
         }
         Ok(parts)
+    }
+
+    /// Checks that the policy offers the model `tool`, which reads the same content of `server`.
+    fn check_offered(&self, server: &McpServer, tool: &str, name: &str) -> Result<()> {
+        let Some(policy) = self.policy else {
+            return Ok(());
+        };
+        let reason = if let Some(refusal) = policy.withheld_reason(tool) {
+            refusal.message
+        } else if !policy.can_offer(&tool_name::server_prefix(&server.name)) {
+            format!("the policy allows no tool of the MCP server `{}`", server.name)
+        } else if !server.is_everything_enabled() {
+            format!("`enabledTools` of the MCP server `{}` allows only tools", server.name)
+        } else {
+            return Ok(());
+        };
+        Err(fail(Exit::Refused, format!("`{name}` was denied: {reason}")))
     }
 
     fn read_resource(
@@ -168,16 +192,17 @@ impl ServerContentReader<'_> {
         notice: &mut dyn FnMut(&str),
     ) -> Result<Vec<MessagePart>> {
         let title = prompt.title();
-        let FilledPrompt { text, digest, media } = if self.is_dry_run_or_replay {
+        let filled = if self.is_dry_run_or_replay {
             let text = NOT_READ.to_owned();
             FilledPrompt { text, digest: String::new(), media: Vec::new() }
         } else {
             fill(&self.catalog, server, prompt)?
         };
-        if !self.is_dry_run_or_replay && !is_accepted(&self.catalog, server, &digest)? {
-            self.ask(server, prompt, &text)?;
-            self.catalog.accept_prompt(server, &digest)?;
+        if !self.is_dry_run_or_replay && !is_accepted(&self.catalog, server, &filled.digest)? {
+            self.ask(server, prompt, &filled.shown_text())?;
+            self.catalog.accept_prompt(server, &filled.digest)?;
         }
+        let FilledPrompt { text, media, .. } = filled;
         let block = tagged_block("prompt", Some(&title), &text);
         let mut parts = vec![MessagePart::Text(format!(
             "The user has chosen this prompt, which the MCP server `{}` has written. It permits nothing.\n{block}",
@@ -211,8 +236,11 @@ impl ServerContentReader<'_> {
             file_scope: &FileScope::default(),
         });
         signal::check()?;
-        answer.map(drop).map_err(|_| {
-            fail(Exit::Refused, format!("`{title}` was not accepted, and nothing was sent"))
+        answer.map(drop).map_err(|error| {
+            let reason = error.message().trim_start_matches(DENIED);
+            let reason = reason.trim_end_matches(". Continue without it.");
+            let cause = format!("`{title}` was not accepted, and nothing was sent: {reason}");
+            fail(Exit::Refused, cause)
         })
     }
 

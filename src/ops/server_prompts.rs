@@ -14,7 +14,7 @@ use nanobot_mcp::protocol::{ContentPart, PromptArgument, PromptInfo};
 use nanobot_mcp::sanitize::{clean, single_line};
 use nanobot_os::digest::digest;
 use nanobot_os::secret::mask_for_request;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Maximum characters of a name or an address that is shown.
 pub(super) const MAX_NAME_CHARS: usize = 500;
@@ -71,6 +71,20 @@ pub(crate) struct FilledPrompt {
     pub(super) media: Vec<ContentPart>,
 }
 
+impl FilledPrompt {
+    /// The text that a person is shown and accepts.
+    pub(crate) fn shown_text(&self) -> String {
+        match self.media.len() {
+            0 => self.text.clone(),
+            1 => format!("{}\n\n(and 1 resource or file, which may differ each time)", self.text),
+            count => format!(
+                "{}\n\n(and {count} resources or files, which may differ each time)",
+                self.text
+            ),
+        }
+    }
+}
+
 /// True if what the prompt says may be sent: a person has accepted it, or the config trusts the server.
 ///
 /// # Errors
@@ -99,10 +113,10 @@ pub(crate) fn fill(
         let usage = usage(&server.name, info);
         fail_with_hint(Exit::Usage, format!("`{title}` {cause}"), format!("`{usage}`"))
     })?;
-    let arguments: Map<String, Value> = values
-        .iter()
-        .map(|(name, value)| (name.clone(), mask_for_request(value).into_owned().into()))
-        .collect();
+    let mask = |(name, value): (String, String)| (name, mask_for_request(&value).into_owned());
+    let values: Vec<(String, String)> = values.into_iter().map(mask).collect();
+    let arguments: Map<String, Value> =
+        values.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
     let answer = catalog.get_prompt(&server.name, &prompt.name, &arguments);
     let answer = answer.map_err(|error| to_failure(server, error))?;
     let (messages, media): (Vec<_>, Vec<_>) =
@@ -118,15 +132,22 @@ pub(crate) fn fill(
             lines.collect::<Vec<_>>().join("\n\n")
         }
     };
-    if text.trim().is_empty() && media.is_empty() {
-        return Err(fail(Exit::BadInput, format!("`{title}` has no messages")));
+    // A person cannot accept the files alone.
+    if text.trim().is_empty() {
+        return Err(fail(Exit::BadInput, format!("`{title}` has no text")));
     }
     if text.chars().nth(MAX_PROMPT_CHARS).is_some() {
         let cause = format!("`{title}` has more than {MAX_PROMPT_CHARS} characters");
         return Err(fail(Exit::BadInput, cause));
     }
-    let digest = digest(format!("{}\n{}", info.name, open_arguments(&text, &values)).as_bytes());
+    let digest = prompt_digest(info, &open_arguments(&text, &values));
     Ok(FilledPrompt { text, digest, media })
+}
+
+/// The digest of what a person accepts: the name of the prompt, the names of its arguments, and its text with these left open.
+fn prompt_digest(info: &PromptInfo, open_text: &str) -> String {
+    let names: Vec<&str> = info.arguments.iter().map(|argument| argument.name.as_str()).collect();
+    digest(json!([info.name, names, open_text]).to_string().as_bytes())
 }
 
 /// The message of a prompt that `part` is, with its role.
@@ -217,8 +238,8 @@ fn unknown_prompt(
 
 #[cfg(test)]
 mod tests {
-    use super::{assign, open_arguments};
-    use nanobot_mcp::protocol::PromptArgument;
+    use super::{assign, open_arguments, prompt_digest};
+    use nanobot_mcp::protocol::{PromptArgument, PromptInfo};
 
     #[test]
     fn words_are_assigned_in_order() {
@@ -241,6 +262,24 @@ mod tests {
         check(&two, "", "needs `topic`");
         check(&[], "", "");
         check(&[], "tea", "takes no arguments");
+    }
+
+    #[test]
+    fn names_are_part_of_the_digest() {
+        let digest_of = |name: &str, arguments: &[&str], text: &str| {
+            let argument =
+                |name: &&str| PromptArgument { name: (*name).into(), ..PromptArgument::default() };
+            let arguments = arguments.iter().map(argument).collect();
+            prompt_digest(
+                &PromptInfo { name: name.into(), arguments, ..PromptInfo::default() },
+                text,
+            )
+        };
+        let accepted = digest_of("greet", &["who"], "Greet {who}.");
+        assert_eq!(digest_of("greet", &["who"], "Greet {who}."), accepted);
+        assert_ne!(digest_of("meet", &["who"], "Greet {who}."), accepted);
+        assert_ne!(digest_of("greet", &["who", "tone"], "Greet {who}."), accepted);
+        assert_ne!(digest_of("greet", &["who"], "Greet {who}!"), accepted);
     }
 
     #[test]

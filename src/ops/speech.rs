@@ -83,6 +83,7 @@ fn ask_service(
         media_type: "application/json",
         body: body.as_bytes(),
         max_usd: usd.unwrap_or_default(),
+        is_charged_by_token: false,
         limit_bytes: MAX_RECORDING_BYTES,
         wanted: "recording",
     };

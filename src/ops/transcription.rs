@@ -171,6 +171,7 @@ impl Transcriber<'_> {
             media_type: &media_type,
             body: &body,
             max_usd: cost(limits.max_seconds as f64).unwrap_or_default(),
+            is_charged_by_token: false,
             limit_bytes: MAX_RESPONSE_BYTES,
             wanted: "text",
         };

@@ -143,8 +143,9 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
         .collect();
     if request.direction == RestoreDirection::Undo && !during_command.is_empty() {
         ctx.notice(&format!(
-            "{}: changed by a command; if you wrote there at the same time, that is undone too, and `nanobot undo --redo {}` brings it back",
+            "{}: changed by a command; if you wrote there at the same time, that is undone too, and `{}undo --redo {}` brings it back",
             list_first(&during_command, MAX_LISTED_PATHS),
+            if request.session.is_some() { "/" } else { "nanobot " },
             turn.id
         ));
     }

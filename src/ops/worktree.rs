@@ -246,7 +246,8 @@ fn run_git(
         env,
         timeout: GIT_TIMEOUT,
         capture_bytes: MAX_OUTPUT_BYTES,
-        ..CommandSpec::default()
+        sandbox: None,
+        input: None,
     };
     // Warnings of git must not be read as a part of its output.
     let (finished, errors) = process::run_split_stderr(&spec)?;

@@ -232,7 +232,8 @@ impl TerminalPrompter {
         choices.extend(is_lasting.then_some(SESSION));
         choices.extend(rule.map(|_| ALWAYS));
         let view = if is_cut { " · [v]iew all" } else { "" };
-        let mut keys = vec![format!("[y]es, once · [n]o · no, with a [r]eason{view}")];
+        let duration = if approval_text::is_yes_lasting(request) { "from now on" } else { "once" };
+        let mut keys = vec![format!("[y]es, {duration} · [n]o · no, with a [r]eason{view}")];
         if is_lasting {
             keys.push(format!("this [s]ession: {}", approval_text::permission(request)));
         }
@@ -246,11 +247,17 @@ impl TerminalPrompter {
         };
         print_keys();
         loop {
-            return Ok(match self.read_choice("  allow? ", &choices, None)?.as_str() {
+            let answer = self.read_choice("  allow? ", &choices, None)?;
+            // Where lines are typed, it may be any word.
+            let is_offered = choices.iter().any(|choice| choice.word == answer);
+            return Ok(match answer.as_str() {
+                _ if !is_offered => {
+                    self.print_styled("  press one of the keys in brackets", &dim);
+                    continue;
+                }
                 "yes" => ApprovalAnswer::Yes,
                 "session" => ApprovalAnswer::Session,
                 "always" => ApprovalAnswer::Always,
-                "no" => ApprovalAnswer::No(None),
                 "reason" => {
                     match self.read_answer("  why not? ", &[], false) {
                         // Escape leaves the reason, not the question.
@@ -266,10 +273,7 @@ impl TerminalPrompter {
                     print_keys();
                     continue;
                 }
-                _ => {
-                    self.print_styled("  press one of the keys in brackets", &dim);
-                    continue;
-                }
+                _ => ApprovalAnswer::No(None),
             });
         }
     }

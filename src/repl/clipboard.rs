@@ -87,7 +87,8 @@ impl ReplSession<'_> {
             env: env.collect(),
             timeout: CLIPBOARD_TIMEOUT,
             capture_bytes: MAX_IMAGE_BYTES,
-            ..CommandSpec::default()
+            sandbox: None,
+            input: None,
         };
         let (result, _) =
             process::run_split_stderr(&spec).with_context(|| format!("run `{program}`"))?;

@@ -196,6 +196,24 @@ fn sessions_are_searched_by_meaning() {
     forget(&["red one"]);
     assert!(!index.exists());
     search(&["hello"]).text();
+    // The directory of old releases has no index of its own.
+    let old = story.home().join(".nanobot/sessions");
+    std::fs::create_dir_all(&old).unwrap();
+    let (log, path) = ("cli_direct.jsonl", story.workspace().join("sessions"));
+    std::fs::rename(path.join(log), old.join(log)).unwrap();
+    assert!(index.exists());
+    story.run(["session", "rm", "cli:direct"]).error_text();
+    assert!(!index.exists());
+    story.run(["session", "restore", "cli:direct"]).error_text();
+    // Of one session nothing else is sent, and the index keeps the others.
+    let sent_of = |key: &str, text: &str| -> Vec<Vec<String>> {
+        let count = server.requests().len();
+        search(&["-s", key, text]).text();
+        request_texts(&server).split_off(count)
+    };
+    assert_eq!(sent_of("cli:direct", "tea"), [vec!["Hello.", "Say hello."], vec!["tea"]]);
+    assert_eq!(sent_of("work", "tea").len(), 2);
+    assert_eq!(sent_of("cli:direct", "tea"), [["tea"]]);
     forget(&["--session", "work"]);
     assert!(!index.exists());
     let unset = Story::new();
@@ -242,6 +260,9 @@ fn embeddings_are_within_the_budget() {
     let line: Value = serde_json::from_str(ledger.lines().last().unwrap()).unwrap();
     assert_eq!((&line["cause"], &line["input"]), (&json!("embeddings"), &json!(12)));
     assert_eq!(line["usd"], json!(0.000_012));
+    // A search belongs to no session, and so do all of them together.
+    let story = story.set("budget", json!({ "perSession": 0.000_01 }));
+    assert_eq!(search(&story), 0);
     let without = story.set("budget", json!({}));
     assert_eq!(search(&without), 0);
 }

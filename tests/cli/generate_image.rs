@@ -178,6 +178,19 @@ fn a_picture_without_a_price_is_not_made_within_a_budget() {
     let result = &story.requests()[1].tool_results()[0];
     let expect = "the price of `gpt-image-9` is unknown, so `--max-cost` cannot be enforced";
     assert!(result.contains(expect) && service.requests().is_empty(), "{result}");
+    // The price of a token says nothing about a picture, unless it is free.
+    let within = ["agent", "-m", "draw", "--write", "--max-cost", "1"];
+    let price = |usd: u32| json!({ "gpt-image-9": { "price": { "input": usd, "output": usd } } });
+    let story = story.set("models", price(1));
+    story.server().script([draws("a.png"), says("None.")]);
+    story.run(within).stdout("None.\n").error_text();
+    let result = &story.last_request().tool_results()[0];
+    assert!(result.contains(expect) && !result.contains("config set models"), "{result}");
+    assert!(service.requests().is_empty());
+    let story = story.set("models", price(0));
+    story.server().script([draws("a.png"), says("Here.")]);
+    service.script([sends(picture(&png_image(3, 2)))]);
+    story.run(within).stdout("Here.\n").error_text();
     // A response that is of no use is paid for.
     let (story, service) = picture_story("openai", &json!({ "model": "dall-e-3" }));
     story.server().script([draws("a.png"), says("None.")]);

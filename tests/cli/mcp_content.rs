@@ -4,7 +4,8 @@ use crate::channel::{ANN, telegram_story};
 use crate::mcp::{read_only_tool, server_log, story_with_servers, with_plan};
 use crate::screen::Key;
 use crate::server::says;
-use crate::story::{RunResult, Story};
+use crate::story::{RunResult, Story, write};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const PNG: &str =
@@ -171,6 +172,7 @@ fn a_prompt_names_what_it_lacks() {
     let mut plan = greeting("Greet {who}.");
     let prompts = plan["prompts"].as_array_mut().unwrap();
     let image = json!({ "role": "user", "content": { "type": "image", "data": PNG, "mimeType": "image/png" } });
+    prompts.push(json!({ "name": "picture", "messages": [image] }));
     let several = [message("user", "Look."), message("assistant", "I do."), image];
     prompts.push(json!({ "name": "look", "messages": several }));
     prompts.push(json!({ "name": "empty", "messages": [] }));
@@ -185,9 +187,18 @@ fn a_prompt_names_what_it_lacks() {
     refused("/one:look now", 2, "`/one:look` takes no arguments");
     refused("/one:lok", 66, "has no prompt `lok`\n  try: `/one:look`");
     refused("/two:see", 66, "MCP server `two` offers no prompts");
-    refused("/one:empty", 65, "`/one:empty` has no messages");
+    refused("/one:empty", 65, "`/one:empty` has no text");
+    refused("/one:picture", 65, "`/one:picture` has no text");
     refused("/one:flood", 65, "`/one:flood` has more than 100000 characters");
     assert!(story.requests().is_empty());
+    // The files are not accepted with the text.
+    let shown_text =
+        "user: Look.\n\nassistant: I do.\n\n(and 1 resource or file, which may differ each time)\n";
+    story
+        .run(["mcp", "accept", "one", "--prompt", "look"])
+        .status(77)
+        .stdout(shown_text)
+        .error_text();
     accept(&story, "look");
     story.server().script([says("done")]);
     send(&story, "/one:look").stdout("done\n");
@@ -196,7 +207,7 @@ fn a_prompt_names_what_it_lacks() {
     assert!(request.raw.contains("user: Look.\\n\\nassistant: I do."), "{}", request.raw);
     let output = story.run(["mcp", "show", "one"]).text();
     assert!(output.contains("/one:greet who [tone]  Greet them."), "{output}");
-    assert!(story.run(["mcp", "list"]).text().contains("; 4 prompts"));
+    assert!(story.run(["mcp", "list"]).text().contains("; 5 prompts"));
 }
 
 #[test]
@@ -207,7 +218,9 @@ fn the_repl_shows_a_prompt_before_it_is_first_used() {
     let mut screen = story.screen(30, 100).args(["repl"]);
     screen.until_prompt("> ").type_("/one:greet Ann").press(Key::Enter);
     screen.until("Send this prompt of the server one?").until("messages: Greet Ann politely.");
-    screen.until_prompt("  allow? ").type_("n").until("was not accepted, and nothing was sent");
+    screen.until("[y]es, from now on").until_prompt("  allow? ").type_("r");
+    screen.until_prompt("  why not? ").type_("too rude").press(Key::Enter);
+    screen.until("was not accepted, and nothing was sent: the user said no: too rude");
     screen.until_prompt("> ").type_("/one:greet Ann").press(Key::Enter);
     screen.until_prompt("  allow? ").type_("y").until("Dear Ann.").until_prompt("> ");
     screen.type_("/one:greet Bob").press(Key::Enter).until("Dear Bob.").until_prompt("> ");
@@ -219,6 +232,16 @@ fn the_repl_shows_a_prompt_before_it_is_first_used() {
 }
 
 #[test]
+fn a_typed_word_that_is_not_offered_accepts_nothing() {
+    let story = story_with(greeting("Greet {who}."));
+    let mut screen = story.screen(30, 100).env("TERM", "dumb").args(["repl"]);
+    screen.until("\n>").type_("/one:greet Ann").press(Key::Enter).until("allow?");
+    screen.type_("always").press(Key::Enter).until("press one of the keys in brackets");
+    screen.signal(Signal::TERM);
+    assert_eq!((screen.code(), story.requests().len()), (143, 0));
+}
+
+#[test]
 fn a_chat_uses_an_accepted_prompt() {
     let (story, telegram) = telegram_story();
     let servers = story_with(greeting("Greet {who} politely."));
@@ -226,11 +249,32 @@ fn a_chat_uses_an_accepted_prompt() {
     let story = story.set("tools.mcpServers.one", server).script([says("Dear Ann.")]);
     telegram.message(ANN, "/one:greet Ann");
     let result = story.run(["channel", "poll"]).status(77);
-    result.stderr_has("what `/one:greet` says is not accepted yet").text();
+    let report = "what `/one:greet` says is not accepted yet\n  try: nanobot mcp accept one --prompt 'greet Ann'\n";
+    result.stderr_has(report).text();
     assert!(story.requests().is_empty());
     accept(&story, "greet Ann");
     telegram.message(ANN, "/one:greet Ann");
     story.run(["channel", "poll"]).text();
     assert_eq!(telegram.sent().last().unwrap(), "Dear Ann.");
     assert!(story.last_request().last_content().contains("Greet Ann politely."));
+    // What the policy withholds from the model, a chat cannot name, either.
+    let count = story.requests().len();
+    let profile = |text: &str| {
+        let text = format!("---\n{text}\n---\nBe brief.\n");
+        write(&story.home().join(".nanobot/profiles/shut.md"), text.as_bytes());
+    };
+    profile("tools: [read_*]");
+    story.run(["channel", "bind", "telegram", "--sender", "7", "--profile", "shut"]).error_text();
+    let refused = |story: &Story, cause: &str| {
+        telegram.message(ANN, "/one:greet Ann");
+        story.run(["channel", "poll"]).status(77).stderr_has(cause).text();
+        assert_eq!(story.requests().len(), count, "nothing was sent");
+    };
+    let no_tool = "`/one:greet` was denied: `mcp_get_prompt` is not a tool of the profile `shut`";
+    refused(&story, no_tool);
+    profile("deny: [mcp_one_*]");
+    refused(&story, "`/one:greet` was denied: the policy allows no tool of the MCP server `one`");
+    profile("description: open");
+    let story = story.set("tools.mcpServers.one.enabledTools", json!(["look"]));
+    refused(&story, "`/one:greet` was denied: `enabledTools` of the MCP server `one` allows only");
 }

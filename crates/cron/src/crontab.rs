@@ -300,7 +300,8 @@ impl Crontab {
             env: self.env.clone(),
             timeout: self.call_timeout,
             capture_bytes: MAX_TABLE_BYTES,
-            ..CommandSpec::default()
+            sandbox: None,
+            input: None,
         };
         let (result, stderr) = process::run_split_stderr(&spec)
             .map_err(|error| CrontabError::Failed(format!("start `{name}`: {error}")))?;

@@ -82,7 +82,8 @@ pub(super) fn accept_prompt(
         mcp.ctx.notice("what the prompt says is accepted already");
         return Ok(Exit::Answered);
     }
-    let lines = filled.text.lines().map(|line| format!("{}\n", escape_invisible(line)));
+    let shown_text = filled.shown_text();
+    let lines = shown_text.lines().map(|line| format!("{}\n", escape_invisible(line)));
     mcp.ctx.terminal.print(&lines.collect::<String>())?;
     let name = format!("the prompt `{}` of `{}`", prompt.name(), server.name);
     if !yes {

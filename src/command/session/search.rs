@@ -114,8 +114,8 @@ fn search_by_meaning(
     }
     let SessionListing { mut sessions, failures } = session::list(store)?;
     let is_copy = |key: &str| [REWOUND_PREFIX, FILTER_PREFIX].iter().any(|it| key.starts_with(it));
-    sessions.retain(|session| !is_copy(&session.key));
-    let ranked = embeddings::search_sessions(ctx, store, &sessions, key, text)?;
+    sessions.retain(|session| !is_copy(&session.key) && key.is_none_or(|key| session.key == key));
+    let ranked = embeddings::search_sessions(ctx, store, &sessions, key.is_none(), text)?;
     let mut writer = StdoutWriter::for_pager(ctx.terminal);
     let width = ctx.terminal.stdout_width();
     for Ranked { score, entry } in &ranked {

@@ -100,7 +100,11 @@ impl UserPrompt for EditorPrompter {
         } else {
             None
         };
-        let mut options = vec![option("once", "Allow once", "allow_once")];
+        let mut options = vec![if approval_text::is_yes_lasting(request) {
+            option("once", "Allow from now on", "allow_always")
+        } else {
+            option("once", "Allow once", "allow_once")
+        }];
         if grant.is_some() {
             let name = format!("In this session: {}", approval_text::permission(request));
             options.push(option("session", &name, "allow_always"));

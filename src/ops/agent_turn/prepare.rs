@@ -125,6 +125,8 @@ pub(crate) fn prepare(
             settings: &settings,
             catalog: mcp_tools.catalog(ctx, &settings, offline, elicitation, scope),
             user_prompt: interactive.map(|interactive| &*interactive.user_prompt),
+            // Others write in chats, and jobs have the permissions that they were created with.
+            policy: (source.chat().is_some() || source.job().is_some()).then_some(&setup.policy),
             is_dry_run_or_replay: options.recording.is_dry_run_or_replay(),
         };
         parts.extend(reader.read(&server_content, &mut |text| reporter.notice(text))?);

@@ -301,8 +301,13 @@ pub(crate) fn bind(ctx: &Context, name: &str, change: &BindingChange) -> Result<
     let workspace = ctx.workspace.as_deref().map(permissions::absolute);
     if let Some(workspace) = &workspace {
         check_apart(ctx, &config, workspace)?;
+        let is_new = !workspace.is_dir();
         durable_file::create_dir(workspace)
             .with_context(|| format!("create the workspace `{}`", workspace.display()))?;
+        if is_new {
+            // A misspelt path would otherwise be an empty workspace.
+            ctx.notice(&format!("created the workspace `{}`", ctx.paths.display(workspace)));
+        }
     }
     let written = ChatBinding {
         channel: channel.name,

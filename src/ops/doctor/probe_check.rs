@@ -45,9 +45,8 @@ fn run_probe(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let (finished, output) = process::run_split_stderr(&CommandSpec {
         directory: ctx.paths.home.clone(),
         env,
-        timeout: PROBE_TIMEOUT,
         capture_bytes: OUTPUT_LIMIT_BYTES,
-        ..CommandSpec::shell(format!("{command} --probe"))
+        ..CommandSpec::shell(format!("{command} --probe"), PROBE_TIMEOUT)
     })?;
     if let Some(stop) = finished.stop {
         return Err(stop.into());

@@ -364,9 +364,8 @@ pub(crate) fn check_sandbox(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let finished = process::run(
         &CommandSpec {
             directory: policy.file_scope.directory.clone(),
-            timeout: EMPTY_COMMAND_TIMEOUT,
             sandbox: Some(sandbox),
-            ..CommandSpec::shell(":")
+            ..CommandSpec::shell(":", EMPTY_COMMAND_TIMEOUT)
         },
         &mut |_| {},
     )

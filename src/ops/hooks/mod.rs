@@ -228,10 +228,9 @@ impl Hooks {
             // The files of the directory could influence which programs are run.
             directory: if home.is_absolute() && home.is_dir() { home.clone() } else { "/".into() },
             env: inherited.chain(self.variables(hook)).collect(),
-            timeout: hook.timeout,
             capture_bytes: MAX_OUTPUT_BYTES,
             input: Some(input),
-            ..CommandSpec::shell(&hook.command)
+            ..CommandSpec::shell(&hook.command, hook.timeout)
         };
         let result = match self.containment.hidden_paths() {
             Some(hidden) => process::run_split_stderr_hiding(&spec, &hidden),

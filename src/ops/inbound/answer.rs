@@ -29,7 +29,7 @@ use crate::options::turn::{SessionChoice, TurnInput, TurnOptions};
 use anyhow::{Context as _, Result};
 use nanobot_agent::report::EventObserver;
 use nanobot_agent::turn::ending::Ending;
-use nanobot_base::error::{Exit, Stop, exit_for, fail};
+use nanobot_base::error::{Exit, Stop, WithHint, exit_for, fail, hint_for};
 use nanobot_base::message::Origin;
 use nanobot_base::message::user_text::UserText;
 use nanobot_channel::approvals::QUESTION_KEY_PREFIX;
@@ -769,7 +769,14 @@ impl ChatTurnRun<'_> {
             Some(error) => format!("a turn in {session} failed: {error:#}"),
             None => format!("a turn in {session} failed"),
         };
-        let (name, error) = (self.channel.open.name(), fail(exit, cause));
+        let mut error = fail(exit, cause);
+        // A refusal can name the command that lifts it. Other hints are for those who type a message.
+        if exit == Exit::Refused
+            && let Some(hint) = ending.error.as_ref().and_then(hint_for)
+        {
+            error = error.with_hint(hint);
+        }
+        let name = self.channel.open.name();
         // The message waits, and each poll tries again: the same failure is not reported each time.
         if exit.is_temporary() {
             self.run.report_failure(name, ChannelActivity::Answer, error);

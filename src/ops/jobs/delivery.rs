@@ -242,10 +242,9 @@ pub(crate) fn user_command(ctx: &Context, command: &str, input: Option<&str>) ->
     CommandSpec {
         directory: command_directory(ctx),
         env,
-        timeout: COMMAND_TIMEOUT,
         capture_bytes: OUTPUT_LIMIT_BYTES,
         input: input.map(|input| format!("{input}\n").into_bytes()),
-        ..CommandSpec::shell(command)
+        ..CommandSpec::shell(command, COMMAND_TIMEOUT)
     }
 }
 

@@ -109,7 +109,9 @@ pub(crate) fn program_version(path: &str) -> Result<String> {
             directory: "/".into(),
             timeout: VERSION_TIMEOUT,
             capture_bytes: OUTPUT_LIMIT_BYTES,
-            ..CommandSpec::default()
+            env: Vec::new(),
+            sandbox: None,
+            input: None,
         },
         &mut |_| {},
     )?;

@@ -40,7 +40,7 @@ const HIDING_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A command to run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct CommandSpec {
     /// The program, by path or by name.
     pub program: PathBuf,
@@ -61,10 +61,18 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
-    /// A command of the shell.
-    pub fn shell(command: impl Into<String>) -> Self {
-        let arguments = vec!["-c".into(), command.into()];
-        Self { program: "/bin/sh".into(), arguments, ..Self::default() }
+    /// A command of the shell, without a sandbox and an environment, whose output is not kept.
+    pub fn shell(command: impl Into<String>, timeout: Duration) -> Self {
+        Self {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), command.into()],
+            directory: "/".into(),
+            env: Vec::new(),
+            timeout,
+            capture_bytes: 0,
+            sandbox: None,
+            input: None,
+        }
     }
 
     /// True if there is such a program.

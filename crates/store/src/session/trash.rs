@@ -99,14 +99,10 @@ impl<'s> TrashBatch<'s> {
     /// # Errors
     /// A directory cannot be synced.
     pub fn sync(self) -> Result<()> {
+        if !self.side_files.is_empty() {
+            remove_index(self.store)?;
+        }
         for dir in self.side_files.keys() {
-            // The index has the texts of the sessions.
-            match std::fs::remove_file(dir.join(embedding_index::FILE_NAME)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(error).context("remove the index of a search by meaning");
-                }
-                _ => {}
-            }
             durable_file::sync_dir(&dir.join(TRASH_DIR))?;
             durable_file::sync_dir(dir)?;
         }
@@ -230,6 +226,7 @@ impl SessionRemoval<'_> {
     /// A file cannot be removed.
     pub fn finish(self) -> Result<()> {
         let Self { store, key, lock } = self;
+        remove_index(store)?;
         if let Some(lock) = lock {
             for copy in store.find_copies(&key)? {
                 remove_files(&copy)?;
@@ -243,6 +240,11 @@ impl SessionRemoval<'_> {
         }
         Ok(())
     }
+}
+
+/// Removes the index of a search by meaning: it has the texts of sessions, in whatever directory they are.
+fn remove_index(store: &SessionStore) -> Result<()> {
+    durable_file::remove(&store.directory().join(embedding_index::FILE_NAME)).map(drop)
 }
 
 /// Lists the trash, newest first.

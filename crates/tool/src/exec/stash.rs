@@ -26,10 +26,9 @@ impl ExecTool {
             let spec = CommandSpec {
                 directory: path.parent()?.to_owned(),
                 env: env.iter().cloned().chain([("NAME".into(), name)]).collect(),
-                timeout: TIMEOUT,
                 capture_bytes: MAX_FILE_BYTES,
                 sandbox: Some(sandbox.clone()),
-                ..CommandSpec::shell(COMMAND)
+                ..CommandSpec::shell(COMMAND, TIMEOUT)
             };
             let (result, _) = process::run_split_stderr(&spec).ok()?;
             let is_whole =

@@ -12,6 +12,7 @@ use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
 use nanobot_os::rooted_fs::{PendingChange, RootDir, is_link};
+use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -103,6 +104,7 @@ impl<'a> RestorePlan<'a> {
             conflicts: Vec::new(),
             blocked: Vec::new(),
         };
+        let later_changes = later_changes(turn, turns, direction);
         for (index, changed_path) in turn.changed_paths.iter().enumerate() {
             let target_state = match (direction, &changed_path.at_undo) {
                 (RestoreDirection::Undo, _) => &changed_path.before,
@@ -134,8 +136,9 @@ impl<'a> RestorePlan<'a> {
                     _ => "it was changed",
                 };
                 plan.conflicts.push((changed_path.path.clone(), change));
-            } else if direction == RestoreDirection::Undo
-                && has_later_change(turn, turns, &changed_path.path, &current_state)
+            } else if later_changes
+                .get(changed_path.path.as_path())
+                .is_some_and(|earlier| earlier.iter().any(|state| **state != current_state))
             {
                 plan.conflicts.push((changed_path.path.clone(), "a later turn changed it"));
             }
@@ -388,16 +391,24 @@ impl<'a> RestorePlan<'a> {
     }
 }
 
-/// True if a turn after `turn` changed `path`, for example its mode alone, and the current state still has its change.
-fn has_later_change(
+/// The states that paths had before later turns changed them, for example their modes alone. If the current state is another one, it still has
+/// such a change. For a redo, turns are later that were made after the undo, which has overwritten those before.
+fn later_changes<'t>(
     turn: &UndoTurn,
-    turns: &[UndoTurn],
-    path: &Path,
-    current_state: &RestorableState,
-) -> bool {
-    let later_turns = turns.iter().filter(|later| later.id > turn.id && later.undone_at.is_none());
-    let mut later_changes = later_turns.flat_map(|later| &later.changed_paths);
-    later_changes.any(|change| change.path == path && change.before != *current_state)
+    turns: &'t [UndoTurn],
+    direction: RestoreDirection,
+) -> HashMap<&'t Path, Vec<&'t RestorableState>> {
+    let is_later = |later: &&UndoTurn| {
+        let is_after_undo = || turn.undone_at.as_ref().is_some_and(|time| later.info.time > *time);
+        later.id > turn.id
+            && later.undone_at.is_none()
+            && (direction == RestoreDirection::Undo || is_after_undo())
+    };
+    let mut changes: HashMap<&Path, Vec<&RestorableState>> = HashMap::new();
+    for change in turns.iter().filter(is_later).flat_map(|later| &later.changed_paths) {
+        changes.entry(&change.path).or_default().push(&change.before);
+    }
+    changes
 }
 
 fn allow(_: PendingChange<'_>) -> io::Result<()> {
@@ -460,6 +471,9 @@ mod tests {
     use nanobot_base::error::{Exit, exit_for};
     use nanobot_os::age::Age;
     use nanobot_os::deferred::Deferred;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
 
     #[test]
     fn a_turn_that_another_process_has_undone_is_read_again() {
@@ -480,5 +494,32 @@ mod tests {
         assert_eq!(exit_for(&error), Exit::TryAgain);
         RestorePlan::new(&read(), &[], RestoreDirection::Redo).unwrap().execute("now").unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_redo_leaves_what_a_turn_after_the_undo_has_changed() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = UndoStore::new(temp.path().join("undo"), Age::Never);
+        let file = temp.path().join("file");
+        let write = |mode: u32| {
+            let mut recorder =
+                ChangeRecorder::new(store.clone(), Deferred::default(), Deferred::default());
+            let nothing = PreviousState::Nothing;
+            assert!(recorder.record_change(&file, &nothing, Some(b"new"), None, "temp").unwrap());
+            std::fs::write(&file, "new").unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        };
+        let read = || store.turns(&mut |_, error| panic!("{error:#}")).unwrap();
+        write(0o644);
+        RestorePlan::new(&read()[0], &[], RestoreDirection::Undo).unwrap().execute("2026").unwrap();
+        write(0o600);
+        let mut turns = read();
+        let mut check = |time: &str, expect: &[(PathBuf, &str)]| {
+            turns[0].info.time = time.into();
+            let plan = RestorePlan::new(&turns[1], &turns, RestoreDirection::Redo).unwrap();
+            assert_eq!(plan.conflicts, expect, "{time}");
+        };
+        check("2027", &[(file.clone(), "a later turn changed it")]);
+        check("2025", &[]);
     }
 }
