@@ -183,7 +183,7 @@ mod tests {
         };
         check("config.json", "config.json");
         check("config.json.lock", "config.json");
-        check("cron/unseen.jsonl", "cron/unseen.jsonl");
+        check("cron/unseen.jsonl", "cron/");
         check("config.json.bak", "other");
         check("config.json/", "other");
         check("trust.json.damaged", "trust.json");
