@@ -197,7 +197,10 @@ fn in_a_group_only_the_approvers_press() {
     press("q2", 8);
     assert_eq!(count_runs(&story), 1);
     let text = edited_texts(&telegram)[0]["text"].as_str().unwrap().to_owned();
-    assert!(text.ends_with("Answered with <code>yes</code> by <code>bob*</code> (<code>8</code>)."), "{text}");
+    assert!(
+        text.ends_with("Answered with <code>yes</code> by <code>bob*</code> (<code>8</code>)."),
+        "{text}"
+    );
 }
 
 #[test]
