@@ -65,8 +65,8 @@ pub enum McpCommand {
     /// attack, and its calls are denied until you accept the difference here. On a terminal you are asked; elsewhere
     /// the difference is printed, and accepted only with `--yes`.
     ///
-    /// What a prompt says (`/SERVER:NAME` in a message) is accepted in the same way, for all values of its arguments. The REPL asks when
-    /// it is first used.
+    /// The messages of a prompt (`/SERVER:NAME`) are accepted in the same way, for all values of its arguments. The REPL asks when it is
+    /// first used.
     ///
     /// The exit status is 77 if something was not accepted.
     Accept {

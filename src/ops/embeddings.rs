@@ -148,7 +148,7 @@ fn search<T: IndexedText>(
         }
     }
     if is_changed {
-        // What was paid for is kept also if the next request failed.
+        // The embeddings that were paid for are kept, even if the next request has failed.
         index.save(path)?;
     }
     result?;

@@ -109,8 +109,7 @@ impl ServerContentReader<'_> {
     ///
     /// # Errors
     /// There is no such server, resource or prompt: status 66. An argument is missing: status 2. The prompt is not accepted, or the policy
-    /// withholds the content: status 77.
-    /// The content is of no use to the model: status 65. The server does not answer: status 69.
+    /// withholds the content: status 77. The content is of no use to the model: status 65. The server does not answer: status 69.
     pub(crate) fn read(
         &self,
         content: &ServerContent,
@@ -275,7 +274,7 @@ impl ServerContentReader<'_> {
                     notice(&format!("MCP server `{server}`: sound of {size} is left out"));
                     continue;
                 }
-                // What could not be decoded.
+                // Only parts that could not be decoded are still texts here.
                 ContentPart::Text(text)
                 | ContentPart::PromptMessage { text, .. }
                 | ContentPart::Link { uri: text, .. } => {

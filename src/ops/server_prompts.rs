@@ -1,6 +1,6 @@
 //! Prompts of MCP servers as messages: `/SERVER:PROMPT ARGUMENTS`.
 //!
-//! What a prompt says is sent once a person has seen and accepted it, with the user's arguments left open.
+//! The messages of a prompt are sent once a person has seen and accepted them, with the user's arguments left open.
 
 use crate::ops::server_errors::{check_usable, to_failure};
 use anyhow::Result;

@@ -29,7 +29,7 @@ fn the_chats_of_a_workspace_are_one_conversation() {
     let request = write(BOB, "what is the word?");
     assert!(request.contains("the word is pelican"), "{request}");
     assert!(request.contains("channel telegram, chat 8"), "{request}");
-    // What Bob asks for comes to Bob, and both know of it.
+    // A reminder that Bob asks for comes to Bob, and both know of it.
     let id = jobs(&story)[0]["id"].as_str().unwrap().to_owned();
     story.server().always(says("Tea."));
     story.run(["cron", "run", &id]).text();
@@ -56,7 +56,7 @@ fn the_chats_of_a_workspace_are_one_conversation() {
     let request = write(BOB, "and now?");
     assert!(!request.contains("heron"), "{request}");
     assert!(kids.join("sessions/unified_default.jsonl").exists());
-    // What a profile keeps from a chat is not in a conversation that it shares.
+    // A chat with a profile has a conversation of its own: the shared one has results that its profile would refuse.
     story
         .run(["channel", "bind", "telegram", "--sender=7", "--profile=plan"])
         .stderr_has("is bound");

@@ -1547,7 +1547,7 @@ fn undo_and_redo_are_those_of_the_session() {
     send_line(&mut screen, "/undo").until("in `two`").until("try: `/undo 2`").until_prompt("> ");
     assert!(story.dir().join("b.md").exists());
     send_line(&mut screen, "/session two").until("switched").until_prompt("> ");
-    // What is undone is offered for a redo only.
+    // A turn that is undone is offered for a redo only.
     send_line(&mut screen, "/undo --redo").until("in `one`").until("try: `/undo --redo 1`");
     screen.until_prompt("> ");
     send_line(&mut screen, "/session one").until("switched").until_prompt("> ");

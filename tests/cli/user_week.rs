@@ -382,7 +382,7 @@ fn tuesday(week: &mut Week) {
     );
     week.ann_presses(1, "No", []);
     week.ann("What did Eve want?", [says("The code of your safe. I did not send it.")]);
-    // What the conversation has read makes the reminder a question.
+    // The reminder becomes a question because of the content that the conversation has read.
     week.ann(
         "Remind me of the shopping at five",
         [remind("Go shopping", "at", "2026-01-06T17:00"), says("I need your approval for that.")],
@@ -584,7 +584,7 @@ fn a_week_of_three_people_reads_like_a_conversation() {
     check_answers(&week);
     check_secrets(&week);
     check_costs(&week);
-    // What was approved was done, and what was declined or undone was not.
+    // The approved calls were made, and those that were declined or undone have left nothing.
     let exists = |path: &str| week.story.workspace().join(path).exists();
     assert!(exists("backup/plants.md"));
     assert!(!exists("public/index.html") && !exists("lists/shopping.md"));
