@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use nanobot_agent::report::columns::{Column, Side, format_table};
 use nanobot_agent::report::{Bar, ProgressLevel};
 use nanobot_base::diff::Diff;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_os::durable_file::{self, format_size};
 use nanobot_os::signal;
 use nanobot_os::terminal::sanitize;
@@ -327,11 +327,8 @@ fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<()> {
 fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
     if !ctx.terminal.stdout_is_tty || !ctx.terminal.stderr_is_tty {
         let path = memory.path();
-        return Err(fail_with_hint(
-            Exit::Usage,
-            "an editor needs a terminal",
-            format!("edit `{}` directly; every change is detected", path.display()),
-        ));
+        return Err(fail(Exit::Usage, "an editor needs a terminal")
+            .with_hint(format!("edit `{}` directly; every change is detected", path.display())));
     }
     let store = ctx.session_store(&ctx.settings()?)?;
     let original = memory_edit::lock(ctx, memory, &store, LOCK_TIMEOUT)?.read_and_record()?;
@@ -375,7 +372,7 @@ pub(super) fn run_external_editor(editor: &str, path: &Path, consequence: &str) 
         Err(error) => return Err(error).with_context(|| format!("run `{editor}`")),
     };
     let hint = "another editor in `EDITOR`";
-    Err(fail_with_hint(Exit::Failed, cause, hint))
+    Err(fail(Exit::Failed, cause).with_hint(hint))
 }
 
 /// Lets the user edit the copy at `path`, and replaces the memory with it.

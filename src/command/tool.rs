@@ -16,7 +16,7 @@ use anyhow::{Context as _, Error, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use nanobot_agent::report::columns::hanging_indent;
-use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, WithHint as _, fail};
 use nanobot_base::event::ToolOutcome;
 use nanobot_base::message::{Document, Image, MessagePart, ToolCall, ToolSpec};
 use nanobot_base::shell_quote::quote;
@@ -120,7 +120,7 @@ fn show_tool(ctx: &Context, grants: &Grants, name: &str, as_json: bool) -> Resul
             Some(similar) => format!("nanobot tool show {similar}"),
             None => "nanobot tool list".into(),
         };
-        return Err(fail_with_hint(Exit::Usage, cause, hint));
+        return Err(fail(Exit::Usage, cause).with_hint(hint));
     };
     if as_json {
         ctx.terminal.print_json(&spec_json(spec))?;
@@ -148,7 +148,7 @@ fn parse_arguments(name: &str, arguments: &str, schema: &Value) -> Result<Value>
     serde_json::from_str(&text).ok().filter(Value::is_object).ok_or_else(|| {
         let example = example_arguments(schema, text.trim()).to_string();
         let hint = format!("`nanobot tool run {name} {}`", quote(&example));
-        fail_with_hint(Exit::Usage, "the arguments are not a JSON object", hint)
+        fail(Exit::Usage, "the arguments are not a JSON object").with_hint(hint)
     })
 }
 
@@ -218,7 +218,7 @@ fn run_tool(ctx: &Context, arguments: &ToolRunArgs) -> Result<Exit> {
         match error.downcast_ref::<Stop>() {
             Some(Stop(Exit::Timeout)) => {
                 let cause = format!("timed out before the {callee} answered");
-                fail_with_hint(Exit::Timeout, cause, "a longer `--timeout`")
+                fail(Exit::Timeout, cause).with_hint("a longer `--timeout`")
             }
             _ => error,
         }
@@ -242,7 +242,7 @@ fn server_call<'a>(ctx: &Context, run_args: &'a ToolRunArgs) -> Result<Option<Se
         let cause =
             "a call of a server is yours: its tool is not under a policy that flags could change";
         let hint = "the tool's name in `nanobot tool list`, without the server's: the policy applies to it";
-        return Err(fail_with_hint(Exit::Usage, cause, hint));
+        return Err(fail(Exit::Usage, cause).with_hint(hint));
     }
     let arguments = arguments.as_deref().unwrap_or("{}");
     Ok(Some(ServerCall { server: name, tool, arguments, json: *json, timeout: *timeout }))
@@ -253,7 +253,7 @@ fn misspelt_tool_error(setup: &TurnSetup, name: &str) -> Option<Error> {
     let names = setup.toolbox.specs().iter().map(|spec| &*spec.name);
     let similar = nearest(name, names).filter(|similar| *similar != name)?;
     let cause = format!("there is no tool `{name}`");
-    Some(fail_with_hint(Exit::Usage, cause, format!("`nanobot tool run {similar}`")))
+    Some(fail(Exit::Usage, cause).with_hint(format!("`nanobot tool run {similar}`")))
 }
 
 fn call_tool(ctx: &Context, run_args: &ToolRunArgs) -> Result<Exit> {
@@ -312,7 +312,7 @@ fn call_tool(ctx: &Context, run_args: &ToolRunArgs) -> Result<Exit> {
             let (output, cause) = split_output(&denial.message, &live_output);
             ctx.terminal.print(&output)?;
             Err(match &denial.suggested_flag {
-                Some(flag) => fail_with_hint(Exit::Refused, cause, format!("`{flag}`")),
+                Some(flag) => fail(Exit::Refused, cause).with_hint(format!("`{flag}`")),
                 None => fail(Exit::Refused, cause),
             })
         }

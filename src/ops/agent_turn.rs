@@ -17,8 +17,8 @@ use nanobot_agent::report::{
 };
 use nanobot_agent::turn::ending::{DECLINED, Ending, exit_status};
 use nanobot_base::error::{
-    Exit, NextStep, Stop, exit_for, fail, fail_with_hint, fail_with_parts, fail_with_step,
-    hint_for, hint_parts,
+    Exit, NextStep, Stop, WithHint as _, exit_for, fail, fail_with_parts, fail_with_step, hint_for,
+    hint_parts,
 };
 use nanobot_base::event::{Event, StopReason};
 use nanobot_base::format::list_first;
@@ -287,7 +287,7 @@ fn no_code_error(language: Option<&str>) -> anyhow::Error {
         Some(language) => format!("the answer has no code block of `{language}`"),
         None => "the answer has no code block".to_owned(),
     };
-    fail_with_hint(Exit::BadInput, cause, "a message that requests code in a fenced block")
+    fail(Exit::BadInput, cause).with_hint("a message that requests code in a fenced block")
 }
 
 fn progress_level(ctx: &Context, output: &OutputOptions) -> ProgressLevel {
@@ -388,7 +388,7 @@ fn run_steps(
     let request = request::read(ctx, options, &mut source, reporter)?;
     if request.command.is_some() && options.until.command.is_some() {
         let cause = "`--until` needs a task, and the message is a command";
-        return Err(fail_with_hint(Exit::Usage, cause, "the command without `--until`"));
+        return Err(fail(Exit::Usage, cause).with_hint("the command without `--until`"));
     }
     run_metadata.max_iterations = request.settings.max_tool_iterations;
     log::info!(target: "config", "workspace `{}`", request.settings.workspace.display());
@@ -641,25 +641,34 @@ fn ending_error(
             })
         }
         StopReason::Answered => None,
-        StopReason::IterationLimit => Some(fail_with_hint(
-            exit,
-            format!("stopped at the limit of {}", count_noun(max_iterations as usize, "request")),
-            "a higher `--max-iterations`, or a smaller task",
-        )),
-        StopReason::OutputLimit => Some(fail_with_hint(
-            exit,
-            "the answer was truncated by the output limit",
-            "a higher `--max-tokens`",
-        )),
+        StopReason::IterationLimit => Some(
+            fail(
+                exit,
+                format!(
+                    "stopped at the limit of {}",
+                    count_noun(max_iterations as usize, "request")
+                ),
+            )
+            .with_hint("a higher `--max-iterations`, or a smaller task"),
+        ),
+        StopReason::OutputLimit => Some(
+            fail(exit, "the answer was truncated by the output limit")
+                .with_hint("a higher `--max-tokens`"),
+        ),
         StopReason::RoundLimit => {
             let command = options.until.command.as_deref().unwrap_or_default();
             let rounds = count_noun(ending.rounds.len(), "round");
             let failure = ending.rounds.last().and_then(|round| round.failure.as_deref());
-            Some(fail_with_hint(
-                exit,
-                format!("`{command}` still fails after {rounds}: {}", failure.unwrap_or_default()),
-                "a higher `--max-rounds`, or a smaller task",
-            ))
+            Some(
+                fail(
+                    exit,
+                    format!(
+                        "`{command}` still fails after {rounds}: {}",
+                        failure.unwrap_or_default()
+                    ),
+                )
+                .with_hint("a higher `--max-rounds`, or a smaller task"),
+            )
         }
         StopReason::RepeatedDenial => ending.stats.denials.last().map(|denial| {
             let tool = &denial.tool_name;

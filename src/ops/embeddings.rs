@@ -4,7 +4,7 @@
 use crate::ops::context::Context;
 use crate::ops::media_service::{MediaAccount, MediaReply, MediaRequest, MediaService};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_base::message::{Message, Usage, plain_text};
 use nanobot_config::settings::Settings;
 use nanobot_model::ledger::CallPurpose;
@@ -170,11 +170,9 @@ impl<'a> Embedder<'a> {
     fn new(ctx: &'a Context) -> Result<Self> {
         let settings = ctx.settings()?;
         let Some(model) = settings.memory.embeddings.model.clone() else {
-            return Err(fail_with_hint(
-                Exit::Config,
-                "a search by meaning needs `memory.embeddings.model`",
-                "`nanobot config set memory.embeddings.model NAME`, or the command without `--meaning`",
-            ));
+            let hint = "`nanobot config set memory.embeddings.model NAME`, or the command without `--meaning`";
+            return Err(fail(Exit::Config, "a search by meaning needs `memory.embeddings.model`")
+                .with_hint(hint));
         };
         let mut embedder = Self { ctx, settings, model, name: String::new() };
         embedder.name = format!("{}/{}", embedder.open()?.provider(), embedder.model);

@@ -8,7 +8,7 @@ use crate::ops::server_errors::{MAX_ERROR_CHARS, check_usable, find_configured, 
 use crate::ops::server_files;
 use crate::options::turn::ServerFiles;
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::policy::rule::Pattern;
 use nanobot_config::settings::Settings;
@@ -113,7 +113,7 @@ pub(crate) fn find_tool<'o>(
             None => format!("nanobot mcp show {}", server.name),
         };
         let cause = format!("MCP server `{}` has no tool `{name}`", server.name);
-        fail_with_hint(Exit::NoInput, cause, hint)
+        fail(Exit::NoInput, cause).with_hint(hint)
     })
 }
 

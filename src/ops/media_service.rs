@@ -4,7 +4,7 @@
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, WithHint as _, fail};
 use nanobot_base::message::Usage;
 use nanobot_config::settings::{ModelSettings, Settings};
 use nanobot_model::ledger::{CallPurpose, Ledger, ModelCall};
@@ -166,7 +166,7 @@ impl<'a> MediaService<'a> {
             }
             if !request.is_charged_by_token && !self.is_free {
                 let cause = model::unknown_price_cause(self.model, is_limited_by_flag);
-                return Err(fail_with_hint(Exit::Config, cause, "a model with a known price"));
+                return Err(fail(Exit::Config, cause).with_hint("a model with a known price"));
             }
         }
         let session_usd = match budget.per_session {

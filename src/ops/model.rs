@@ -5,7 +5,7 @@ use crate::ops::recording::{path_names, with_recording};
 use crate::options::turn::TurnOptions;
 use anyhow::Result;
 use nanobot_agent::report::Reporter;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_base::shell_quote;
 use nanobot_config::settings::keys::nearest;
 use nanobot_config::settings::models::ModelOverrides;
@@ -301,11 +301,8 @@ pub(crate) fn require_price(
 /// The error for a model without a price in a run with a cost limit: that of `--max-cost`, or a budget of the config.
 pub(crate) fn unknown_price(model: &str, is_limited_by_flag: bool) -> anyhow::Error {
     let price = "{\"price\": {\"input\": 1.0, \"output\": 4.0}}";
-    fail_with_hint(
-        Exit::Config,
-        unknown_price_cause(model, is_limited_by_flag),
-        format!("nanobot config set models '{{\"{model}\": {price}}}'"),
-    )
+    fail(Exit::Config, unknown_price_cause(model, is_limited_by_flag))
+        .with_hint(format!("nanobot config set models '{{\"{model}\": {price}}}'"))
 }
 
 /// Says that a limit of costs cannot be enforced, because the price of `model` is unknown.

@@ -8,7 +8,7 @@ use crate::ops::model;
 use crate::ops::server_errors::{check_usable, find_configured, to_failure};
 use crate::ops::server_prompts::{FilledPrompt, MAX_NAME_CHARS, ServerPrompt, fill, is_accepted};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_base::message::{MessagePart, Origin, tagged_block};
 use nanobot_base::shell_quote::quote;
@@ -161,7 +161,7 @@ impl ServerContentReader<'_> {
         let features = features.map_err(|error| to_failure(server, error))?;
         if features.templates.iter().any(|template| template.uri == resource.uri) {
             let cause = format!("`{name}` is a template of addresses");
-            return Err(fail_with_hint(Exit::Usage, cause, "values in place of what is in braces"));
+            return Err(fail(Exit::Usage, cause).with_hint("values in place of what is in braces"));
         }
         let answer = self.catalog.read_resource(&server.name, &resource.uri);
         let answer = answer.map_err(|error| match error {
@@ -170,11 +170,11 @@ impl ServerContentReader<'_> {
             {
                 fail(Exit::NoInput, format!("MCP server `{}` offers no resources", server.name))
             }
-            CallError::Failed(McpError::Refused(message)) => fail_with_hint(
+            CallError::Failed(McpError::Refused(message)) => fail(
                 Exit::NoInput,
                 format!("`{name}` was not read: {}", single_line(&message, MAX_NAME_CHARS)),
-                format!("nanobot mcp show {}", quote(&server.name)),
-            ),
+            )
+            .with_hint(format!("nanobot mcp show {}", quote(&server.name))),
             error => to_failure(server, error),
         })?;
         let parts = self.to_parts(&server.name, answer.parts, notice)?;
@@ -215,11 +215,12 @@ impl ServerContentReader<'_> {
     fn ask(&self, server: &McpServer, prompt: &ServerPrompt, text: &str) -> Result<()> {
         let title = prompt.title();
         let Some(user_prompt) = self.user_prompt else {
-            return Err(fail_with_hint(
-                Exit::Refused,
-                format!("what `{title}` says is not accepted yet"),
-                format!("{} --prompt {}", server.accept_command(), quote(&prompt.to_text())),
-            ));
+            return Err(fail(Exit::Refused, format!("what `{title}` says is not accepted yet"))
+                .with_hint(format!(
+                    "{} --prompt {}",
+                    server.accept_command(),
+                    quote(&prompt.to_text())
+                )));
         };
         let refusal = Refusal {
             message: "the server wrote this, and you have not accepted it yet".into(),

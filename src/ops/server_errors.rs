@@ -1,7 +1,7 @@
 //! The servers that a user names, and errors about them: a server that is not configured, cannot be used, or does not answer.
 
 use anyhow::{Result, anyhow};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_config::settings::keys::nearest;
 use nanobot_config::settings::servers::McpServer;
 use nanobot_mcp::catalog::CallError;
@@ -28,7 +28,7 @@ pub(crate) fn unknown_server_error(servers: &[McpServer], name: &str) -> anyhow:
         (None, false) => "nanobot mcp list".into(),
         (None, true) => "nanobot mcp add".into(),
     };
-    fail_with_hint(Exit::NoInput, format!("there is no server `{name}`"), hint)
+    fail(Exit::NoInput, format!("there is no server `{name}`")).with_hint(hint)
 }
 
 /// Checks that the entry of `server` lets it be used.
@@ -47,7 +47,7 @@ pub(crate) fn check_usable(server: &McpServer) -> Result<()> {
 pub(crate) fn unusable_error(server: &McpServer, reason: &str) -> anyhow::Error {
     let name = &server.name;
     let cause = format!("MCP server `{name}` cannot be used: {reason}");
-    fail_with_hint(Exit::Config, cause, format!("nanobot config get tools.mcpServers.{name}"))
+    fail(Exit::Config, cause).with_hint(format!("nanobot config get tools.mcpServers.{name}"))
 }
 
 /// Converts the error of a request for a resource or a prompt into an error for the user.

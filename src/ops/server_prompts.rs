@@ -4,7 +4,7 @@
 
 use crate::ops::server_errors::{check_usable, to_failure};
 use anyhow::Result;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::keys::nearest;
@@ -111,7 +111,7 @@ pub(crate) fn fill(
     let info = info.ok_or_else(|| unknown_prompt(server, prompt, &features.prompts))?;
     let values = assign(&info.arguments, &prompt.arguments).map_err(|cause| {
         let usage = usage(&server.name, info);
-        fail_with_hint(Exit::Usage, format!("`{title}` {cause}"), format!("`{usage}`"))
+        fail(Exit::Usage, format!("`{title}` {cause}")).with_hint(format!("`{usage}`"))
     })?;
     let mask = |(name, value): (String, String)| (name, mask_for_request(&value).into_owned());
     let values: Vec<(String, String)> = values.into_iter().map(mask).collect();
@@ -233,7 +233,7 @@ fn unknown_prompt(
         }
         None => format!("nanobot mcp show {}", quote(name)),
     };
-    fail_with_hint(Exit::NoInput, cause, hint)
+    fail(Exit::NoInput, cause).with_hint(hint)
 }
 
 #[cfg(test)]

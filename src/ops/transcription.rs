@@ -3,7 +3,7 @@
 use crate::ops::context::Context;
 use crate::ops::media_service::{self, MediaAccount, MediaReply, MediaRequest, MediaService};
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_base::message::Usage;
 use nanobot_channel::ChannelError;
 use nanobot_channel::upload::UploadFile;
@@ -96,15 +96,15 @@ impl Transcriber<'_> {
         let limits = self.transcription;
         if !limits.is_enabled {
             let hint = "`nanobot config set transcription.enabled true`";
-            return Err(fail_with_hint(Exit::Config, "`transcription.enabled` is false", hint));
+            return Err(fail(Exit::Config, "`transcription.enabled` is false").with_hint(hint));
         }
         if let Some(seconds) = recording.seconds().filter(|seconds| *seconds > limits.max_seconds) {
             let limit = limits.max_seconds;
-            return Err(fail_with_hint(
+            return Err(fail(
                 Exit::BadInput,
                 format!("it takes {seconds} s, and `transcription.maxDurationSec` is {limit}"),
-                format!("`nanobot config set transcription.maxDurationSec {seconds}`"),
-            ));
+            )
+            .with_hint(format!("`nanobot config set transcription.maxDurationSec {seconds}`")));
         }
         if recording.bytes.len() as u64 > limits.max_bytes {
             let cause = "it is larger than `transcription.maxUploadMb`";
@@ -187,13 +187,11 @@ impl Transcriber<'_> {
 
 /// The error for a recording that nothing can read. Its hint names both ways.
 fn no_way_error(error: &anyhow::Error) -> anyhow::Error {
-    fail_with_hint(
-        Exit::Config,
-        format!(
-            "the model does not take it as it is, and `transcription` is not configured ({error:#})"
-        ),
-        "a `--model` that takes MP3 and WAV, `nanobot config set transcription.command COMMAND`, or a key of `transcription.provider`",
-    )
+    let cause = format!(
+        "the model does not take it as it is, and `transcription` is not configured ({error:#})"
+    );
+    let hint = "a `--model` that takes MP3 and WAV, `nanobot config set transcription.command COMMAND`, or a key of `transcription.provider`";
+    fail(Exit::Config, cause).with_hint(hint)
 }
 
 fn to_one_line(text: &str) -> String {

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use deferred_approval::{DeferredApproval, QuestionPrompt};
 use interactive_approval::InteractiveApproval;
 use nanobot_agent::prompt::{self, DirectoryAccess, PromptInput, PromptSection};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_base::message::Origin;
 use nanobot_base::message::addresses::find_linked_hosts;
 use nanobot_config::policy::file_scope::FileScope;
@@ -589,11 +589,11 @@ fn build_toolbox(
         && tools.iter().any(|tool| runs_commands(&tool.spec().name))
         && let Err(error) = sandbox::check_available()
     {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::NoSandbox,
             format!("a sandbox is required but unavailable: {error}"),
-            "`--no-tools`, or `--tools` without `exec`",
-        ));
+        )
+        .with_hint("`--no-tools`, or `--tools` without `exec`"));
     }
     let granting = |user_prompt: Arc<dyn UserPrompt>| InteractiveApproval {
         user_prompt,
@@ -651,7 +651,7 @@ fn keep_listed(
             None => tool_names.join(", "),
         };
         let cause = format!("there is no tool `{name}`");
-        return Err(fail_with_hint(Exit::Usage, cause, hint));
+        return Err(fail(Exit::Usage, cause).with_hint(hint));
     }
     tools.retain(|tool| grants.lists_tool(&tool.spec().name));
     Ok(())

@@ -293,16 +293,7 @@ impl WithHint for anyhow::Error {
     }
 }
 
-/// Creates an error like [`fail`] with a hint.
-pub fn fail_with_hint(
-    exit: Exit,
-    cause: impl Into<String>,
-    hint: impl Into<String>,
-) -> anyhow::Error {
-    fail(exit, cause).with_hint(hint)
-}
-
-/// Creates an error like [`fail_with_hint`], with a hint of these parts. Without parts, there is no hint.
+/// Creates an error like [`fail`], with a hint of these parts. Without parts, there is no hint.
 pub fn fail_with_parts(
     exit: Exit,
     cause: impl Into<String>,
@@ -311,7 +302,7 @@ pub fn fail_with_parts(
     new_error(exit, cause.into(), parts.into_iter().collect(), None)
 }
 
-/// Creates an error like [`fail_with_hint`]. Its hint is the text of `step`.
+/// Creates an error like [`fail`]. Its hint is the text of `step`.
 pub fn fail_with_step(exit: Exit, cause: impl Into<String>, step: NextStep) -> anyhow::Error {
     new_error(exit, cause.into(), step.parts(), Some(step))
 }
@@ -325,7 +316,7 @@ pub fn outside_turn(error: anyhow::Error, operation: &str) -> anyhow::Error {
     let exit = exit_for(&error);
     let cause = format!("{operation}: {error:#}");
     match next_step(&error) {
-        Some(NextStep::ShortenInput) => fail_with_hint(exit, cause, "again later"),
+        Some(NextStep::ShortenInput) => fail(exit, cause).with_hint("again later"),
         Some(step) => fail_with_step(exit, cause, step.clone()),
         None => fail_with_parts(exit, cause, hint_parts(&error)),
     }
@@ -393,7 +384,7 @@ pub fn next_step(error: &anyhow::Error) -> Option<&NextStep> {
 #[cfg(test)]
 mod tests {
     use super::{
-        Exit, HintPart, HintedError, UserAction, exit_for, fail, fail_with_hint, fail_with_parts,
+        Exit, HintPart, HintedError, UserAction, WithHint as _, exit_for, fail, fail_with_parts,
         hint_for, hint_parts, outside_turn,
     };
     use anyhow::Context;
@@ -408,7 +399,7 @@ mod tests {
 
     #[test]
     fn status_and_hint_survive_context() {
-        let error = Err::<(), _>(fail_with_hint(Exit::Config, "no key", "nanobot onboard"))
+        let error = Err::<(), _>(fail(Exit::Config, "no key").with_hint("nanobot onboard"))
             .context("read config")
             .unwrap_err();
         assert_eq!(exit_for(&error), Exit::Config);

@@ -5,7 +5,7 @@
 use super::fingerprint;
 use super::protocol::{ServerFeatures, ToolHints, ToolInfo};
 use anyhow::{Context, Result};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_config::settings::servers::McpServer;
 use nanobot_os::durable_file;
 use serde::{Deserialize, Serialize};
@@ -196,11 +196,8 @@ impl PinFile {
             .read_to_end(&mut text)
             .with_context(|| format!("read `{}`", self.path.display()))?;
         let to_error = |cause: &str| {
-            fail_with_hint(
-                Exit::Config,
-                format!("cannot read `{}`: {cause}", self.path.display()),
-                "move the file away, so that all tools are pinned anew",
-            )
+            fail(Exit::Config, format!("cannot read `{}`: {cause}", self.path.display()))
+                .with_hint("move the file away, so that all tools are pinned anew")
         };
         let pin_data: PinData =
             serde_json::from_slice(&text).map_err(|error| to_error(&error.to_string()))?;

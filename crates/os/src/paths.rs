@@ -4,7 +4,7 @@
 use crate::env::{Env, HOME_DIR};
 use crate::home::{NoHomeError, expand_home};
 use crate::test_hooks::SYSTEM_CONFIG_DIR;
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -146,11 +146,8 @@ impl Paths {
             None => home.as_ref().map(|home| home.join(".nanobot")).ok_or(NoHomeError),
         };
         let root = root.map_err(|error| {
-            fail_with_hint(
-                Exit::Config,
-                error.to_string(),
-                format!("set {HOME_DIR} to an absolute path"),
-            )
+            fail(Exit::Config, error.to_string())
+                .with_hint(format!("set {HOME_DIR} to an absolute path"))
         })?;
         let root = std::path::absolute(&root).unwrap_or(root);
         Ok(Self {

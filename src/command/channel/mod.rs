@@ -19,7 +19,7 @@ use crate::ops::jobs::time_format::{format_time, to_one_line};
 use crate::options::job::ExportFormat;
 use anyhow::{Context as _, Result};
 use nanobot_agent::report::columns::{Column, Side, format_table};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_base::message::Origin;
 use nanobot_base::shell_quote;
 use nanobot_channel::MessageSource;
@@ -276,11 +276,8 @@ fn dismiss(ctx: &Context, id: &str) -> Result<Exit> {
 fn find_waiting(ctx: &Context, id: &str) -> Result<WaitingMessage> {
     let mut messages = overview::waiting(ctx, None)?.into_iter();
     messages.find(|message| message.id == id).ok_or_else(|| {
-        fail_with_hint(
-            Exit::NoInput,
-            format!("no channel has a message `{id}` that waits or failed"),
-            "`nanobot channel inbox` for the ids",
-        )
+        fail(Exit::NoInput, format!("no channel has a message `{id}` that waits or failed"))
+            .with_hint("`nanobot channel inbox` for the ids")
     })
 }
 

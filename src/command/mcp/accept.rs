@@ -7,7 +7,7 @@ use crate::ops::server_prompts::{self, ServerPrompt};
 use anyhow::Result;
 use console::Style;
 use nanobot_base::diff::Diff;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_mcp::pin::{self, ToolChange};
 use nanobot_mcp::protocol::ToolInfo;
@@ -102,7 +102,7 @@ pub(super) fn accept_prompt(
 fn require_yes(mcp: &McpContext<'_>, what: &str, hint: String) -> Result<()> {
     if !Terminal::can_prompt() {
         let cause = format!("{what} changed or new, and nothing was accepted");
-        return Err(fail_with_hint(Exit::Refused, cause, hint));
+        return Err(fail(Exit::Refused, cause).with_hint(hint));
     }
     if !ask_yes(mcp.ctx, &format!("Accept {what} as shown?"))? {
         return Err(fail(Exit::Refused, format!("{what} not accepted")));

@@ -9,7 +9,7 @@ use crate::options::turn::{DryRunForm, TurnOptions};
 use anyhow::Result;
 use nanobot_agent::report::Reporter;
 use nanobot_agent::report::short_text::truncate_line;
-use nanobot_base::error::{Exit, UserAction, fail_with_hint, fail_with_parts};
+use nanobot_base::error::{Exit, UserAction, WithHint as _, fail, fail_with_parts};
 use nanobot_config::settings::Settings;
 use nanobot_store::session::{self, Session, SessionStore};
 use nanobot_tool::attach::{self, AttachOptions};
@@ -28,11 +28,8 @@ pub(crate) fn check_message(options: &TurnOptions, request: &TurnRequest) -> Res
         matches!(options.recording.dry_run, Some(DryRunForm::Table | DryRunForm::TableJson));
     let is_empty = request.parts.is_empty() && request.server_content.is_empty();
     if is_empty && !options.session.resume && !shows_context {
-        return Err(fail_with_hint(
-            Exit::NoInput,
-            "no message",
-            "`nanobot agent -m \"…\"`, or text on standard input",
-        ));
+        return Err(fail(Exit::NoInput, "no message")
+            .with_hint("`nanobot agent -m \"…\"`, or text on standard input"));
     }
     if options.session.resume && !is_empty {
         return Err(fail_with_parts(

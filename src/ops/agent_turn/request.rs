@@ -18,7 +18,7 @@ use anyhow::Result;
 use nanobot_agent::answer_schema::AnswerSchema;
 use nanobot_agent::prompt;
 use nanobot_agent::report::Reporter;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_base::message::{MessagePart, Origin};
 use nanobot_config::policy::profile::Profile;
@@ -351,7 +351,7 @@ fn read_piped(
         Some(_) => return Ok(piped),
     };
     if options.stdin.require_input {
-        return Err(fail_with_hint(Exit::NoInput, cause, hint));
+        return Err(fail(Exit::NoInput, cause).with_hint(hint));
     }
     if options.input.message.is_none()
         && (options.session.resume || !options.input.attach.is_empty())
@@ -521,7 +521,7 @@ fn message_text(message: Option<&UserText>, piped: Option<&str>) -> Result<UserT
     let message = message.filter(|text| text.as_str() != "-");
     if message.is_none() && piped.is_some_and(|text| text.trim().is_empty()) {
         let hint = "a message with `-m`, or a command that prints text into the pipe";
-        return Err(fail_with_hint(Exit::NoInput, "standard input is empty", hint));
+        return Err(fail(Exit::NoInput, "standard input is empty").with_hint(hint));
     }
     Ok(prompt::with_piped(message.cloned(), piped))
 }

@@ -7,7 +7,7 @@ use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
 use crate::ops::channel::recipients;
 use crate::ops::context::{Context, report_error};
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, WithHint as _, exit_for, fail};
 use nanobot_base::message::Origin;
 use nanobot_channel::inbox::{
     ChannelInbox, InboundEntry, InboxRecord, InboxState, OutboundMessage,
@@ -85,11 +85,8 @@ pub(crate) enum SendOutcome {
 }
 
 fn empty_message_error() -> anyhow::Error {
-    fail_with_hint(
-        Exit::NoInput,
-        "nothing to send",
-        "a text as argument or on standard input, or a file",
-    )
+    fail(Exit::NoInput, "nothing to send")
+        .with_hint("a text as argument or on standard input, or a file")
 }
 
 /// Sends a message, which is on disk before it is sent, with copies of its files.
@@ -228,16 +225,13 @@ pub(crate) fn dismiss(ctx: &Context, name: &str, id: &str) -> Result<()> {
 /// of their senders.
 fn not_outbound_error(name: &str, key: &str, state: &InboxState) -> anyhow::Error {
     match state.inbound(key).map(|entry| entry.settlement) {
-        Some(None) => fail_with_hint(
-            Exit::TryAgain,
-            format!("`{key}` waits for its answer"),
-            format!("`nanobot channel poll {name}`"),
-        ),
-        None | Some(Some(_)) => fail_with_hint(
+        Some(None) => fail(Exit::TryAgain, format!("`{key}` waits for its answer"))
+            .with_hint(format!("`nanobot channel poll {name}`")),
+        None | Some(Some(_)) => fail(
             Exit::NoInput,
             format!("the channel {name} has no message `{key}` that waits or failed"),
-            "`nanobot channel inbox` for the ids",
-        ),
+        )
+        .with_hint("`nanobot channel inbox` for the ids"),
     }
 }
 

@@ -31,7 +31,7 @@ use crate::options::value::ModelNames;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use nanobot_agent::prompt;
-use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint};
+use nanobot_base::error::{Exit, Stop, WithHint as _, exit_for, fail};
 use nanobot_base::message::Origin;
 use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_channel::{MessageSource, SourceJob};
@@ -330,11 +330,9 @@ impl JobRunner<'_> {
         });
         match permit {
             Err(error) if error.downcast_ref() == Some(&Stop(Exit::Timeout)) => {
-                Err(fail_with_hint(
-                    Exit::TryAgain,
-                    "other jobs ran for the whole time of this one: as many run at once as `cron.maxRunning` allows",
-                    "`cron.maxRunning` with a higher number, or a longer `--timeout`",
-                ))
+                let cause = "other jobs ran for the whole time of this one: as many run at once as `cron.maxRunning` allows";
+                Err(fail(Exit::TryAgain, cause)
+                    .with_hint("`cron.maxRunning` with a higher number, or a longer `--timeout`"))
             }
             permit => permit.map(Some).context("wait for other jobs to end (`cron.maxRunning`)"),
         }
@@ -629,7 +627,7 @@ impl JobRunner<'_> {
             return Err(match predecessor.name {
                 Some(_) => {
                     let hint = format!("`nanobot cron run {}`", predecessor.id);
-                    fail_with_hint(Exit::NoInput, cause, hint)
+                    fail(Exit::NoInput, cause).with_hint(hint)
                 }
                 None => fail(Exit::NoInput, format!("{cause}: the job was removed")),
             });
@@ -651,11 +649,11 @@ impl JobRunner<'_> {
             (Some(output), _) => Ok(Some(ConditionResult::Met(output))),
             (None, Some(false)) => Ok(Some(ConditionResult::Met(Vec::new()))),
             (None, None) => Ok(None),
-            (None, Some(true)) => Err(fail_with_hint(
+            (None, Some(true)) => Err(fail(
                 Exit::NoInput,
                 format!("the input of the run `{}` is no longer stored", record.id),
-                format!("`nanobot cron run {}`", job.id),
-            )),
+            )
+            .with_hint(format!("`nanobot cron run {}`", job.id))),
         }
     }
 
@@ -669,11 +667,11 @@ impl JobRunner<'_> {
         }
         match find_loop(&self.store.jobs()?, job) {
             None => Ok(()),
-            Some(names) => Err(fail_with_hint(
-                Exit::Config,
-                format!("{names} would run after itself"),
-                format!("`nanobot cron edit {} --after JOB`, with another job", job.id),
-            )),
+            Some(names) => {
+                Err(fail(Exit::Config, format!("{names} would run after itself")).with_hint(
+                    format!("`nanobot cron edit {} --after JOB`, with another job", job.id),
+                ))
+            }
         }
     }
 
@@ -880,18 +878,12 @@ fn is_out_of_time() -> bool {
 /// Status 78.
 fn check_runnable(job: &Job, options: &JobOptions) -> Result<()> {
     if job.is_altered() {
-        return Err(fail_with_hint(
-            Exit::Config,
-            JOB_TAMPERED,
-            format!("`nanobot cron edit {}` accepts it as it is now", job.id),
-        ));
+        return Err(fail(Exit::Config, JOB_TAMPERED)
+            .with_hint(format!("`nanobot cron edit {}` accepts it as it is now", job.id)));
     }
     if job.options.is_some() && options.kind == JobKind::Turn && options.policy.is_none() {
-        return Err(fail_with_hint(
-            Exit::Config,
-            "the job has no stored permissions",
-            format!("`nanobot cron edit {}`, which stores them", job.id),
-        ));
+        return Err(fail(Exit::Config, "the job has no stored permissions")
+            .with_hint(format!("`nanobot cron edit {}`, which stores them", job.id)));
     }
     Ok(())
 }
@@ -899,11 +891,8 @@ fn check_runnable(job: &Job, options: &JobOptions) -> Result<()> {
 /// The permissions of the job's creator, which are the upper bound for the job.
 fn resolve_policy_limit(job: &Job, options: &JobOptions) -> Result<Option<Policy>> {
     options.policy.as_ref().map(Policy::from_snapshot).transpose().map_err(|error| {
-        fail_with_hint(
-            Exit::Config,
-            format!("cannot parse the job's permissions: {error}"),
-            format!("`nanobot cron edit {}`, which stores them again", job.id),
-        )
+        fail(Exit::Config, format!("cannot parse the job's permissions: {error}"))
+            .with_hint(format!("`nanobot cron edit {}`, which stores them again", job.id))
     })
 }
 

@@ -15,7 +15,7 @@ use crate::ops::jobs::workspace_jobs;
 use crate::options::job::JobSettings;
 use anyhow::{Context as _, Result};
 use jiff::{Timestamp, Zoned};
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_config::settings::Settings;
 use nanobot_cron::job::{Delivery, Job, JobKind, JobOptions, JobState, Predecessor};
 use nanobot_cron::job_chain::check_chain;
@@ -146,7 +146,7 @@ pub(super) fn plan(
     // The name is in the job file, which others can read, and a command may contain keys.
     if !is_named && draft.message.is_none() {
         let cause = "a job that runs a command needs a name";
-        return Err(fail_with_hint(Exit::Usage, cause, "`--name NAME`"));
+        return Err(fail(Exit::Usage, cause).with_hint("`--name NAME`"));
     }
     let name = name.unwrap_or_else(|| {
         time_format::to_one_line(&message).chars().take(MAX_DEFAULT_NAME_CHARS).collect()
@@ -179,7 +179,7 @@ pub(super) fn plan(
         Some(old) if workspace_jobs::is_heartbeat(old) => {
             let cause = format!("`{}` is the heartbeat, which is not in the job file", old.name);
             let hint = "`nanobot cron heartbeat enable` to change it, or another `--name`";
-            return Err(fail_with_hint(Exit::Usage, cause, hint));
+            return Err(fail(Exit::Usage, cause).with_hint(hint));
         }
         Some(old) if !replace => {
             let hint = "`--replace` to change that job, or another `--name`";
@@ -213,7 +213,7 @@ pub(super) fn require_known_file(
 
 fn duplicate_name_error(old: &Job, hint: &str) -> anyhow::Error {
     let (name, id) = (&old.name, &old.id);
-    fail_with_hint(Exit::Usage, format!("there is a job `{name}` already: {id}"), hint)
+    fail(Exit::Usage, format!("there is a job `{name}` already: {id}")).with_hint(hint)
 }
 
 /// Copies to `job` the data that it keeps from `old`, the job that it replaces.
@@ -254,11 +254,11 @@ pub(crate) fn edit(
     if workspace_jobs::is_heartbeat(&job)
         && (name.is_some() || message.is_some() || schedule.tz.is_some() || has_other_times)
     {
-        return Err(fail_with_hint(
+        return Err(fail(
             Exit::Usage,
             "the heartbeat has no name or message, and its only schedule flag is `--every`",
-            "`nanobot cron add` for a separate job",
-        ));
+        )
+        .with_hint("`nanobot cron add` for a separate job"));
     }
     let mut catch_up = schedule.catch_up;
     let old_schedule = job.schedule.as_ref().ok();
@@ -272,7 +272,7 @@ pub(crate) fn edit(
     }
     if let Some(name) = name.map(time_format::to_one_line) {
         if name.is_empty() {
-            return Err(fail_with_hint(Exit::Usage, "the name is empty", "`--name NAME`"));
+            return Err(fail(Exit::Usage, "the name is empty").with_hint("`--name NAME`"));
         }
         if name != job.name
             && let Some(other) = workspace_jobs::find_named(&store, &store.jobs()?, &name)?
@@ -284,7 +284,7 @@ pub(crate) fn edit(
     if let Some(message) = message {
         if job.kind() == JobKind::Command {
             let cause = "the job runs a command, and has no message";
-            return Err(fail_with_hint(Exit::Usage, cause, "`--command CMD`"));
+            return Err(fail(Exit::Usage, cause).with_hint("`--command CMD`"));
         }
         job.message = read_message(message)?;
     }
@@ -376,11 +376,8 @@ fn comparable_text(job: &Job) -> Result<String> {
 }
 
 fn missing_schedule_error() -> anyhow::Error {
-    fail_with_hint(
-        Exit::Usage,
-        "the job has no schedule",
-        "`--cron '0 8 * * 1-5'`, `--every 90m`, `--at 2026-12-24T18:00`, `--in 2h`, or `--after JOB`",
-    )
+    let hint = "`--cron '0 8 * * 1-5'`, `--every 90m`, `--at 2026-12-24T18:00`, `--in 2h`, or `--after JOB`";
+    fail(Exit::Usage, "the job has no schedule").with_hint(hint)
 }
 
 /// The message, read from standard input if it is `-`.
@@ -398,11 +395,8 @@ fn read_message(message: &str) -> Result<String> {
         message => message.to_owned(),
     };
     if text.trim().is_empty() {
-        Err(fail_with_hint(
-            Exit::Usage,
-            "the message is empty",
-            "`-m 'instructions for the agent'`",
-        ))
+        Err(fail(Exit::Usage, "the message is empty")
+            .with_hint("`-m 'instructions for the agent'`"))
     } else {
         Ok(text)
     }

@@ -8,7 +8,7 @@ use crate::embedding_index;
 use anyhow::{Context, Result};
 use history::MemoryHistory;
 use last_run::{ConsolidationOutcome, LastRun};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::FileLock;
@@ -459,11 +459,8 @@ impl LockedMemory {
         };
         let plan = parse_plan(&text).map_err(|cause| {
             let path = path.display();
-            fail_with_hint(
-                Exit::Io,
-                format!("the unfinished memory update in `{path}` is invalid: {cause}"),
-                "move the file elsewhere; it contains the update that was not applied",
-            )
+            fail(Exit::Io, format!("the unfinished memory update in `{path}` is invalid: {cause}"))
+                .with_hint("move the file elsewhere; it contains the update that was not applied")
         })?;
         let session = plan.range.as_ref().map_or("", |(session, ..)| session);
         if !plan.entries.is_empty() {

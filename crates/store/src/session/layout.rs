@@ -5,7 +5,7 @@ use super::line;
 use super::tail_reader::{self, MessageWindow};
 use anyhow::{Context, Result};
 use base64::Engine;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
 use nanobot_os::paths::Paths;
@@ -307,7 +307,7 @@ pub(super) fn key_from_name(path: &Path) -> String {
 /// Creates the error for a key that is already in use.
 pub(super) fn already_exists_error(key: &str) -> anyhow::Error {
     let cause = format!("session `{key}` already exists");
-    fail_with_hint(Exit::Usage, cause, "another key, or `nanobot session remove`")
+    fail(Exit::Usage, cause).with_hint("another key, or `nanobot session remove`")
 }
 
 /// The directory beside the config file in which newer releases store this workspace's sessions. Its `.workspace` file

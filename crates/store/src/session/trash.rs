@@ -9,7 +9,7 @@ use super::lock::try_lock;
 use crate::embedding_index;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::error::{Exit, WithHint as _, exit_for, fail};
 use nanobot_base::shell_quote::quote;
 use nanobot_os::age::{Age, is_older};
 use nanobot_os::durable_file;
@@ -271,7 +271,7 @@ pub fn list_trash(store: &SessionStore) -> Result<Vec<TrashedSession>> {
 pub fn restore(store: &SessionStore, key: &str) -> Result<()> {
     let Some(trashed) = list_trash(store)?.into_iter().find(|trashed| trashed.key == key) else {
         let cause = format!("there is no session `{key}` in the trash");
-        return Err(fail_with_hint(Exit::NoInput, cause, "nanobot session restore"));
+        return Err(fail(Exit::NoInput, cause).with_hint("nanobot session restore"));
     };
     let dir = trashed.path.parent().and_then(Path::parent);
     let dir = dir.context("the trash path has no parent directory")?;
@@ -282,11 +282,8 @@ pub fn restore(store: &SessionStore, key: &str) -> Result<()> {
     }
     let require_unused = || {
         if store.find_path(key)?.exists() {
-            return Err(fail_with_hint(
-                Exit::Usage,
-                format!("session `{key}` already exists"),
-                format!("nanobot session rename {} NEW", quote(key)),
-            ));
+            return Err(fail(Exit::Usage, format!("session `{key}` already exists"))
+                .with_hint(format!("nanobot session rename {} NEW", quote(key))));
         }
         Ok(())
     };
