@@ -86,6 +86,7 @@ impl Session<'_> {
         let is_expected = |line: &str| {
             let starts = ["the agent added the job `", "changed what instructs later runs: "];
             starts.iter().any(|start| line.starts_with(&format!("nanobot: {start}")))
+                || line.contains(".git`: git has moved `HEAD`")
         };
         assert!(stderr.lines().all(is_expected), "{message}: {stderr}");
         assert_eq!(*self.unexpected.lock().unwrap(), [""; 0], "{message}");

@@ -402,6 +402,28 @@ fn a_turn_that_only_moves_head_is_the_last_one() {
 }
 
 #[test]
+fn a_commit_beside_changes_of_files_is_said_to_stay() {
+    if !require("git") {
+        return;
+    }
+    let story = Story::new().file("a", "1");
+    let commit = "git -c user.name=u -c user.email=u@example.org commit -qm";
+    git(&story, &format!("git init -q; git add a; {commit} one"));
+    story.server().script([
+        calls("exec", json!({ "command": format!("echo 2 > a; {commit} two -a") })),
+        says("Done."),
+    ]);
+    let gap_text = ".git`: git has moved `HEAD` (a commit, a reset or a checkout), which only git takes back\n";
+    story
+        .run(["agent", "--write", "-m", "commit"])
+        .stdout("Done.\n")
+        .stderr_has("undo` cannot take back all that commands changed: ")
+        .stderr_has(gap_text);
+    story.run(["undo"]).stdout("restored a\n").stderr_has("not taken back: ").stderr_has(gap_text);
+    assert_eq!(file_text(&story, "a"), "1");
+}
+
+#[test]
 fn a_running_turn_is_not_undone() {
     let stall = Response { ending: Ending::Stall, ..Response::text(200, "text/event-stream", "") };
     let story = Story::new()

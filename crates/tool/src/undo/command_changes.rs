@@ -29,10 +29,6 @@ const MAX_NEW_FILE_BYTES: u64 = 64 << 20;
 /// space on disk.
 const MAX_READ_BYTES: u64 = 1 << 30;
 
-/// The reason for the gap of a turn that moves git's `HEAD`.
-pub(super) const HEAD_MOVED: &str =
-    "git has moved `HEAD` (a commit, a reset or a checkout), which only git takes back";
-
 /// A change that a command made.
 #[derive(Debug)]
 pub(super) enum CommandChange {
@@ -106,6 +102,18 @@ enum EntryKind {
     },
 }
 
+impl EntryKind {
+    /// True if git has moved its `HEAD` between these two states of its directory.
+    fn has_other_head(&self, later: &Self) -> bool {
+        let head_log = |kind: &Self| match kind {
+            Self::Generated { head_log, .. } => Some(*head_log),
+            _ => None,
+        };
+        let (before, after) = (head_log(self), head_log(later));
+        before.zip(after).is_some_and(|(before, after)| before != after)
+    }
+}
+
 impl DirectorySnapshot {
     /// Creates an empty snapshot, with its copies on the file system of `dir`. The paths in `excluded` are left out.
     pub(super) fn new(dir: &Path, excluded: Vec<PathBuf>) -> io::Result<Self> {
@@ -151,7 +159,11 @@ impl DirectorySnapshot {
         let mut changes = Vec::new();
         let mut bytes_left = MAX_READ_BYTES;
         for (path, entry) in &mut entries {
-            match self.entries.get(path) {
+            let old_entry = self.entries.get(path);
+            if old_entry.is_some_and(|old_entry| old_entry.kind.has_other_head(&entry.kind)) {
+                self.gaps.insert(JournalGap::moved_head(path));
+            }
+            match old_entry {
                 Some(old_entry) if old_entry.is_unchanged(entry) => entry.copy = old_entry.copy,
                 old_entry => match self.change(path, old_entry, entry, &mut bytes_left) {
                     Ok(Some(change)) => {
@@ -193,17 +205,17 @@ impl DirectorySnapshot {
         bytes_left: &mut u64,
     ) -> Result<Option<CommandChange>, String> {
         if let (
-            Some(EntryKind::Generated { names: old_names, head_log: old_head_log }),
-            EntryKind::Generated { names, head_log },
+            Some(EntryKind::Generated { names: old_names, .. }),
+            EntryKind::Generated { names, .. },
         ) = (old_entry.map(|old_entry| &old_entry.kind), &entry.kind)
         {
-            if let Some(name) = old_names.difference(names).next() {
-                return Err(format!(
+            return match old_names.difference(names).next() {
+                Some(name) => Err(format!(
                     "`{}` in it was removed, and its content is not copied",
                     name.display()
-                ));
-            }
-            return if old_head_log == head_log { Ok(None) } else { Err(HEAD_MOVED.to_owned()) };
+                )),
+                None => Ok(None),
+            };
         }
         let before = old_entry
             .map_or(Ok(PreviousState::Nothing), |old_entry| self.saved_state(old_entry))?;
@@ -434,7 +446,7 @@ fn open_directory(path: &Path) -> io::Result<ReadDir> {
 }
 
 fn add_gap(gaps: &mut BTreeSet<JournalGap>, path: &Path, reason: &str) {
-    gaps.insert(JournalGap { path: path.to_owned(), reason: reason.to_owned() });
+    gaps.insert(JournalGap::new(path, reason));
 }
 
 #[cfg(test)]

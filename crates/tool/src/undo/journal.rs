@@ -100,6 +100,22 @@ pub struct JournalGap {
     pub path: PathBuf,
     /// A clause that says why.
     pub reason: String,
+    /// True if git has moved its `HEAD`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_moved_head: bool,
+}
+
+impl JournalGap {
+    pub(super) fn new(path: &Path, reason: &str) -> Self {
+        Self { path: path.to_owned(), reason: reason.to_owned(), is_moved_head: false }
+    }
+
+    /// The gap of a turn in which git has moved the `HEAD` of the git directory `path`.
+    pub(super) fn moved_head(path: &Path) -> Self {
+        let reason =
+            "git has moved `HEAD` (a commit, a reset or a checkout), which only git takes back";
+        Self { is_moved_head: true, ..Self::new(path, reason) }
+    }
 }
 
 impl Display for JournalGap {
@@ -237,10 +253,8 @@ impl UndoTurn {
             && !is_running(dir)
         {
             turn.is_running_commands = false;
-            turn.gaps.push(JournalGap {
-                path: turn.info.directory.clone(),
-                reason: "the run was killed while a command ran, so its changes are unknown".into(),
-            });
+            let reason = "the run was killed while a command ran, so its changes are unknown";
+            turn.gaps.push(JournalGap::new(&turn.info.directory, reason));
         }
         Ok(turn)
     }

@@ -21,7 +21,7 @@ pub mod command_changes;
 pub mod journal;
 pub mod restore;
 
-use command_changes::{CommandChange, DirectorySnapshot, HEAD_MOVED};
+use command_changes::{CommandChange, DirectorySnapshot};
 use journal::{JournalGap, RestorableState, TurnInfo, UndoTurn};
 
 /// Maximum of bytes saved in one turn. A change that would exceed it is refused.
@@ -225,7 +225,7 @@ impl ChangeRecorder {
     }
 
     /// Records the changes of all commands, which have ended, and ends the recording of the turn. Returns the changes that cannot be
-    /// undone, except for moves of git's `HEAD`, which the user takes for granted.
+    /// undone; moves of git's `HEAD` only beside changes that can, since a user who asked for nothing else takes them for granted.
     ///
     /// # Errors
     /// As for [`Self::end_command`].
@@ -236,17 +236,19 @@ impl ChangeRecorder {
             snapshot.running = 1;
             self.end_command()?;
         }
+        let has_changes = self.journal.as_ref().is_some_and(|journal| {
+            !journal.change_counts.is_empty() || !journal.created_dirs.is_empty()
+        });
         if let Some(journal) = &self.journal
             && self.gaps.is_empty()
-            && journal.change_counts.is_empty()
-            && journal.created_dirs.is_empty()
+            && !has_changes
         {
             std::fs::remove_dir_all(&journal.dir)
                 .with_context(|| format!("remove `{}`", journal.dir.display()))?;
             self.journal = None;
         }
         let mut gaps = std::mem::take(&mut self.gaps);
-        gaps.retain(|gap| gap.reason != HEAD_MOVED);
+        gaps.retain(|gap| has_changes || !gap.is_moved_head);
         Ok(gaps)
     }
 
