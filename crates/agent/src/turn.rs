@@ -63,7 +63,8 @@ pub fn run(
             signal::begin_shutdown_if_stopped();
         }
         error = error.or(turn.push_partial_reply().err());
-        error = error.or(turn.session.answer_interrupted_calls(&mut |_| {}).err());
+        let is_in_calls = turn.is_in_calls;
+        error = error.or(turn.session.answer_interrupted_calls(is_in_calls, &mut |_| {}).err());
         error = error.or(turn.drain_reports().err());
     }
     turn.agent.record_origin(turn.session);
@@ -129,6 +130,8 @@ struct Turn<'a, 'b, 's> {
     /// The rounds of `--until`.
     rounds: Vec<Round>,
     refused_calls: Vec<RefusedCall>,
+    /// True while calls are made whose results are not on disk.
+    is_in_calls: bool,
     /// True if no further compaction is possible in this turn.
     compaction_exhausted: bool,
     /// True if later runs leave the message of this turn out.
@@ -267,6 +270,7 @@ impl Turn<'_, '_, '_> {
                 (self.sink)(Event::ToolOutput { call_id: &call.id, text })
             };
             let is_truncated = reply.finish_reason == FinishReason::Length;
+            self.is_in_calls = true;
             let (calls, sink_result) = toolbox.run(batch, is_truncated, &mut on_output);
             // Log all results before emitting events, because the sink may fail.
             for (call, completed) in batch.iter().zip(&calls) {
@@ -274,6 +278,7 @@ impl Turn<'_, '_, '_> {
                 self.refused_calls.extend(refused_call(call, completed, self.stats.iterations));
                 self.session.push(Message::Tool(completed.result.clone()))?;
             }
+            self.is_in_calls = false;
             sink_result?;
             for call in &calls {
                 (self.sink)(call.event())?;

@@ -35,6 +35,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
             rejection_count: 0,
             rounds: Vec::new(),
             refused_calls: Vec::new(),
+            is_in_calls: false,
             compaction_exhausted: false,
             is_left_out: false,
         }

@@ -41,6 +41,10 @@ use std::collections::{HashMap, HashSet};
 pub(crate) const INTERRUPTED: &str =
     "interrupted: this call may or may not have happened; check before repeating it";
 
+/// Result text for a later call of the same reply. Calls are made in their order, and those that are made together only read.
+const NOT_BEGUN: &str =
+    "interrupted before this call was begun, or while it only read; it has changed nothing";
+
 /// The end of a stored reply that was interrupted.
 pub const INTERRUPTION_MARK: &str = "\n\n[interrupted]";
 
@@ -202,7 +206,7 @@ fn pair_results(
     for call in &mut reply.tool_calls {
         let mut answer = match results.iter().position(|result| result.call_id == call.id) {
             Some(index) => results.remove(index),
-            None => interrupted_result(call),
+            None => interrupted_result(call, INTERRUPTED),
         };
         if let Some(id) = ids.replacement(&call.id) {
             call.id.clone_from(&id);
@@ -240,8 +244,8 @@ impl UniqueCallIds {
 }
 
 /// The substitute result of a call that has none.
-fn interrupted_result(call: &ToolCall) -> ToolResult {
-    let parts = vec![MessagePart::Text(INTERRUPTED.into())];
+fn interrupted_result(call: &ToolCall, text: &str) -> ToolResult {
+    let parts = vec![MessagePart::Text(text.into())];
     ToolResult {
         call_id: call.id.clone(),
         name: call.name.clone(),
@@ -251,8 +255,8 @@ fn interrupted_result(call: &ToolCall) -> ToolResult {
     }
 }
 
-/// Creates results for the calls at the end of a log that have none.
-pub(crate) fn interrupted_results(messages: &[Message]) -> Vec<ToolResult> {
+/// Creates results for the calls at the end of a log that have none. `has_begun` is true if the first of them may have been begun.
+pub(crate) fn interrupted_results(messages: &[Message], has_begun: bool) -> Vec<ToolResult> {
     let results =
         messages.iter().rev().take_while(|message| matches!(message, Message::Tool(_))).count();
     let (before, results) = messages.split_at(messages.len() - results);
@@ -260,8 +264,9 @@ pub(crate) fn interrupted_results(messages: &[Message]) -> Vec<ToolResult> {
         return Vec::new();
     };
     let has_result = |call: &ToolCall| results.iter().any(|result| result.id() == call.id);
-    let unanswered = reply.tool_calls.iter().filter(|call| !has_result(call));
-    unanswered.map(interrupted_result).collect()
+    let unanswered = reply.tool_calls.iter().filter(|call| !has_result(call)).enumerate();
+    let text = |index: usize| if has_begun && index == 0 { INTERRUPTED } else { NOT_BEGUN };
+    unanswered.map(|(index, call)| interrupted_result(call, text(index))).collect()
 }
 
 /// True if the conversation stopped in mid-turn. A text is not an answer while a sub-agent's report is pending.
@@ -405,7 +410,7 @@ mod tests {
         let check = |stored: &str, lost: usize, interrupted: bool| {
             let messages = conversation(stored);
             assert_eq!(
-                (interrupted_results(&messages).len(), is_interrupted(&messages)),
+                (interrupted_results(&messages, true).len(), is_interrupted(&messages)),
                 (lost, interrupted),
                 "{stored}"
             );
@@ -448,7 +453,7 @@ mod tests {
                         }
                     }
                 }
-                assert!(open.is_empty() && interrupted_results(&sent).is_empty(), "{text}");
+                assert!(open.is_empty() && interrupted_results(&sent, true).is_empty(), "{text}");
             },
         );
     }

@@ -151,7 +151,7 @@ impl Session {
             }
         };
         let mut session = Self::from_tail(key, tail, store.result_limit, Some(log));
-        session.answer_interrupted_calls(notice)?;
+        session.answer_interrupted_calls(true, notice)?;
         session.prepare_messages();
         Ok(session)
     }
@@ -574,14 +574,22 @@ impl Session {
         self.messages.push(message);
     }
 
-    /// Adds a result for each call at the end that has none. The results are logged so that the Python program can send
-    /// this session too.
-    pub fn answer_interrupted_calls(&mut self, notice: &mut dyn FnMut(&str)) -> Result<()> {
-        for result in history::interrupted_results(&self.messages) {
-            notice(&format!(
-                "tool call `{}` was interrupted; it may or may not have taken effect",
-                result.name
-            ));
+    /// Adds a result for each call at the end that has none. `has_begun` is true if the first of them may have been begun. The results
+    /// are logged so that the Python program can send this session too.
+    pub fn answer_interrupted_calls(
+        &mut self,
+        has_begun: bool,
+        notice: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let results = history::interrupted_results(&self.messages, has_begun).into_iter();
+        for (index, result) in results.enumerate() {
+            // The later ones had no effect.
+            if has_begun && index == 0 {
+                notice(&format!(
+                    "tool call `{}` was interrupted; it may or may not have taken effect",
+                    result.name
+                ));
+            }
             self.push(Message::Tool(result))?;
         }
         Ok(())
