@@ -54,6 +54,21 @@ fn delta_events(all: &[serde_json::Value], ending: Ending) -> Response {
 }
 
 #[test]
+fn what_the_sandbox_refused_to_a_command_that_succeeded_is_said_below_it() {
+    let story = Story::new().script([
+        calls("exec", json!({ "command": "touch x; ls | head" })),
+        calls("exec", json!({ "command": "ls" })),
+        says("Done."),
+    ]);
+    let screen = run_to_success(&story, &["agent", "-m", "go"]);
+    let text = screen.text();
+    let refused = "the sandbox refused a part of it; `--write` would allow that\n";
+    let row = text.split_once("✓ exec touch x; ls | head").expect("it succeeded").1;
+    assert!(row.lines().nth(1).unwrap().contains(refused.trim_end()), "{text}");
+    assert_eq!(text.matches("refused").count(), 1, "{text}");
+}
+
+#[test]
 fn calls_are_replaced_by_their_results() {
     let story = Story::new()
         .file("notes.md", "one\ntwo\n")

@@ -30,6 +30,8 @@ pub enum Event<'a> {
         denial: Option<&'a Denial>,
         /// With [`ToolOutcome::Ok`]: the command failed, which the model receives as an ordinary result.
         command_failed: bool,
+        /// The part of a command that the sandbox refused, although the command succeeded; for display only.
+        refused_part: Option<&'a str>,
         /// The change to a file as a unified diff, for display only.
         diff: Option<&'a str>,
         /// True if the user was asked about the call, and so has seen the change.

@@ -74,14 +74,14 @@ pub struct ToolOutput {
     pub command_failed: bool,
     /// The program that the command begins with, if the shell did not find it.
     pub(crate) missing_program: Option<String>,
-    /// The permission that was missing.
+    /// The permission that was missing to a command, which may have gone on without it and succeeded.
     pub(crate) missing_grant: Option<MissingGrant>,
     /// The change to a file as a unified diff: for people who follow the run, not for the model.
     pub diff: Option<String>,
     pub source: ResultSource,
 }
 
-/// A permission that a failed command did not have.
+/// A permission that a command did not have.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MissingGrant {
     pub(crate) refusal: Refusal,
@@ -134,6 +134,8 @@ pub struct CompletedCall {
     pub duration: Duration,
     /// Like [`ToolOutput::command_failed`].
     pub command_failed: bool,
+    /// The part of a command that the sandbox refused, although the command succeeded; for people who follow the run.
+    pub refused_part: Option<String>,
     /// The program that the command begins with, if the shell did not find it.
     pub missing_program: Option<String>,
     /// Like [`ToolOutput::diff`].
@@ -152,6 +154,7 @@ impl CompletedCall {
             outcome: self.outcome,
             denial: self.denial.as_ref(),
             command_failed: self.command_failed,
+            refused_part: self.refused_part.as_deref(),
             diff: self.diff.as_deref(),
             was_asked: self.was_asked,
             duration: self.duration,

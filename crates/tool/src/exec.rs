@@ -56,6 +56,8 @@ use withheld::{UndoneResult, explain_undone};
 const MAX_ARGUMENT_BYTES: usize = 128 << 10;
 /// The exit status of a shell that found a file which it may not or cannot execute (POSIX).
 const NOT_EXECUTABLE_STATUS: i32 = 126;
+/// The line of a result with the exit status of a command that failed begins so.
+const EXIT_CODE: &str = "Exit code: ";
 /// The exit status of a shell that found no such program (POSIX).
 const NOT_FOUND_STATUS: i32 = 127;
 /// Maximum length of the note on the omitted middle of an output, in characters.
@@ -507,7 +509,7 @@ impl ExecTool {
         let end = match (code, result.signal()) {
             (Some(0), _) => CommandEnd::Success,
             (Some(code), _) => {
-                text.push_str(&format!("\nExit code: {code}"));
+                text.push_str(&format!("\n{EXIT_CODE}{code}"));
                 if code == NOT_EXECUTABLE_STATUS {
                     CommandEnd::NotExecutable
                 } else {
@@ -561,7 +563,7 @@ impl ExecTool {
         };
         let explanation = self.explain_refused_hosts().or_else(|| self.explain_failure(&ended));
         if let Some(Explanation { message, suggested_flag, certainty }) = explanation {
-            if command_failed && certainty != RefusalCertainty::Note {
+            if certainty != RefusalCertainty::Note {
                 let message = message.trim_matches(['(', ')']).to_owned();
                 let refusal = Refusal { message, suggested_flag, names_flag: true };
                 let is_certain = certainty == RefusalCertainty::Certain;

@@ -22,7 +22,7 @@ use nanobot_base::message::{
 };
 use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::policy::provenance::{MessageCursor, ProvenanceTracker};
-use nanobot_config::policy::refusal::DENIED;
+use nanobot_config::policy::refusal::{DENIED, SuggestedFlag};
 use nanobot_config::policy::{Policy, PolicyDecision, Refusal};
 use nanobot_os::cancel;
 use nanobot_os::secret::{self, redact_all};
@@ -30,6 +30,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
@@ -400,6 +401,7 @@ impl Toolbox {
         };
         let mut denial = None;
         let mut command_failed = false;
+        let mut refused_part = None;
         let mut missing_program = None;
         let mut diff = None;
         let mut source = ResultSource::NotMade;
@@ -437,12 +439,17 @@ impl Toolbox {
                         missing_program = output.missing_program;
                         diff = output.diff.map(|diff| redact_all(&diff).into_owned());
                         source = output.source;
-                        if let Some(MissingGrant { refusal, is_certain: true }) =
-                            output.missing_grant
-                            && (is_reported || refusal.suggested_flag.is_none())
-                        {
-                            // The command ran, so its result stands.
-                            deny(refusal, "");
+                        match output.missing_grant {
+                            Some(grant) if !command_failed => {
+                                refused_part = Some(describe_refused_part(&grant));
+                            }
+                            Some(MissingGrant { refusal, is_certain: true })
+                                if is_reported || refusal.suggested_flag.is_none() =>
+                            {
+                                // The command ran, so its result stands.
+                                deny(refusal, "");
+                            }
+                            _ => {}
                         }
                         (ToolOutcome::Ok, output.parts)
                     }
@@ -483,6 +490,7 @@ impl Toolbox {
             denial,
             duration,
             command_failed,
+            refused_part,
             missing_program,
             diff,
             was_asked: attempt.was_asked,
@@ -712,8 +720,25 @@ impl Toolbox {
     }
 }
 
+/// A note on what was refused to a command that succeeded.
+fn describe_refused_part(MissingGrant { refusal, is_certain }: &MissingGrant) -> String {
+    let perhaps = if *is_certain { "" } else { "perhaps " };
+    match &refusal.suggested_flag {
+        Some(flag) => {
+            format!("{perhaps}the sandbox refused a part of it; `{flag}` would allow that")
+        }
+        None => redact_all(&refusal.message).into_owned(),
+    }
+}
+
 /// The refusal of a call of `tool` without keys, and the text about it for the model, which ends in `suffix`.
-fn redact_refusal(refusal: Refusal, tool: &str, suffix: &str) -> (Refusal, String) {
+fn redact_refusal(mut refusal: Refusal, tool: &str, suffix: &str) -> (Refusal, String) {
+    let flag = refusal.suggested_flag.as_deref().and_then(SuggestedFlag::parse);
+    if let Some(SuggestedFlag { name: "--write", value: Some(path) }) = flag
+        && !Path::new(&path).exists()
+    {
+        refusal.message.push_str(", and is granted only once it exists (`touch` it)");
+    }
     let text = refusal.for_model(tool);
     let text = format!("{DENIED}{}{suffix}", redact_all(&text));
     let message = redact_all(&refusal.message).into_owned();

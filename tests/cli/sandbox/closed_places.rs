@@ -239,6 +239,15 @@ fn a_command_that_fails_at_a_closed_file_is_denied() {
     for command in ["ls private", "cat private/deep/file", "cd work && find ../private"] {
         closed_by("read_file(private)", command);
     }
+    // A search that meets it has found what is elsewhere.
+    let story = Story::new();
+    write(&story.dir().join("notes.txt"), b"milk\n");
+    write(&story.dir().join("list.txt"), b"milk\n");
+    story.server().script([calls("exec", json!({ "command": "grep -r milk ." })), says("Done.")]);
+    story.run(["agent", "-m", "go", "--deny", notes, "--strict"]).stdout("Done.\n").stderr("");
+    let content = story.requests()[1].last_content();
+    assert!(content.contains("list.txt:milk"), "{content}");
+    assert!(content.contains("`notes.txt` is closed to commands"), "{content}");
     // Without a denied path in its output, a failure is its own.
     let story = Story::new();
     write(&story.dir().join("notes.txt"), b"milk\n");

@@ -51,6 +51,7 @@ pub(crate) fn event_json(event: &Event<'_>, envelope: &EventEnvelope) -> Value {
             duration,
             denial: _,
             command_failed: _,
+            refused_part: _,
             diff: _,
             was_asked: _,
         } => {

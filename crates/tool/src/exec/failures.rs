@@ -1,7 +1,9 @@
 //! The explanations that follow a failed command: the access that the sandbox refused, and the flag that grants it.
 
 use super::loopback_addresses::find_loopback_addresses;
-use super::{CommandEnd, EndedCommand, ExecTool, Explanation, RefusalCertainty, git_guard};
+use super::{
+    CommandEnd, EXIT_CODE, EndedCommand, ExecTool, Explanation, RefusalCertainty, git_guard,
+};
 use crate::sandbox_spec;
 use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::file_scope::{FileAccess, FileScope};
@@ -70,7 +72,7 @@ impl ExecTool {
                 format!("({cause}; the user can grant the whole working tree with `{flag}`)");
             return Some(Explanation::with_flag(message, flag));
         }
-        if let Some(explanation) = self.explain_closed_file(text) {
+        if let Some(explanation) = self.explain_closed_file(command, text) {
             return Some(explanation);
         }
         // A command that succeeded may have printed text that is not about its own failure. Error messages of programs have a colon.
@@ -148,7 +150,7 @@ impl ExecTool {
     }
 
     /// Explains that a rule of the user closes a file or directory that a line of the output `text` names.
-    fn explain_closed_file(&self, text: &str) -> Option<Explanation> {
+    fn explain_closed_file(&self, command: &str, text: &str) -> Option<Explanation> {
         let scope = &self.files.file_scope;
         let is_refused = |line: &&str| FILE_SIGNS.iter().any(|sign| line.contains(sign));
         let lines: Vec<&str> = text.lines().filter(is_refused).collect();
@@ -170,10 +172,16 @@ impl ExecTool {
         let path = closed_paths.iter().find(is_named)?;
         let shown_path = path.strip_prefix(&scope.directory).unwrap_or(path).display();
         let rule = scope.find_denial(path, FileAccess::Read)?;
-        Some(Explanation::denied(format!(
+        let message = format!(
             "(`{shown_path}` is closed to commands by the rule `{}`, which no flag lifts)",
             rule.rule
-        )))
+        );
+        // A search that met the file has done its work in the others.
+        let is_named = command.contains(&*path.file_name()?.to_string_lossy());
+        let mut others =
+            text.lines().filter(|line| !is_refused(line) && !line.starts_with(EXIT_CODE));
+        let has_found = !is_named && others.next().is_some();
+        Some(if has_found { Explanation::new(message) } else { Explanation::denied(message) })
     }
 
     /// Explains that commands have a loopback of their own. `address` is the one of a server that the command did not reach.

@@ -188,6 +188,7 @@ impl LiveView {
                 result,
                 outcome,
                 command_failed,
+                refused_part,
                 diff,
                 was_asked,
                 duration,
@@ -195,6 +196,7 @@ impl LiveView {
             } => {
                 let status = CallStatus::new(*outcome, *command_failed);
                 rows.extend(self.end_call(result, status, *diff, *was_asked, *duration, settings));
+                rows.extend(refused_part.map(lines::dim_row));
             }
             Event::Retry { attempt, wait, cause } => {
                 let text = format!("… attempt {}: {cause}", attempt + 1);
@@ -685,6 +687,7 @@ mod tests {
                 result: &result,
                 outcome,
                 command_failed: false,
+                refused_part: None,
                 diff: changes,
                 was_asked: false,
                 duration: Duration::from_millis(12),
