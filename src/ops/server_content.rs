@@ -117,22 +117,21 @@ impl ServerContentReader<'_> {
     ) -> Result<Vec<MessagePart>> {
         let mut parts = Vec::new();
         for resource in &content.resources {
-            let server = find_configured(&self.settings.servers, &resource.server)?;
-            self.check_offered(server, READ_RESOURCE, &resource.name())?;
+            let server = self.find_offered(&resource.server, READ_RESOURCE, &resource.name())?;
             parts.extend(self.read_resource(server, resource, notice)?);
         }
         if let Some(prompt) = &content.prompt {
-            let server = find_configured(&self.settings.servers, &prompt.server)?;
-            self.check_offered(server, GET_PROMPT, &prompt.title())?;
+            let server = self.find_offered(&prompt.server, GET_PROMPT, &prompt.title())?;
             parts.extend(self.read_prompt(server, prompt, notice)?);
         }
         Ok(parts)
     }
 
-    /// Checks that the policy offers the model `tool`, which reads the same content of `server`.
-    fn check_offered(&self, server: &McpServer, tool: &str, name: &str) -> Result<()> {
+    /// The server `server_name`, if the policy offers the model `tool`, which reads the same content of it.
+    fn find_offered(&self, server_name: &str, tool: &str, name: &str) -> Result<&McpServer> {
+        let server = find_configured(&self.settings.servers, server_name)?;
         let Some(policy) = self.policy else {
-            return Ok(());
+            return Ok(server);
         };
         let reason = if let Some(refusal) = policy.withheld_reason(tool) {
             refusal.message
@@ -141,7 +140,7 @@ impl ServerContentReader<'_> {
         } else if !server.is_everything_enabled() {
             format!("`enabledTools` of the MCP server `{}` allows only tools", server.name)
         } else {
-            return Ok(());
+            return Ok(server);
         };
         Err(fail(Exit::Refused, format!("`{name}` was denied: {reason}")))
     }
