@@ -418,6 +418,11 @@ impl ReplSession<'_> {
         self.last_message = None;
         self.last_answer = None;
         self.is_unfinished = false;
+        if !std::mem::take(&mut self.extra_input).is_empty() {
+            self.print_line(
+                "the output of your commands stays with the session before, and is not sent",
+            );
+        }
         self.prompter.clear_grants();
     }
 

@@ -134,7 +134,7 @@ fn report_unanswered(source: &TurnSource<'_>, texts: &[String], reporter: &mut R
     };
     reporter.notice(&match source {
         TurnSource::Interactive(_) => {
-            format!("`{text}` got no answer and is sent too{superseded}")
+            format!("`{text}` has no saved answer and is sent too{superseded}")
         }
         _ => format!(
             "the previous message `{text}` got no answer; it is sent too, marked as interrupted{superseded}{}",

@@ -51,7 +51,10 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     (DEFAULT_NAME, "reads the working directory, changes only the workspace"),
     ("plan", "reads only, and presents a plan"),
     ("accept-edits", "may change the working directory"),
-    ("auto-approve", "may change the working directory; approves every request; no network"),
+    (
+        "auto-approve",
+        "may change the working directory; approves every tool, but no other path; no network",
+    ),
     ("full", "no sandbox and no limits: may do everything that you can"),
     ("explore", "a sub-agent that reads and reports"),
 ];
