@@ -11,6 +11,14 @@ pub(crate) const SERVER_PROMPT: &str = "server_prompt";
 /// Maximum characters of a path in the headline.
 const MAX_HEADLINE_PATH_CHARS: usize = 60;
 
+/// The file that a call would change, as it is on disk.
+#[derive(Debug, Default)]
+pub(crate) struct NamedFile {
+    pub(crate) is_new: bool,
+    /// The path that changes instead, if the call names a link.
+    pub(crate) target: Option<String>,
+}
+
 /// The flag that would have allowed a call, in its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Flag {
@@ -41,8 +49,8 @@ pub(crate) fn is_yes_lasting(request: &ApprovalRequest<'_>) -> bool {
     request.tool == SERVER_PROMPT
 }
 
-/// Returns the question, in one line.
-pub(crate) fn headline(request: &ApprovalRequest<'_>, is_new_file: bool) -> String {
+/// Returns the question about a change of `file`, in one line.
+pub(crate) fn headline(request: &ApprovalRequest<'_>, file: &NamedFile) -> String {
     let tool = request.tool;
     let directory_name = request.file_scope.directory.display();
     let flag = Flag::suggested_by(request);
@@ -71,9 +79,13 @@ pub(crate) fn headline(request: &ApprovalRequest<'_>, is_new_file: bool) -> Stri
             _ => format!("{tool} failed. Run it again, when {}?", permission(request)),
         };
     }
-    let path = headline_path(request).unwrap_or("the file below");
+    let mut path = headline_path(request).unwrap_or("the file below").to_owned();
+    if let Some(target) = &file.target {
+        let target = if is_plain_path(target) { target } else { "another file" };
+        path.push_str(&format!(", a link to {target}"));
+    }
     match (tool, flag.parts()) {
-        ("write_file", _) if is_new_file => format!("Allow write_file to create {path}?"),
+        ("write_file", _) if file.is_new => format!("Allow write_file to create {path}?"),
         ("write_file" | "edit_file", _) => format!("Allow {tool} to change {path}?"),
         ("delete_file", _) => format!("Allow delete_file to delete {path}?"),
         ("apply_patch", _) => "Allow apply_patch to make these changes?".into(),
@@ -99,10 +111,13 @@ pub(crate) fn headline_path<'a>(request: &ApprovalRequest<'a>) -> Option<&'a str
     if !has_path {
         return None;
     }
-    let path = request.arguments["path"].as_str()?;
+    request.arguments["path"].as_str().filter(|path| is_plain_path(path))
+}
+
+fn is_plain_path(path: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-/~+@".contains(letter);
     let is_short = path.len() <= MAX_HEADLINE_PATH_CHARS && !path.is_empty();
-    (is_short && path.chars().all(is_plain)).then_some(path)
+    is_short && path.chars().all(is_plain)
 }
 
 /// Returns the reason why the call is not allowed, unless the headline makes it clear.
@@ -139,7 +154,7 @@ pub(crate) fn permission(request: &ApprovalRequest<'_>) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::{headline, permission, reason};
+    use super::{NamedFile, headline, permission, reason};
     use nanobot_config::policy::Refusal;
     use nanobot_config::policy::file_scope::FileScope;
     use nanobot_tool::ApprovalRequest;
@@ -173,7 +188,7 @@ pub(crate) mod tests {
         let check = |tool: &str, arguments: Value, flag: &str, expect: [&str; 3]| {
             let texts = with_request(tool, &arguments, flag, |request| {
                 [
-                    headline(request, false),
+                    headline(request, &NamedFile::default()),
                     reason(request).unwrap_or_default().to_owned(),
                     permission(request),
                 ]

@@ -5,6 +5,7 @@ use crate::ops::approval_text;
 use crate::ops::change_preview::ChangePreview;
 use nanobot_base::diff::Diff;
 use nanobot_config::policy::file_scope::FileAccess;
+use nanobot_os::symlinks::PathResolver;
 use nanobot_os::terminal::sanitize;
 use nanobot_tool::ApprovalRequest;
 use serde_json::Value;
@@ -37,7 +38,10 @@ pub(crate) fn describe(
         }
         tool @ ("write_file" | "edit_file") => {
             // The content of a file that the chat may not read is not shown.
-            let is_readable = request.file_scope.decide(text("path"), FileAccess::Read).is_ok();
+            let target =
+                PathResolver::default().resolve(&request.file_scope.absolute(text("path")));
+            let is_readable = request.file_scope.decide(text("path"), FileAccess::Read).is_ok()
+                && request.file_scope.decide_absolute(target, FileAccess::Read).is_ok();
             if !is_readable && !ChangePreview::is_new_file(request) {
                 return None;
             }
@@ -83,8 +87,8 @@ pub(crate) fn describe(
     if !reasons.is_empty() {
         blocks.push(code_block("", &reasons));
     }
-    let is_new_file = ChangePreview::is_new_file(request);
-    let headline = sanitize(&approval_text::headline(request, is_new_file)).replace('\n', " ");
+    let headline = approval_text::headline(request, &ChangePreview::named_file(request));
+    let headline = sanitize(&headline).replace('\n', " ");
     let details = format!("{headline}\n\n{}", blocks.join("\n\n"));
     (details.chars().count() <= MAX_DETAILS_CHARS).then_some(details)
 }

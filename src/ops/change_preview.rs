@@ -1,10 +1,14 @@
 //! The change that a call would make to a file, shown to the user who approves the call.
 
+use crate::ops::approval_text::NamedFile;
+use nanobot_config::policy::file_scope::FileScope;
 use nanobot_os::durable_file;
+use nanobot_os::symlinks::PathResolver;
 use nanobot_tool::files::text_file::TextFile;
 use nanobot_tool::masked_text::restore_keys;
 use nanobot_tool::{ApprovalRequest, edit_file};
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 /// Maximum size of a file whose change is shown, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -55,16 +59,38 @@ impl ChangePreview {
         Self { before, after, is_complete: true }
     }
 
+    /// The file that the call would change, for the question about it.
+    pub(crate) fn named_file(request: &ApprovalRequest<'_>) -> NamedFile {
+        let is_new = Self::is_new_file(request);
+        if !["write_file", "edit_file"].contains(&request.tool) {
+            return NamedFile { is_new, target: None };
+        }
+        let path = named_path(request);
+        let target = PathResolver::default().resolve(&path);
+        let target = (target != path).then(|| {
+            let FileScope { directory, home, .. } = request.file_scope;
+            match (target.strip_prefix(directory), target.strip_prefix(home)) {
+                (Ok(name), _) => name.display().to_string(),
+                (_, Ok(name)) => format!("~/{}", name.display()),
+                _ => target.display().to_string(),
+            }
+        });
+        NamedFile { is_new, target }
+    }
+
     /// True if the call names a file that does not exist.
     pub(crate) fn is_new_file(request: &ApprovalRequest<'_>) -> bool {
         matches!(current_content(request), CurrentContent::None)
     }
 }
 
+fn named_path(request: &ApprovalRequest<'_>) -> PathBuf {
+    request.file_scope.absolute(request.arguments["path"].as_str().unwrap_or_default())
+}
+
 /// The current content of the file that `request` would change.
 fn current_content(request: &ApprovalRequest<'_>) -> CurrentContent {
-    let path = request.arguments["path"].as_str().unwrap_or_default();
-    let path = request.file_scope.absolute(path);
+    let path = named_path(request);
     match std::fs::metadata(&path) {
         Err(_) => return CurrentContent::None,
         Ok(metadata) if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES => {

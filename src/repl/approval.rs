@@ -204,7 +204,7 @@ impl TerminalPrompter {
         self.bell.ring_if_long();
         let strong = theme::attention().bold();
         let dim = Style::new().dim();
-        let head = approval_text::headline(request, ChangePreview::is_new_file(request));
+        let head = approval_text::headline(request, &ChangePreview::named_file(request));
         self.print_question(&head);
         if let Some(reason) = approval_text::reason(request) {
             for row in wrap(&sanitize(&truncate_line(reason, MAX_REASON_CHARS)), self.width()) {
@@ -381,7 +381,7 @@ fn to_answer(line: anyhow::Result<EditorLine>) -> Result<String, ToolError> {
         )),
         Ok(EditorLine::Interrupted) => {
             signal::record_interrupt();
-            Err("the user interrupted".into())
+            Err("the user interrupted the run at this question".into())
         }
         // The terminal may be gone, for example. The cause of the run's end is reported elsewhere.
         Err(_) => Err(ToolError::Declined(

@@ -14,6 +14,8 @@ use crate::telegram_server::TelegramServer;
 use mail_parser::MessageParser;
 use serde_json::{Value, json};
 use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Stdio;
 
 /// The time of a story.
@@ -435,6 +437,47 @@ fn a_file_that_changed_since_the_question_is_not_written() {
     later(&telegram, "/undo", 9);
     poll(&story);
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "other\n");
+}
+
+#[test]
+fn a_link_of_a_question_leads_where_it_did() {
+    let (story, telegram) = story();
+    let (list, other) = (story.dir().join("list.md"), story.dir().join("other.md"));
+    for path in [&list, &other] {
+        std::fs::write(path, "one\n").unwrap();
+    }
+    std::fs::create_dir_all(story.workspace()).unwrap();
+    let link = story.workspace().join("link.md");
+    let point_to = |target: &Path| {
+        drop(std::fs::remove_file(&link));
+        symlink(target, &link).unwrap();
+    };
+    point_to(&list);
+    let paths = [&list, &other].map(|path| path.display().to_string());
+    let story = story.set("tools.read", json!(paths));
+    let write = || calls("write_file", json!({ "path": "link.md", "content": "one\ntwo\n" }));
+    let story = story.script([write(), says("Asked."), write(), says("Asked."), says("Done.")]);
+    telegram.message(ANN, "add two");
+    poll(&story);
+    let question = last_sent(&telegram);
+    let names_target = |text: &str| {
+        text.contains("Allow write_file to change link.md, a link to ") && text.contains("list.md")
+    };
+    assert!(names_target(&question), "{question}");
+    // The other file has the same content.
+    point_to(&other);
+    later(&telegram, "yes", 5);
+    poll(&story);
+    assert!(last_sent(&telegram).contains("has changed since question 1"), "{:?}", telegram.sent());
+    point_to(&list);
+    telegram.message(ANN, "add two");
+    poll(&story);
+    later(&telegram, "yes", 5);
+    poll(&story);
+    assert_eq!(last_sent(&telegram), "Done.");
+    assert_eq!(std::fs::read_to_string(&list).unwrap(), "one\ntwo\n");
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "one\n");
+    assert!(link.is_symlink());
 }
 
 #[test]

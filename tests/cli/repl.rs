@@ -108,7 +108,7 @@ fn the_prompt_names_the_profile_and_full_is_asked_for_once() {
     assert!(screen.styled().ends_with("«bold red:full> »"), "{}", screen.styled());
     send_line(&mut screen, "/profile default").until_prompt("> ");
     send_line(&mut screen, "/profile auto-approve")
-        .until("approves every request")
+        .until("approves every tool, but")
         .until_text("a third question", |text| text.matches("Switch? [y/N]").count() == 3);
     send_line(&mut screen, "")
         .until_text("another answer", |text| text.matches("the profile is unchanged").count() == 2);
@@ -383,6 +383,57 @@ fn an_edit_that_cannot_be_made_is_not_asked_about() {
     let text = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
     assert_eq!(text, "bread\n");
     screen.exit_with_ctrl_d();
+}
+
+#[test]
+fn a_change_through_a_link_is_asked_about_once_with_its_target() {
+    let edit = json!({ "path": "sl", "old_text": "orig", "new_text": "edited" });
+    let story = Story::new().file("real", "one\n").script([
+        calls("edit_file", edit.clone()),
+        says("Edited."),
+        calls("write_file", json!({ "path": "inner", "content": "two\n" })),
+        says("Written."),
+    ]);
+    let target = story.home().join(".bashrc");
+    write(&target, b"orig\n");
+    std::os::unix::fs::symlink(&target, story.dir().join("sl")).unwrap();
+    std::os::unix::fs::symlink("real", story.dir().join("inner")).unwrap();
+    let mut screen = wait_until_started(story.screen(40, 150).args(["repl"]));
+    send_line(&mut screen, "go")
+        .until("Allow edit_file to change sl, a link to ~/.bashrc?")
+        .until("`sl` is a link, and `")
+        .until("-orig\n    +edited")
+        .until_prompt("  allow?");
+    screen.type_("y").until("Edited.").until_prompt("> ");
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "edited\n");
+    assert!(story.dir().join("sl").is_symlink());
+    send_line(&mut screen, "/undo").until("restored").until_prompt("> ");
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "orig\n");
+    send_line(&mut screen, "write")
+        .until("Allow write_file to change inner, a link to real?")
+        .until_prompt("  allow?");
+    screen.type_("y").until("Written.").until_prompt("> ");
+    assert_eq!(std::fs::read_to_string(story.dir().join("real")).unwrap(), "two\n");
+    assert!(story.dir().join("inner").is_symlink());
+    assert_eq!(screen.text().matches("? Allow ").count(), 2, "{}", screen.text());
+    screen.exit_with_ctrl_d();
+    // The rules of both names hold, and the flag is that of the target alone.
+    let flag = format!("--write={}", target.display());
+    let run = |flags: &[&str]| {
+        let edit = edit.to_string();
+        story.run(["tool", "run", "edit_file", &edit].iter().chain(flags).copied())
+    };
+    for rule in ["edit_file(sl)", "write_file(~/.bashrc)"] {
+        run(&["--write", &flag, "--deny", rule]).status(77).stderr_has("is denied by the rule");
+    }
+    let new_file = json!({ "path": story.home().join("new"), "content": "x" }).to_string();
+    story
+        .run(["tool", "run", "write_file", &new_file])
+        .status(77)
+        .stderr_has("is granted only once it exists (`touch` it)\n  try: `--write=$HOME/new`");
+    run(&["--write"]).status(77).stderr_has("try: `--write=$HOME/.bashrc`");
+    run(&[&flag]).stdout_has("+edited");
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "edited\n");
 }
 
 #[test]
@@ -917,6 +968,19 @@ fn an_unknown_command_does_not_end_the_repl() {
     let mut screen = start_repl(&story);
     send_line(&mut screen, "!").until("no command is given").until_prompt("> ");
     send_line(&mut screen, "!echo $((40+2))").until("42").until_prompt("> ");
+    screen.exit_with_ctrl_d();
+}
+
+#[test]
+fn the_output_of_a_command_stays_with_its_session() {
+    let story = Story::new().script([says("Hello.")]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "!echo $((40000+2123))").until("\n42123\n").until_prompt("> ");
+    send_line(&mut screen, "/session other").until("Start it? [y/N]");
+    send_line(&mut screen, "y").until("stays with the session before").until_prompt("> ");
+    send_line(&mut screen, "hi").until("Hello.").until_prompt("> ");
+    let messages = user_messages(&story);
+    assert!(!messages.concat().contains("42123"), "{messages:?}");
     screen.exit_with_ctrl_d();
 }
 

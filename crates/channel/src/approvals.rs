@@ -11,8 +11,10 @@ use nanobot_base::message::Origin;
 use nanobot_os::digest::keyed_digest;
 use nanobot_os::durable_file;
 use nanobot_os::secret::random_hex;
+use nanobot_os::symlinks::PathResolver;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Time for which a question is open, and its call may begin, in milliseconds.
@@ -49,7 +51,8 @@ pub struct StoredCall {
     pub flag: String,
 }
 
-/// The content of a file that a call would change, as a fingerprint that cannot be forged without its key.
+/// The content of a file that a call would change, and the place where links lead to it, as a fingerprint that cannot be forged without
+/// its key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFingerprint {
     pub path: PathBuf,
@@ -77,8 +80,12 @@ impl FileFingerprint {
     fn digest(key: &str, path: &Path) -> Result<Option<String>> {
         let mut key_bytes = [0; 16];
         key_bytes.iter_mut().zip(key.bytes()).for_each(|(target, byte)| *target = byte);
-        let content = durable_file::read_limited(path, MAX_FILE_BYTES)?;
-        Ok(content.map(|bytes| keyed_digest(&key_bytes, &bytes)))
+        let Some(content) = durable_file::read_limited(path, MAX_FILE_BYTES)? else {
+            return Ok(None);
+        };
+        let target = PathResolver::default().resolve(path);
+        let bytes = [target.as_os_str().as_bytes(), b"\0", &content].concat();
+        Ok(Some(keyed_digest(&key_bytes, &bytes)))
     }
 }
 

@@ -1,18 +1,18 @@
 //! The `apply_patch` tool: changes several files with one patch, in the format that OpenAI's models were trained on. A
 //! patch is applied as a whole or not at all.
 
-use super::files::Files;
 use super::files::change::{
     ChangeAllError, ExpectedState, FileChange, LoadedFile, RevertibleChange,
 };
 use super::files::text_file::{TextFile, text_to_change};
+use super::files::{Files, FinalLink};
 use super::function_tool::FunctionTool;
 use super::masked_text::{edit_masked, restore_keys};
 use super::{CallEffect, ToolError, ToolOutput, make_diff};
 use nanobot_base::message::{ToolSpec, without_blanks};
 use nanobot_base::patch::{self, FilePatch, Hunk};
 use nanobot_config::policy::call_files::files_of_call;
-use nanobot_config::policy::file_scope::{FileAccess, FileScope};
+use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::policy::tool_names::APPLY_PATCH;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -96,7 +96,9 @@ fn plan_patches<'a>(
 ) -> Result<Vec<PlannedPatch<'a>>, ToolError> {
     // Check before reading: if a file is read-only, the model should get that error.
     for file in files_of_call(APPLY_PATCH, arguments) {
-        files.file_scope.decide(&file.path, FileAccess::Write)?;
+        let is_removal = file.tool == "delete_file";
+        let last = if is_removal { FinalLink::NoFollow } else { FinalLink::Follow };
+        files.decide_change(&file.path, last)?;
     }
     patches.iter().map(|patch| PlannedPatch::new(files, patch)).collect()
 }

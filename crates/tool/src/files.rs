@@ -369,43 +369,76 @@ impl Files {
         if raw_path.is_empty() && access == FileAccess::Write {
             return Err(tool_error("the path is empty".into()));
         }
-        let mut name = raw_path.to_owned();
+        let mut name = self.file_scope.absolute(raw_path);
+        if access == FileAccess::Write {
+            let target = self.decide_change(raw_path, last);
+            let target = target.map_err(|refusal| FileError::Tool(refusal.into()))?;
+            self.check_start(&name)?;
+            name = target;
+        }
         for _ in 0..MAX_LINKS {
-            let (root, ResolvedPath { relative, path, .. }) = self
-                .locate(self.file_scope.absolute(&name), access)
-                .map_err(|refusal| FileError::Tool(refusal.into()))?;
-            if access == FileAccess::Write && self.file_scope.is_instruction_file(&path) {
-                self.check_provenance(&path)?;
-            }
-            if access == FileAccess::Write
-                && !self.file_scope.is_unrestricted
-                && is_in_git_dir(&path)
-            {
-                let cause = format!(
-                    "`{}` would belong to a git directory, whose config and hooks git runs",
-                    path.display()
-                );
-                return Err(FileError::Tool(Refusal::new(cause).into()));
+            let (root, ResolvedPath { relative, path, .. }) =
+                self.locate(name, access).map_err(|refusal| FileError::Tool(refusal.into()))?;
+            if access == FileAccess::Write {
+                self.check_start(&path)?;
             }
             match work(root, &path, &relative) {
                 Ok(value) => return Ok((value, path)),
                 Err(FileError::Io(error)) if rooted_fs::is_link(&error) => {
-                    let target = match (last, path.parent(), path.file_name()) {
-                        (FinalLink::NoFollow, Some(parent), Some(name)) => {
-                            resolve(parent).map(|parent| parent.join(name))
-                        }
-                        _ => resolve(&path),
-                    };
-                    let target = target.map_err(FileError::Io)?;
-                    name = target
-                        .to_str()
-                        .map(str::to_owned)
-                        .ok_or_else(|| FileError::Io(ErrorKind::InvalidInput.into()))?;
+                    name = last.resolve(&path).map_err(FileError::Io)?;
                 }
                 Err(error) => return Err(error),
             }
         }
         Err(tool_error(format!("`{raw_path}`: too many levels of symbolic links")))
+    }
+
+    /// Decides about a change of `raw_path`, and returns the path that changes. Links on the way stay as they are, so that they need no
+    /// permission; but what no flag permits for their name is refused.
+    ///
+    /// # Errors
+    /// A refusal for the model. That of a path behind a link says so.
+    pub(crate) fn decide_change(
+        &self,
+        raw_path: &str,
+        last: FinalLink,
+    ) -> Result<PathBuf, Refusal> {
+        let path = self.file_scope.absolute(raw_path);
+        let decide = |path: &Path, access| self.file_scope.decide_absolute(path.to_owned(), access);
+        let decision = decide(&path, FileAccess::Write);
+        let target = match last.resolve(&path) {
+            // Where a link leads that the run cannot see is not said.
+            Ok(target) if target != path && decide(&path, FileAccess::Read).is_ok() => target,
+            _ => return decision.map(|resolved_path| resolved_path.path),
+        };
+        let target_decision = match decision {
+            Ok(_) => decide(&target, FileAccess::Write),
+            Err(refusal) if refusal.suggested_flag.is_none() => return Err(refusal),
+            // An allow rule for the target is about calls that name it.
+            Err(_) => {
+                let without_rules = FileScope { allowed: Vec::new(), ..self.file_scope.clone() };
+                without_rules.decide_absolute(target.clone(), FileAccess::Write)
+            }
+        };
+        target_decision.map(|_| target).map_err(|refusal| Refusal {
+            message: format!("`{raw_path}` is a link, and {}", refusal.message),
+            ..refusal
+        })
+    }
+
+    /// Refuses a change of `path` if it would start or instruct something later that no flag of a path permits.
+    fn check_start(&self, path: &Path) -> Result<(), FileError> {
+        if self.file_scope.is_instruction_file(path) {
+            self.check_provenance(path)?;
+        }
+        if !self.file_scope.is_unrestricted && is_in_git_dir(path) {
+            let cause = format!(
+                "`{}` would belong to a git directory, whose config and hooks git runs",
+                path.display()
+            );
+            return Err(FileError::Tool(Refusal::new(cause).into()));
+        }
+        Ok(())
     }
 
     /// The root that contains the absolute path `path`, and the path resolved in it. The policy decides, except about the outputs
@@ -565,9 +598,19 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
 
 /// The treatment of a link at the end of a path.
 #[derive(Clone, Copy)]
-enum FinalLink {
+pub(crate) enum FinalLink {
     Follow,
     NoFollow,
+}
+
+impl FinalLink {
+    /// Resolves the links in `path`. Missing components at the end are kept.
+    fn resolve(self, path: &Path) -> io::Result<PathBuf> {
+        match (self, path.parent(), path.file_name()) {
+            (Self::NoFollow, Some(parent), Some(name)) => Ok(resolve(parent)?.join(name)),
+            _ => resolve(path),
+        }
+    }
 }
 
 enum FileError {

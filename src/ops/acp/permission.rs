@@ -51,7 +51,7 @@ impl EditorPrompter {
                 "type": "diff", "path": change.path.to_string_lossy(), "oldText": change.before, "newText": change.after,
             }));
         }
-        let headline = approval_text::headline(request, ChangePreview::is_new_file(request));
+        let headline = approval_text::headline(request, &ChangePreview::named_file(request));
         let reason = approval_text::reason(request).map(|reason| format!("\n\n{reason}"));
         let text = format!("{headline}{}", reason.unwrap_or_default());
         content.push(json!({ "type": "content", "content": { "type": "text", "text": text } }));

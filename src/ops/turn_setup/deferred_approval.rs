@@ -84,8 +84,10 @@ impl UserPrompt for QuestionPrompt {
         if WRITE_TOOLS.contains(&request.tool) {
             for file in files_of_call(request.tool, request.arguments) {
                 let path = request.file_scope.absolute(&file.path);
-                // Behind a link another file would be changed than is shown.
-                if PathResolver::default().resolve(&path) != path {
+                // The other questions do not name the file behind a link.
+                if !["write_file", "edit_file"].contains(&request.tool)
+                    && PathResolver::default().resolve(&path) != path
+                {
                     return Err(denial());
                 }
                 files.push(FileFingerprint::compute(&path).map_err(|_| denial())?);

@@ -129,7 +129,7 @@ impl Files {
         raw_path: &str,
         edit: impl FnOnce(&str) -> Result<String, String>,
     ) -> Result<(PathBuf, String, String), ToolError> {
-        let decision = self.file_scope.decide(raw_path, FileAccess::Write);
+        let decision = self.decide_change(raw_path, FinalLink::Follow);
         let is_final = |refusal: &Refusal| refusal.suggested_flag.is_none();
         if let Err(refusal) = &decision
             && is_final(refusal)
