@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn the_settings_have_the_key_that_enables_each_channel() {
         let named: Vec<&str> = CHANNELS.iter().map(|kind| kind.name).collect();
-        let enabled: Vec<&str> = enabled_keys().into_iter().map(|(name, _)| name).collect();
+        let enabled: Vec<&str> = enabled_keys().map(|(name, _)| name).collect();
         assert_eq!(enabled, named);
     }
 }

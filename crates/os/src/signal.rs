@@ -168,11 +168,10 @@ pub fn ignores_interrupt(pid: u32) -> bool {
 /// Returns the signals that `process`, an entry of `/proc`, ignores, as a bit mask.
 fn ignored_signals(process: &str) -> u64 {
     // The file must be read in one go: its reported size is zero, and it can grow while being read.
-    let mut status = vec![0; 8 << 10];
+    let mut status = [0; 8 << 10];
     let file = std::fs::File::open(format!("/proc/{process}/status"));
     let count = file.and_then(|mut file| file.read(&mut status));
-    status.truncate(count.unwrap_or(0));
-    String::from_utf8_lossy(&status)
+    String::from_utf8_lossy(&status[..count.unwrap_or(0)])
         .lines()
         .find_map(|line| line.strip_prefix("SigIgn:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())

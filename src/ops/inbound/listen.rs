@@ -11,8 +11,6 @@ use anyhow::Result;
 use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_channel::WebhookReceipt;
 use nanobot_channel::inbox::ChannelInbox;
-use nanobot_config::settings::channels::ChannelSettings;
-use nanobot_config::settings::{Config, FlagOverrides, LayeredConfig};
 use nanobot_net::webhook_request::{self, WebhookError, WebhookRequest, WebhookResponse};
 use nanobot_os::signal;
 use std::time::Duration;
@@ -102,8 +100,7 @@ fn store_messages(
     files: ChannelFiles,
     request: &WebhookRequest,
 ) -> Result<WebhookReceipt> {
-    let config = Config::load(&ctx.paths)?;
-    let settings = ctx.resolve(&config, FlagOverrides::default())?;
+    let settings = ctx.settings()?;
     let channel = files.open(ctx, settings.network.clone())?;
     let receipt = channel.service.receive(request)?;
     if receipt.messages.is_empty() {
@@ -112,8 +109,7 @@ fn store_messages(
     // Under the lock, a message that two requests contain is stored once, and no poll rewrites the journal.
     let lock = outbox::lock(&channel, STORE_TIMEOUT)?;
     let inbox = channel.files.open_inbox()?;
-    let channels = ChannelSettings::read(&LayeredConfig::new(&config, &ctx.env))?;
-    let mut run = ChannelRun::new(ctx, settings, 1, channels.max_parallel);
+    let mut run = ChannelRun::new(ctx, settings, 1, channel.files.settings.max_parallel);
     run.only_stores = true;
     run.channels[0].get_or_init(|| LockedChannel::new(lock, channel, inbox));
     // The position of a poll stays as it is.

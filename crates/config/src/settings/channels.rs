@@ -10,15 +10,13 @@ use anyhow::Result;
 use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::secret::{LazySecret, Secret};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The channels with the keys that enable them, in the order of lists.
-pub fn enabled_keys() -> Vec<(&'static str, &'static ConfigKey)> {
-    let Some(channels) = KeyNode::at(&["channels"]) else {
-        return Vec::new();
-    };
-    let key_of = |name| channels.child(name)?.child("enabled")?.key();
-    channels.names().into_iter().filter_map(|name| Some((name, key_of(name)?))).collect()
+pub fn enabled_keys() -> impl Iterator<Item = (&'static str, &'static ConfigKey)> {
+    let channels = KeyNode::at(&["channels"]).into_iter().flat_map(KeyNode::children);
+    channels.filter_map(|(name, node)| Some((name, node.child("enabled")?.key()?)))
 }
 
 /// The keys `channels.NAME.…` of one channel, each with its value or its default.
@@ -352,22 +350,21 @@ impl ChannelConfig {
     /// # Errors
     /// Status 78 if one cannot be read.
     pub fn fingerprint_text(&self) -> Result<String> {
-        let to_value = |value: &ChannelValue| -> Result<Value> {
-            match value {
-                ChannelValue::Plain(value) => Ok(value.clone()),
-                ChannelValue::Secret(secret) => Ok(secret.resolve()?.expose().into()),
+        let mut values = BTreeMap::new();
+        for (key, value) in &self.values {
+            let value = match value {
+                ChannelValue::Plain(value) => Cow::Borrowed(value),
+                ChannelValue::Secret(secret) => Cow::Owned(secret.resolve()?.expose().into()),
                 ChannelValue::SecretMap(members) => {
-                    let members = members.iter();
-                    let to_member = |(name, secret): &(String, LazySecret)| {
+                    let members = members.iter().map(|(name, secret)| -> Result<_> {
                         Ok((name.clone(), secret.resolve()?.expose().to_owned()))
-                    };
-                    members.map(to_member).collect()
+                    });
+                    Cow::Owned(members.collect::<Result<Value>>()?)
                 }
-            }
-        };
-        let values =
-            self.values.iter().map(|(key, value)| Ok(((*key).to_owned(), to_value(value)?)));
-        Ok(Value::Object(values.collect::<Result<_>>()?).to_string())
+            };
+            values.insert(*key, value);
+        }
+        Ok(serde_json::to_string(&values)?)
     }
 
     fn plain(&self, key: &str) -> Option<&Value> {

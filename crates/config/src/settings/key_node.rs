@@ -131,15 +131,7 @@ impl KeyNode {
 
     /// Returns the names of the children without duplicates; `*` if the user chooses them.
     pub fn names(self) -> Vec<&'static str> {
-        let mut names: Vec<&'static str> = Vec::new();
-        for key in self.keys() {
-            if let Some(name) = self.child_name(key)
-                && names.last() != Some(&name)
-            {
-                names.push(name);
-            }
-        }
-        names
+        self.children().map(|(name, _)| name).collect()
     }
 
     /// Converts `spelling` to the table's spelling; camelCase and snake_case are accepted.
@@ -175,20 +167,22 @@ impl KeyNode {
     }
 
     fn exact_child(self, name: &str) -> Option<Self> {
-        let mut first = self.first;
-        while first < self.end {
-            let end = usize::from(*GROUP_ENDS[first].get(self.depth)?);
-            if self.child_name(&KEYS[first])? == name {
-                return Some(Self {
-                    first,
-                    end,
-                    depth: self.depth + 1,
-                    start: self.start + name.len() + 1,
-                });
+        self.children().find_map(|(child_name, child)| (child_name == name).then_some(child))
+    }
+
+    /// The child nodes with their names.
+    pub(super) fn children(self) -> impl Iterator<Item = (&'static str, Self)> {
+        let Self { mut first, depth, start, .. } = self;
+        std::iter::from_fn(move || {
+            if first >= self.end {
+                return None;
             }
+            let end = usize::from(*GROUP_ENDS[first].get(depth)?);
+            let name = self.child_name(&KEYS[first])?;
+            let child = Self { first, end, depth: depth + 1, start: start + name.len() + 1 };
             first = end;
-        }
-        None
+            Some((name, child))
+        })
     }
 
     fn child_name(self, key: &'static ConfigKey) -> Option<&'static str> {
