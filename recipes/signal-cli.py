@@ -44,7 +44,9 @@ def receive(envelope):
         return
     group = (message.get("groupInfo") or {}).get("groupId")
     mentions = [mention.get("number") for mention in message.get("mentions") or []]
-    quote = (message.get("quote") or {}).get("text")
+    quote = message.get("quote") or {}
+    # Signal knows a message by its author and its time.
+    replies_to_us = quote and account in (quote.get("author"), quote.get("authorNumber"))
     tell(
         id=f"{sender}.{envelope['timestamp']}",
         chat=f"group:{group}" if group else sender,
@@ -52,7 +54,8 @@ def receive(envelope):
         mention=account in mentions,
         name=envelope.get("sourceName"),
         text=message.get("message") or "",
-        quotes=[quote] if quote else [],
+        quotes=[quote["text"]] if quote.get("text") and not replies_to_us else [],
+        reply_to=str(quote["id"]) if replies_to_us else None,
         files=[file["file"] for file in folder if "file" in file],
         at=envelope["timestamp"] // 1000,
         **{"from": sender},

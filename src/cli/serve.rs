@@ -33,8 +33,9 @@ pub enum ServeCommand {
 /// temporary failure gets no `ack`. A line that is no message, or longer than 16 MiB, gets an `error` line, with its `id` if it has one,
 /// and the exit status is 65.
 ///
-/// The messages are text of a program, not of the user: they cannot do what needs the user's words. Their conversations have
-/// keys that begin with `bus:`, apart from yours and those of chats. Relative paths start at the workspace unless `-C` is given.
+/// The messages are text of a program, not of the user: they cannot do what needs the user's words. No job delivers to a pipe, so none
+/// is a reply to a reminder; a program of a channel gets them (see channels). Their conversations have keys that begin with `bus:`, apart
+/// from yours and those of chats. Relative paths start at the workspace unless `-C` is given.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PipeArgs {
     /// Number of messages that are answered at the same time

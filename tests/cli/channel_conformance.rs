@@ -3,6 +3,7 @@
 use crate::channel::send_signal;
 use crate::channel_adapter::{Reader, open};
 use crate::channel_approvals::{code_in, count_runs, running_model};
+use crate::channel_program::ProgramService;
 use crate::chat_services::{ALL, StandIn, StartService, story_of};
 use crate::cron::jobs;
 use crate::discord_server::DiscordServer;
@@ -10,6 +11,7 @@ use crate::mattermost_server::MattermostServer;
 use crate::server::{calls, says};
 use crate::slack_server::{APP_TOKEN, SlackServer};
 use crate::story::{Story, write};
+use crate::telegram_server::TelegramServer;
 use crate::wait::until;
 use nanobot_base::error::{Exit, exit_for};
 use nanobot_channel::dialect;
@@ -156,9 +158,11 @@ fn a_bound_sender_has_a_memory_apart() {
 
 #[test]
 fn a_reminder_is_snoozed_and_stopped_by_a_reply() {
-    for service in ALL.map(|start| start()) {
+    let program: StartService = || Box::new(ProgramService::start());
+    for service in ALL.into_iter().chain([program]).map(|start| start()) {
         let name = service.facts().name;
-        if !["telegram", "matrix", "slack", "discord", "mattermost", "email"].contains(&name) {
+        let named = ["telegram", "matrix", "slack", "discord", "mattermost", "email", "program"];
+        if !named.contains(&name) {
             continue;
         }
         let story = story_of(&*service, 1);
@@ -195,6 +199,33 @@ fn a_reminder_is_snoozed_and_stopped_by_a_reply() {
             .collect();
         let expect = [json!(["tea", false, "say tea"]), json!(["tea", true, "say tea"])];
         assert_eq!(states, expect, "{name}");
+    }
+}
+
+/// Reminders of `serve pipe`: none, because no job delivers to it. What a line says that it replies to is not believed.
+#[test]
+fn no_line_of_a_pipe_replies_to_a_reminder() {
+    let service = TelegramServer::start();
+    let mut story = story_of(&service, 1);
+    let add = ["cron", "add", "-m", "say tea", "--every", "1h", "--to", "7", "--channel"];
+    let cause = "this version cannot deliver to `pipe`";
+    story.run(add.into_iter().chain(["pipe"])).stdout_has("not sent to pipe").stderr_has(cause);
+    story.run(add.into_iter().chain(["telegram"])).stdout_has("Added job").error_text();
+    let id = jobs(&story)[1]["id"].as_str().unwrap().to_owned();
+    story.server().script([says("Hi."), says("Tea.")]);
+    service.write_in(0, "hi");
+    story.run(["channel", "poll"]);
+    story.run(["cron", "run", &id]).text();
+    assert_eq!(service.answers_in(0), ["Hi.", "Tea."]);
+    let before = jobs(&story);
+    let stop = json!({ "action": "remove", "job_id": id });
+    for session in ["telegram:7", "bus:7"] {
+        let line = json!({ "session": session, "text": "stop it", "reply_to": "1002" });
+        story = story.stdin(line.to_string());
+        story.server().script([calls("cron", stop.clone()), says("Not stopped.")]);
+        let pipe = story.run(["serve", "pipe", "--any-session"]).stdout_has("Not stopped.");
+        pipe.stderr_has(&format!("denied: cron: the job `{id}` was created by the user"));
+        assert_eq!(jobs(&story), before);
     }
 }
 

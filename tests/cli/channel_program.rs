@@ -2,6 +2,7 @@
 
 use crate::channel::send_signal;
 use crate::channel_adapter::open_failure;
+use crate::chat_services::{FACTS, ServiceFacts, StandIn};
 use crate::requirements::require;
 use crate::server::says;
 use crate::story::{Story, write, write_program};
@@ -10,12 +11,13 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 /// A program that prints the lines of a file at each start, notes the lines that it reads, and acknowledges messages.
 const PROGRAM: &str = r#"#!/bin/sh
 printf '%s\n' 'A greeting.' >&2
+cd "${0%/*}"
 cat inbound.jsonl 2>/dev/null
 while read -r line; do
   case "$line" in
@@ -39,12 +41,20 @@ pub(crate) fn program_story() -> Story {
 
 /// The lines that the program prints.
 pub(crate) fn prints(story: &Story, lines: &[Value]) {
+    print_lines(&story.home(), lines);
+}
+
+fn print_lines(directory: &Path, lines: &[Value]) {
     let lines: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
-    write(&story.home().join("inbound.jsonl"), lines.concat().as_bytes());
+    write(&directory.join("inbound.jsonl"), lines.concat().as_bytes());
 }
 
 fn noted(story: &Story, name: &str) -> Vec<Value> {
-    let text = std::fs::read_to_string(story.home().join(name)).unwrap_or_default();
+    lines_of(&story.home(), name)
+}
+
+fn lines_of(directory: &Path, name: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(directory.join(name)).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -57,6 +67,62 @@ pub(crate) fn received(story: &Story) -> Vec<(String, String)> {
 
 pub(crate) fn message(id: &str, from: &str, text: &str) -> Value {
     json!({ "id": id, "chat": from, "from": from, "text": text })
+}
+
+/// A chat service of this program, in a directory of its own.
+pub(crate) struct ProgramService(tempfile::TempDir);
+
+impl ProgramService {
+    pub(crate) fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        write_program(&directory.path().join("chat"), PROGRAM);
+        Self(directory)
+    }
+
+    /// The messages to a chat.
+    fn sent_to(&self, chat: usize) -> Vec<Value> {
+        let mut lines = lines_of(self.0.path(), "received.jsonl");
+        lines.retain(|line| line["chat"] == format!("ann{chat}"));
+        lines
+    }
+
+    /// Adds a line to what the program prints.
+    fn add(&self, chat: usize, text: &str, reply_to: &Value) {
+        let mut lines = lines_of(self.0.path(), "inbound.jsonl");
+        let mut line = message(&lines.len().to_string(), &format!("ann{chat}"), text);
+        line["reply_to"] = reply_to.clone();
+        lines.push(line);
+        print_lines(self.0.path(), &lines);
+    }
+}
+
+impl StandIn for ProgramService {
+    fn facts(&self) -> ServiceFacts {
+        ServiceFacts {
+            name: "program",
+            session_file: "program_ann0.jsonl",
+            keeps_messages: true,
+            ..FACTS
+        }
+    }
+
+    fn open_chats(&self, count: usize) -> Value {
+        let senders: Vec<String> = (0..count).map(|chat| format!("ann{chat}")).collect();
+        json!({ "enabled": true, "command": self.0.path().join("chat"), "allowFrom": senders })
+    }
+
+    fn write_in(&self, chat: usize, text: &str) {
+        self.add(chat, text, &Value::Null);
+    }
+
+    fn answers_in(&self, chat: usize) -> Vec<String> {
+        let lines = self.sent_to(chat);
+        lines.iter().map(|line| line["text"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn reply_in(&self, chat: usize, text: &str) {
+        self.add(chat, text, &self.sent_to(chat).last().unwrap()["id"]);
+    }
 }
 
 #[test]
@@ -262,7 +328,8 @@ import json, sys
 assert sys.argv[1:] == ["-o", "json", "-a", "+4930", "jsonRpc"], sys.argv
 group = {"groupId": "Z3JvdXA=", "type": "DELIVER"}
 for text, info in [("hi", None), ("all of you", group)]:
-    data = {"message": text, "timestamp": 1767323045000, "groupInfo": info, "mentions": []}
+    quote = {"id": 1767323040000, "author": "+4930", "text": "Tea."}
+    data = {"message": text, "timestamp": 1767323045000, "groupInfo": info, "mentions": [], "quote": quote}
     envelope = {"source": "+49170", "sourceNumber": "+49170", "sourceName": "Ann", "timestamp": 1767323045000 + len(text),
                 "dataMessage": data}
     print(json.dumps({"jsonrpc": "2.0", "method": "receive", "params": {"envelope": envelope, "account": "+4930"}}), flush=True)
@@ -297,6 +364,10 @@ fn the_recipe_for_signal_speaks_json_rpc() {
     assert_eq!(messages.len(), 1, "{messages:?}");
     let expect = json!({ "recipient": ["+49170"], "message": "Hello Ann.", "attachments": [] });
     assert_eq!(messages[0], expect);
+    let journal = story.home().join(".nanobot/channels/signal/inbox.jsonl");
+    let journal = std::fs::read_to_string(journal).unwrap();
+    assert!(journal.contains(r#""replied":{"id":"1767323040000"}"#), "{journal}");
+    assert!(!story.last_request().raw.contains("Tea."));
     story
         .run(["channel", "send", "signal", "+490", "x"])
         .status(65)

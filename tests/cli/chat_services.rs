@@ -83,7 +83,7 @@ pub(crate) struct ServiceFacts {
 }
 
 /// The facts about a service that is asked by position, and knows our parts.
-const FACTS: ServiceFacts = ServiceFacts {
+pub(crate) const FACTS: ServiceFacts = ServiceFacts {
     name: "",
     secret_key: "token",
     hello: "**Hello** Ann.",

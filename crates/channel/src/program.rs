@@ -222,6 +222,7 @@ fn to_message(line: &Value) -> Result<InboundMessage, String> {
         let name = path.rsplit('/').next().unwrap_or_default().to_owned();
         RemoteFile { id: path, name, kind: AttachmentKind::File, ..RemoteFile::default() }
     });
+    let replied = optional("reply_to").map(|id| QuotedText::replied("", 0, Some(&id), false));
     let quotes =
         texts("quotes").map(|text| QuotedText::replied(&text, MAX_QUOTE_CHARS, None, false));
     let message = InboundMessage {
@@ -234,7 +235,7 @@ fn to_message(line: &Value) -> Result<InboundMessage, String> {
             ..Sender::default()
         },
         text: UserText::typed(optional("text").unwrap_or_default()),
-        quotes: quotes.collect(),
+        quotes: replied.into_iter().chain(quotes).collect(),
         mentions_us: line["mention"] == true,
         files: files.collect(),
         sent_at: line["at"].as_i64().unwrap_or_default(),
