@@ -3,7 +3,7 @@
 
 use crate::channel::{ANN, telegram_story};
 use crate::chat_services::{StandIn, story_of};
-use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
+use crate::fault_injection::{can_inject, chat_files, kill_at_each_write, run_with_fault};
 use crate::mail::mail_story;
 use crate::mail_server::VERIFIER;
 use crate::matrix_server::MatrixServer;
@@ -584,15 +584,16 @@ pub(crate) fn assert_made_at_most_once(story: &Story, case: &str) {
     story.run(["channel", "inbox"]).stdout("");
 }
 
-/// Kills the poll that asks, or the one that gets the answer, at the `n`-th system call of a kind.
+/// Kills the poll that asks, or the one that gets the answer, at the `n`-th system call of a kind on the files of the chat.
 fn kill_at(kind: &str, n: usize, kills_answer: bool) -> bool {
     let (story, telegram) = story();
     story.server().always(running_model());
     telegram.message(ANN, "please run it");
     let mut was_killed = false;
     let mut poll_killed = || {
-        let fault = (kind, "SIGKILL", n);
-        let (result, is_killed) = run_with_fault(&story, &["channel", "poll"], &[], fault);
+        let (fault, paths) =
+            ((kind, "SIGKILL", n), chat_files(&story, "telegram", "telegram_7.jsonl"));
+        let (result, is_killed) = run_with_fault(&story, &["channel", "poll"], &paths, fault);
         result.code();
         result.error_text();
         was_killed = is_killed;
@@ -630,10 +631,8 @@ fn kill_at(kind: &str, n: usize, kills_answer: bool) -> bool {
 fn a_killed_poll_asks_and_makes_the_call_once() {
     if can_inject() {
         for kills_answer in [false, true] {
-            let kinds = ["write", "fsync", "rename"];
-            let kill = |kind: &str| inject_at_calls(|n| kill_at(kind, n, kills_answer));
-            let counts = kinds.map(kill);
-            assert!(counts.iter().sum::<usize>() > 15, "{counts:?}");
+            let kills = kill_at_each_write(|kind, n| kill_at(kind, n, kills_answer));
+            assert!(kills > 6, "only {kills} kills");
         }
     }
 }

@@ -1,10 +1,12 @@
 //! `channel`: messages that arrive while a turn of their chat runs go into it, once, also after a kill; edits of a message that is not
 //! answered yet are taken, and the parts of one paste are one message.
 
-use crate::channel::{ANN, forget_answers, journal, journal_path, send_signal, telegram_story};
+use crate::channel::{ANN, journal_path, send_signal, telegram_story};
 use crate::channel_approvals::STORY_TIME;
-use crate::chat_services::{ALL, story_of};
-use crate::server::{Responder, Response, calls, fails, says, sends};
+use crate::channel_weixin::WeixinServer;
+use crate::chat_services::{ALL, StandIn, story_of};
+use crate::fault_injection::{can_inject, chat_files, kill_at_each_write, run_with_fault};
+use crate::server::{Request, Responder, Response, calls, fails, says, sends};
 use crate::slack_server::APP_TOKEN;
 use crate::story::{Story, write};
 use crate::telegram_server::TelegramServer;
@@ -12,6 +14,7 @@ use crate::wait::{self, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
 /// A call that ends once the workspace has the file `go`.
@@ -98,36 +101,73 @@ fn a_message_goes_into_the_running_turn_with_its_last_text() {
     }
 }
 
+/// Stores "second thing" after the message in a journal, as another process does, unless it has it.
+fn store_second(journal: &Path) {
+    let lines = std::fs::read_to_string(journal).unwrap();
+    if lines.contains("second thing") {
+        return;
+    }
+    let line = lines.lines().find(|line| line.contains("\"first\"")).unwrap();
+    let mut line: Value = serde_json::from_str(line).unwrap();
+    line["message"]["id"] = json!("999");
+    line["message"]["text"] = json!("second thing");
+    let mut file = std::fs::OpenOptions::new().append(true).open(journal).unwrap();
+    writeln!(file, "{line}").unwrap();
+}
+
+/// A model that makes a call in each turn and then names the messages that it answers. "second thing" comes during its first request.
+fn naming_model(journal: PathBuf) -> Responder {
+    Box::new(move |request: &Request| {
+        store_second(&journal);
+        let messages = request.messages();
+        let is_answer = |it: &Value| it["role"] == "assistant" && it["tool_calls"].is_null();
+        let turn = messages.rsplit(is_answer).next().unwrap_or_default();
+        if turn.iter().all(|it| it["role"] != "tool") {
+            return calls("list_dir", json!({}))(request);
+        }
+        let typed = || turn.iter().filter(|it| it["role"] == "user");
+        let is_typed = |name: &&str| typed().any(|it| it["content"].to_string().contains(name));
+        let names: Vec<&str> = ["first", "second"].into_iter().filter(is_typed).collect();
+        says(&format!("Read {}.", names.join(" and ")))(request)
+    })
+}
+
+/// Kills a poll whose turn a second message joins at the `n`-th call of a kind. Returns whether there was such a call.
+fn kill_joined_at(kind: &str, n: usize) -> bool {
+    let service = WeixinServer::start();
+    let story = story_of(&service, 1);
+    let session_file = service.facts().session_file;
+    let paths = chat_files(&story, "weixin", session_file);
+    story.server().always(naming_model(paths[0].clone()));
+    service.write_in(0, "first");
+    let fault = (kind, "SIGKILL", n);
+    let (result, is_killed) = run_with_fault(&story, &["channel", "poll"], &paths, fault);
+    result.text();
+    result.error_text();
+    result.code();
+    drop(result);
+    for _ in 0..2 {
+        story.run(["channel", "poll"]);
+    }
+    story.run(["channel", "inbox"]).stdout("");
+    let (answers, session) = (service.answers_in(0), story.session(session_file));
+    let case = format!("{kind} {n}: {answers:?} {session:?}");
+    for name in ["first", "second"] {
+        let typed = session.iter().filter(|it| it["role"] == "user");
+        let count = typed.filter(|it| it["content"].to_string().contains(name)).count();
+        assert_eq!(count, 1, "{case}");
+        assert_eq!(answers.iter().filter(|text| text.contains(name)).count(), 1, "{case}");
+    }
+    assert!(is_killed || answers == ["Read first and second."], "{case}");
+    is_killed
+}
+
 #[test]
-fn a_kill_loses_no_message_of_a_turn_and_answers_none_twice() {
-    // Before the turn has taken the message: it gets a turn of its own.
-    let (story, telegram) = telegram_story();
-    let story = story.script([waits_for_go(), says("First."), says("Second.")]);
-    let child = poll_with_second(&story, &telegram);
-    kill(child);
-    story.run(["channel", "poll"]).text();
-    assert_answered_once(&story, &telegram, &["First.", "Second."]);
-    // After it, while the model thinks: the turn goes on with both.
-    let (story, telegram) = telegram_story();
-    let (_sender, stream) = Response::streaming();
-    let story = story.script([waits_for_go(), sends(stream), says("Both.")]);
-    let child = poll_with_second(&story, &telegram);
-    go(&story);
-    story.server().wait_for_requests(2);
-    kill(child);
-    story.run(["channel", "poll"]).text();
-    assert_answered_once(&story, &telegram, &["Both."]);
-    // After the answer is in the session: it is sent for both.
-    let (story, telegram) = telegram_story();
-    let story = story.script([waits_for_go(), says("Both.")]);
-    telegram.stall("sendMessage");
-    let child = poll_with_second(&story, &telegram);
-    go(&story);
-    telegram.wait_for_calls("sendMessage", 1);
-    kill(child);
-    forget_answers(&story);
-    story.run(["channel", "poll"]).text();
-    assert_answered_once(&story, &telegram, &["Both.", "Both."]);
+fn a_kill_at_any_write_of_a_turn_loses_no_message_and_answers_none_twice() {
+    if can_inject() {
+        let kills = kill_at_each_write(kill_joined_at);
+        assert!(kills > 6, "only {kills} kills");
+    }
 }
 
 #[test]
@@ -137,13 +177,7 @@ fn a_message_that_another_process_stores_goes_into_the_turn_and_stop_ends_both()
     telegram.message(ANN, "first");
     let child = story.start(&mut story.command(["channel", "poll"]));
     story.server().wait_for_requests(1);
-    let lines = journal(&story);
-    let line = lines.lines().find(|line| line.contains("\"first\"")).unwrap();
-    let mut line: Value = serde_json::from_str(line).unwrap();
-    line["message"]["id"] = json!("7:999");
-    line["message"]["text"] = json!("second thing");
-    let mut file = std::fs::OpenOptions::new().append(true).open(journal_path(&story)).unwrap();
-    writeln!(file, "{line}").unwrap();
+    store_second(&journal_path(&story));
     go(&story);
     story.wait(child).text();
     assert_answered_once(&story, &telegram, &["Both."]);

@@ -44,6 +44,19 @@ pub(crate) fn inject_at_calls(mut inject: impl FnMut(usize) -> bool) -> usize {
     fault_numbers().take_while(|n| inject(*n)).last().unwrap_or(0)
 }
 
+/// Kills at each write to some files, one after another, until `kill` returns that there was no such write. Returns the number of kills.
+pub(crate) fn kill_at_each_write(mut kill: impl FnMut(&str, usize) -> bool) -> usize {
+    let mut count = |kind: &str| (1..).take_while(|n| kill(kind, *n)).count();
+    count("write") + count("rename")
+}
+
+/// The files that tell of the messages of a chat, of their turns, and of the questions about calls.
+pub(crate) fn chat_files(story: &Story, channel: &str, session: &str) -> [PathBuf; 3] {
+    let directory = story.home().join(".nanobot/channels").join(channel);
+    let session = story.workspace().join("sessions").join(session);
+    [directory.join("inbox.jsonl"), directory.join("approvals.json"), session]
+}
+
 /// The system calls of a kind.
 fn syscalls_of_kind(kind: &str) -> &str {
     match kind {
