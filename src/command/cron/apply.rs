@@ -6,8 +6,8 @@ use crate::cli::cron::{CronAddArgs, CronApplyArgs};
 use crate::command::usage_error;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
-use crate::ops::jobs::job_apply::{self, AppliedJob, AppliedList, JobListItem};
-use crate::ops::jobs::job_edit::JobDraft;
+use crate::ops::jobs::job_apply::{self, AppliedList, JobListItem};
+use crate::ops::jobs::job_edit::{JobDraft, PlannedJob};
 use crate::ops::jobs::time_format::to_one_line;
 use anyhow::Result;
 use clap::{Args, FromArgMatches};
@@ -46,7 +46,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
     });
     let AppliedList { jobs, removed, now, crontab, exit } =
         job_apply::apply(ctx, &listed.collect::<Vec<_>>(), *prune)?;
-    for AppliedJob { job, change, .. } in &jobs {
+    for PlannedJob { job, change, .. } in &jobs {
         if *json {
             ctx.terminal.print_json(&saved_json(ctx, job, *change, &now))?;
         } else {

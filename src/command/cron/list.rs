@@ -12,7 +12,6 @@ use anyhow::Result;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use nanobot_agent::report::columns::{Side, align_and_shorten, truncate};
-use nanobot_base::error::Exit;
 use nanobot_base::format::format_dollars;
 use nanobot_cron::job::Job;
 use nanobot_cron::run_record::{PendingRetry, RunOutcome, RunRecord, StartedRun};
@@ -25,7 +24,7 @@ use serde_json::{Value, json};
 const MAX_CELL_COLUMNS: usize = 40;
 
 /// Runs `cron list`.
-pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<()> {
     let CronListArgs { pattern, all, json } = arguments;
     let names = NamePattern(pattern.as_deref());
     let JobList { mut jobs, problems, now } = job_status::list(ctx)?;
@@ -44,8 +43,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
     let jobs = order_chains(jobs);
     if *json {
         let lines = jobs.iter().map(|status| job_json(ctx, status, now.time_zone()));
-        ctx.terminal.print_json_lines(lines)?;
-        return Ok(Exit::Answered);
+        return ctx.terminal.print_json_lines(lines);
     }
     if jobs.is_empty() {
         ctx.explain_empty(match pattern {
@@ -68,11 +66,9 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
             unsupported_channel_notice(ctx, job),
             job_status::web_only_hosts_notice(job),
         ];
-        for notice in notices.into_iter().flatten() {
-            ctx.notice(&notice);
-        }
+        notices.iter().flatten().for_each(|notice| ctx.notice(notice));
     }
-    Ok(Exit::Answered)
+    Ok(())
 }
 
 /// Moves each job behind the one that it runs after, if that is before it.

@@ -1,22 +1,24 @@
 //! `nanobot cron logs`: prints the outcomes of runs.
 
-use super::list::{self, describe_outcome, run_json};
 use crate::cli::cron::CronLogsArgs;
+use crate::command::cron::list::{self, describe_outcome, run_json};
+use crate::command::cron::show::{describe_usage, print_rows};
 use crate::command::name_pattern::single_line;
 use crate::ops::context::Context;
-use crate::ops::jobs::run_log;
-use crate::ops::jobs::time_format;
-use crate::ops::jobs::time_zone;
-use crate::ops::jobs::workspace_jobs;
+use crate::ops::jobs::run_log::{self, RunToolCall};
+use crate::ops::jobs::time_format::{self, format_time, to_one_line};
+use crate::ops::jobs::{time_zone, workspace_jobs};
 use crate::ops::since::SinceFilter;
 use anyhow::{Context as _, Result};
 use jiff::{Timestamp, Zoned};
-use nanobot_agent::report::columns::{Side, align_columns};
+use nanobot_agent::report::columns::{Side, align_columns, truncate};
 use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::format::format_dollars;
+use nanobot_base::shell_quote::quote;
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{JobDir, RunOutcome, RunRecord};
 use nanobot_os::signal;
+use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
@@ -61,7 +63,7 @@ impl RunLogFilter<'_> {
 }
 
 /// Runs `cron logs`.
-pub(super) fn run(ctx: &Context, arguments: &CronLogsArgs) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, arguments: &CronLogsArgs) -> Result<()> {
     let settings = &ctx.settings()?;
     let now = time_zone::now(ctx, settings);
     let since = arguments.since.map(|since| SinceFilter::new(since, &now));
@@ -97,7 +99,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronLogsArgs) -> Result<Exit> {
         }
     }
     if !arguments.follow {
-        return Ok(Exit::Answered);
+        return Ok(());
     }
     signal::install(None).context("wait for signals")?;
     loop {
@@ -135,7 +137,7 @@ fn unfinished_rows(store: &JobStore, ids: &[String], now: &Zoned) -> Result<Vec<
     let runs = run_log::unfinished_runs(store, ids)?.into_iter();
     let rows = runs.map(|run| {
         let mut row = vec![String::new(); COLUMNS.len()];
-        row[1] = time_format::format_time(run.start, now);
+        row[1] = format_time(run.start, now);
         row[2] = name_and_id(&run.job_name, &run.job_id);
         row[3] = list::describe_unfinished(run.started, run.is_running).into();
         row
@@ -163,7 +165,7 @@ fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
     vec![
         list::cell(&record.id),
         parse_time(&record.start)
-            .map_or_else(|| single_line(&record.start), |time| time_format::format_time(time, now)),
+            .map_or_else(|| single_line(&record.start), |time| format_time(time, now)),
         name_and_id(name, job_id),
         describe_outcome(record),
         duration,
@@ -209,12 +211,12 @@ pub(in crate::command) fn print_last_run(ctx: &Context, id: &str) -> Result<()> 
 }
 
 /// Prints the output of the last run.
-fn print_last_output(ctx: &Context, store: &JobStore, id: &str, now: &Zoned) -> Result<Exit> {
+fn print_last_output(ctx: &Context, store: &JobStore, id: &str, now: &Zoned) -> Result<()> {
     let records = JobDir::new(store.job_dir(id)?).last_records(usize::MAX)?;
     let last = records.iter().rfind(|record| record.outcome.was_attempted());
     let no_output = last.filter(|record| record.output.is_none()).map(|record| {
         let start = parse_time(&record.start)
-            .map_or_else(|| record.start.clone(), |time| time_format::format_time(time, now));
+            .map_or_else(|| record.start.clone(), |time| format_time(time, now));
         format!("the last run ({}, {start}) had no output", describe_outcome(record))
     });
     let Some(path) = records.iter().rev().find_map(|record| record.output.as_ref()) else {
@@ -233,18 +235,102 @@ fn print_last_output(ctx: &Context, store: &JobStore, id: &str, now: &Zoned) -> 
 }
 
 /// Prints a stored output.
-pub(super) fn print_output(ctx: &Context, path: &Path) -> Result<Exit> {
+fn print_output(ctx: &Context, path: &Path) -> Result<()> {
     let text = std::fs::read(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => fail(
-            Exit::NoInput,
-            format!("`{}` no longer exists: only the last 50 answers are kept", path.display()),
-        )
-        .with_hint("`nanobot cron logs` for the list of runs"),
+        std::io::ErrorKind::NotFound => {
+            let cause =
+                format!("`{}` no longer exists: only the last 50 answers are kept", path.display());
+            fail(Exit::NoInput, cause).with_hint("`nanobot cron logs` for the list of runs")
+        }
         _ => anyhow::Error::new(error).context(format!("read `{}`", path.display())),
     })?;
     let text = String::from_utf8_lossy(&text);
-    ctx.terminal.print(&format!("{text}\n"))?;
-    Ok(Exit::Answered)
+    ctx.terminal.print(&format!("{text}\n"))
+}
+
+/// Maximum columns of the arguments of a call.
+const MAX_ARGUMENT_COLUMNS: usize = 100;
+
+/// Runs `cron logs --run`. With `prints_output`, it prints only the output of the run.
+pub(super) fn show_run(
+    ctx: &Context,
+    run_id: &str,
+    prints_output: bool,
+    as_json: bool,
+) -> Result<()> {
+    let settings = ctx.settings()?;
+    let record = run_log::find_run(&workspace_jobs::open(ctx, &settings), run_id)?;
+    if prints_output {
+        let Some(path) = &record.output else {
+            let cause = format!("the run `{run_id}` ({}) had no output", describe_outcome(&record));
+            let hint = format!("`nanobot cron logs --run {run_id}`");
+            return Err(fail(Exit::NoInput, cause).with_hint(hint));
+        };
+        return print_output(ctx, path);
+    }
+    let calls = run_log::tool_calls(&ctx.session_store(&settings)?, &record)?;
+    if as_json {
+        let mut line = run_json(&record);
+        line["tool_calls"] = calls.iter().flatten().map(call_json).collect();
+        ctx.terminal.print_json(&line)
+    } else {
+        print_rows(ctx, &run_rows(ctx, &record, calls.as_deref(), &time_zone::now(ctx, &settings)))
+    }
+}
+
+fn call_json(RunToolCall { call, failed }: &RunToolCall) -> Value {
+    json!({ "name": call.name, "arguments": call.arguments, "failed": failed })
+}
+
+fn run_rows(
+    ctx: &Context,
+    record: &RunRecord,
+    calls: Option<&[RunToolCall]>,
+    now: &Zoned,
+) -> Vec<(&'static str, String)> {
+    let RunRecord { usage, .. } = record;
+    let time = |text: &str| text.parse::<Timestamp>().ok();
+    let mut rows = vec![
+        ("run", record.id.clone()),
+        ("job", format!("{} ({})", to_one_line(&record.name), record.job_id)),
+        ("outcome", describe_outcome(record)),
+    ];
+    let mut add =
+        |name: &'static str, value: Option<String>| rows.extend(value.map(|value| (name, value)));
+    add("cause", record.error.clone());
+    add("slot", record.slot.as_deref().and_then(time).map(|slot| format_time(slot, now)));
+    add("retry", (record.retry > 0).then(|| record.retry.to_string()));
+    let (start, end) = (time(&record.start), time(&record.end));
+    add("started", start.map(|start| format_time(start, now)));
+    add(
+        "took",
+        start.zip(end).map(|(start, end)| time_format::format_duration(end.duration_since(start))),
+    );
+    if !usage.turn.is_empty() {
+        add("used", Some(format!("{}, {}", usage.model, describe_usage(usage))));
+        let key = quote(&usage.session);
+        add(
+            "turn",
+            Some(match calls {
+                Some(_) => format!("nanobot session show {key} --turn {}", usage.turn),
+                None => format!("no longer in the session {key}"),
+            }),
+        );
+    }
+    for RunToolCall { call, failed } in calls.unwrap_or_default() {
+        let arguments =
+            truncate(&to_one_line(&call.arguments.to_string()), Some(MAX_ARGUMENT_COLUMNS));
+        let result = match failed {
+            Some(true) => " ✗",
+            Some(false) => "",
+            None => " (no result)",
+        };
+        add("call", Some(format!("{} {arguments}{result}", call.name)));
+    }
+    add("denied", (!usage.denied.is_empty()).then(|| usage.denied.join(", ")));
+    add("delivered", record.delivered.clone());
+    add("output", record.output.as_ref().map(|path| ctx.paths.display(path)));
+    rows
 }
 
 #[cfg(test)]

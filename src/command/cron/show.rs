@@ -12,10 +12,9 @@ use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp, Zoned};
-use nanobot_base::error::Exit;
 use nanobot_base::format::format_dollars;
 use nanobot_cron::job::{AnswerDestination, Job, JobKind, JobOptions, NotifyPolicy};
-use nanobot_cron::run_record::RunRecord;
+use nanobot_cron::run_record::{RunRecord, RunUsage};
 use nanobot_cron::schedule::CatchUpPolicy;
 use nanobot_os::secret;
 use nanobot_os::terminal::sanitize;
@@ -36,7 +35,7 @@ const PERMISSION_ROWS: &[&str] = &[
 ];
 
 /// Runs `cron show` for the job with the id or name `job`.
-pub(super) fn run(ctx: &Context, job: &str, as_json: bool) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, job: &str, as_json: bool) -> Result<()> {
     let details = JobDetails::find(ctx, job)?;
     let JobDetails { status, lines, followers, .. } = &details;
     let permissions = permission_rows(ctx, &status.job);
@@ -48,8 +47,7 @@ pub(super) fn run(ctx: &Context, job: &str, as_json: bool) -> Result<Exit> {
         line["followers"] =
             followers.iter().map(|job| json!({ "id": job.id, "name": job.name })).collect();
         line["may"] = permissions.collect();
-        ctx.terminal.print_json(&line)?;
-        return Ok(Exit::Answered);
+        return ctx.terminal.print_json(&line);
     }
     let mut rows = job_rows(ctx, status, &details.now);
     rows.extend(
@@ -68,10 +66,8 @@ pub(super) fn run(ctx: &Context, job: &str, as_json: bool) -> Result<Exit> {
     print_rows(ctx, &rows)?;
     let notices =
         [job_status::tampered_notice(&status.job), unsupported_channel_notice(ctx, &status.job)];
-    for notice in notices.into_iter().flatten() {
-        ctx.notice(&notice);
-    }
-    Ok(Exit::Answered)
+    notices.iter().flatten().for_each(|notice| ctx.notice(notice));
+    Ok(())
 }
 
 /// Prints names, each with its value, which may have several lines.
@@ -269,6 +265,16 @@ pub(super) fn permission_rows(ctx: &Context, job: &Job) -> Vec<(&'static str, St
     rows
 }
 
+/// The tokens and the cost of a run.
+pub(super) fn describe_usage(usage: &RunUsage) -> String {
+    let tokens = usage.input_tokens + usage.output_tokens;
+    match usage.cost_usd {
+        Some(cost) => format!("{tokens} tokens, ${}", format_dollars(cost)),
+        None if usage.has_unknown_cost() => format!("{tokens} tokens, cost unknown"),
+        None => format!("{tokens} tokens"),
+    }
+}
+
 /// The rows about past runs.
 fn run_rows(
     ctx: &Context,
@@ -292,22 +298,10 @@ fn run_rows(
     }
     let time = |text: &str| text.parse::<Timestamp>().ok();
     if let (Some(start), Some(end)) = (time(&record.start), time(&record.end)) {
-        let usage = &record.usage;
-        let tokens = usage.input_tokens + usage.output_tokens;
-        let cost = match usage.cost_usd {
-            Some(cost) => format!(", ${}", format_dollars(cost)),
-            None if usage.has_unknown_cost() => ", cost unknown".into(),
-            None => String::new(),
-        };
-        rows.push((
-            "took",
-            format!(
-                "{}, {tokens} tokens{cost}",
-                time_format::format_duration(end.duration_since(start)),
-            ),
-        ));
-        if !usage.denied.is_empty() {
-            rows.push(("denied", usage.denied.join(", ")));
+        let duration = time_format::format_duration(end.duration_since(start));
+        rows.push(("took", format!("{duration}, {}", describe_usage(&record.usage))));
+        if !record.usage.denied.is_empty() {
+            rows.push(("denied", record.usage.denied.join(", ")));
         }
     }
     if status.history.failures > 0 {

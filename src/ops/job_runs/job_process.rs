@@ -26,10 +26,11 @@ pub(super) struct JobStart {
     pub(super) no_notify: bool,
 }
 
-/// Starts the jobs that run after `job` and are due, and waits for them. `exit` is the status of the run of `job`: nothing follows a
+/// Starts the jobs that run after that of `runner` and are due, and waits for them. `exit` is the status of its run: nothing follows a
 /// run that was stopped from outside. The failures of the others do not change it. The process that sends the notices of
-/// `job` also sends those of the others with the same config.
-pub(super) fn start_followers(runner: &JobRunner, job: &Job, exit: Exit) {
+/// that job also sends those of the others with the same config.
+pub(super) fn start_followers(runner: &JobRunner, exit: Exit) {
+    let job = runner.job;
     if was_stopped(exit) {
         return;
     }

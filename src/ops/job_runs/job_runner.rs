@@ -82,13 +82,15 @@ const ANSWER_SUFFIX: &str = "-answer";
 const NOT_EXECUTABLE_STATUS: i32 = 126;
 const NOT_FOUND_STATUS: i32 = 127;
 
-/// Runs jobs of one store.
+/// Runs a job of a store.
+#[derive(Clone)]
 pub(crate) struct JobRunner<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
     pub(crate) store: &'a JobStore,
+    pub(crate) job: &'a Job,
     /// The job's directory, with its records and its run state.
-    pub(crate) job_dir: &'a JobDir,
+    pub(crate) job_dir: JobDir,
     /// True if the job is in the store; false for a temporary job.
     pub(crate) is_stored: bool,
     /// True if an answer without another destination is printed.
@@ -97,13 +99,6 @@ pub(crate) struct JobRunner<'a> {
     pub(crate) replay: Option<&'a Path>,
     /// An earlier run, whose input this one gets.
     pub(crate) rerun: Option<&'a RunRecord>,
-}
-
-/// The result of a `--when` condition.
-enum ConditionResult {
-    /// Run the job, with this output as its input.
-    Met(Vec<u8>),
-    NotMet,
 }
 
 /// The answer of the job that another one runs after.
@@ -177,18 +172,46 @@ impl RunResult {
     }
 }
 
-impl JobRunner<'_> {
+impl<'a> JobRunner<'a> {
+    /// A run of a stored job, which prints its answer.
+    ///
+    /// # Errors
+    /// The id of the job is not valid.
+    pub(crate) fn new(
+        ctx: &'a Context,
+        settings: &'a Settings,
+        store: &'a JobStore,
+        job: &'a Job,
+    ) -> Result<Self> {
+        let job_dir = JobDir::new(store.job_dir(&job.id)?);
+        Ok(Self {
+            ctx,
+            settings,
+            store,
+            job,
+            job_dir,
+            is_stored: true,
+            prints_answer: true,
+            replay: None,
+            rerun: None,
+        })
+    }
+
+    /// The options of the job; those of a job of another program are the defaults.
+    pub(super) fn options(&self) -> JobOptions {
+        self.job.options.clone().unwrap_or_default()
+    }
+
     /// Runs the job, whose lock is held, and writes a record.
     pub(crate) fn run(
         &self,
-        job: &Job,
         trigger: Trigger,
         slot: Option<Timestamp>,
         mut state: RunState,
     ) -> Result<Exit> {
+        let job = self.job;
         let ctx = self.ctx;
         let start = ctx.clock.timestamp();
-        let options = job.options.clone().unwrap_or_default();
         let deadline_secs = job.deadline_secs();
         signal::install((deadline_secs > 0).then(|| Duration::from_secs(deadline_secs)))
             .context("wait for signals")?;
@@ -219,12 +242,12 @@ impl JobRunner<'_> {
         // The permit is given back before the answer is delivered.
         let mut has_input = None;
         let mut result = permit
-            .and_then(|_permit| self.execute(job, &options, slot, start, &mut has_input))
+            .and_then(|_permit| self.execute(slot, start, &mut has_input))
             .unwrap_or_else(|error| RunResult { error: Some(error), ..RunResult::default() });
         if result.error.is_some() {
             signal::begin_shutdown_if_stopped();
         }
-        let mut record = self.new_record(job, trigger, slot, result.outcome(), start);
+        let mut record = self.new_record(trigger, slot, result.outcome(), start);
         let is_retry_of = |retry: &PendingRetry| Some(retry.slot()) == slot;
         record.retry = earlier_retry.filter(is_retry_of).map_or(0, |retry| retry.number);
         record.usage = std::mem::take(&mut result.usage);
@@ -232,7 +255,7 @@ impl JobRunner<'_> {
         record.has_input = has_input;
         let turn_exit = result.exit();
         let mut errors = Vec::new();
-        errors.extend(self.deliver_answer(job, &options, &result, &mut record));
+        errors.extend(self.deliver_answer(&result, &mut record));
         errors.extend(result.error.take());
         // The answer is delivered already: a full disk is reported, but does not stop the run.
         match self.store_answer(start, &result) {
@@ -266,7 +289,7 @@ impl JobRunner<'_> {
         // With `notify.target`, the errors of a scheduled run become a notice: those of the run here, before the record is on disk, and
         // those of the writes below. Without it, `report_end` prints all of them.
         if !is_retried {
-            self.record_notice(job, &record, &errors, FailedPart::Run);
+            self.record_notice(&record, &errors, FailedPart::Run);
         }
         let mut write_errors = Vec::new();
         if record.outcome == RunOutcome::Ok && self.is_stored {
@@ -276,21 +299,21 @@ impl JobRunner<'_> {
         let record_result =
             self.job_dir.append_record(&record).and_then(|()| self.job_dir.write_state(&state));
         write_errors.extend(record_result.err());
-        write_errors.extend(self.update_job_file(job, &record, start, is_retried).err());
+        write_errors.extend(self.update_job_file(&record, start, is_retried).err());
         if earlier_retry != state.retry {
-            write_errors.extend(self.update_retry_line(job).err());
+            write_errors.extend(self.update_retry_line().err());
         }
         // A failure that is retried is only recorded. What could not be written is reported: the retry may depend on it.
         let is_only_recorded = is_retried && !ctx.terminal.stderr_is_tty;
         if is_only_recorded || self.has_target(&record) {
-            self.report_errors(job, &record, &write_errors, FailedPart::Writing);
+            self.report_errors(&record, &write_errors, FailedPart::Writing);
         }
         errors.extend(write_errors);
         if !is_only_recorded {
-            self.report_end(job, &options, &record, &errors, result.text.trim_end());
+            self.report_end(&record, &errors, result.text.trim_end());
         }
-        if let Err(error) = self.run_end_hooks(job, &record, result.text.trim_end()) {
-            self.report_error(job, &error);
+        if let Err(error) = self.run_end_hooks(&record, result.text.trim_end()) {
+            self.report_error(&error);
             errors.push(error);
         }
         // A turn that was not needed has said so.
@@ -339,19 +362,20 @@ impl JobRunner<'_> {
     }
 
     /// Runs the hooks for the end of a job. A hook that fails is reported; it does not change how the job ended.
-    fn run_end_hooks(&self, job: &Job, record: &RunRecord, answer: &str) -> Result<()> {
-        let options = job.options.clone().unwrap_or_default();
+    fn run_end_hooks(&self, record: &RunRecord, answer: &str) -> Result<()> {
+        let job = self.job;
+        let options = &self.options();
         let containment = || {
-            self.hook_containment(job, &options).unwrap_or_else(|error| {
+            self.hook_containment().unwrap_or_else(|error| {
                 log::warn!(target: "hook", "the permissions of {}: {error:#}", job.id);
-                let mut writable = stored_grants(&options).unwrap_or_default().write;
+                let mut writable = stored_grants(options).unwrap_or_default().write;
                 writable.push(self.settings.workspace.clone());
                 HookContainment::of_unknown_run(writable)
             })
         };
         let run = || HookedRun {
             session_key: record.usage.session.clone(),
-            directory: workspace_jobs::job_directory(self.settings, &options),
+            directory: workspace_jobs::job_directory(self.settings, options),
             ..HookedRun::default()
         };
         let Some(hooks) = Hooks::for_run(self.ctx, self.settings, containment, run)? else {
@@ -373,47 +397,37 @@ impl JobRunner<'_> {
     }
 
     /// Builds the containment of the hooks at the end of the job.
-    fn hook_containment(&self, job: &Job, options: &JobOptions) -> Result<HookContainment> {
+    fn hook_containment(&self) -> Result<HookContainment> {
+        let options = &self.options();
         let mut grants = stored_grants(options)?;
         grants.directory = Some(workspace_jobs::job_directory(self.settings, options));
-        let limit = resolve_policy_limit(job, options)?;
+        let limit = resolve_policy_limit(self.job, options)?;
         containment_of_job(self.ctx, self.settings, &grants, limit.as_ref())
     }
 
     /// Notifies the user of the end of a run: prints its errors on standard error, and runs the user's commands.
-    fn report_end(
-        &self,
-        job: &Job,
-        options: &JobOptions,
-        record: &RunRecord,
-        errors: &[anyhow::Error],
-        answer: &str,
-    ) {
-        let is_notified = self.is_notified(options, record).unwrap_or_else(|error| {
-            self.report_error(job, &error);
+    fn report_end(&self, record: &RunRecord, errors: &[anyhow::Error], answer: &str) {
+        let is_notified = self.is_notified(record).unwrap_or_else(|error| {
+            self.report_error(&error);
             true
         });
         // The errors of a run by hand are reported in any case. The place that the config names was told of the others.
         if (is_notified || record.trigger == Trigger::Manual) && !self.has_target(record) {
-            self.report_errors(job, record, errors, FailedPart::Run);
+            self.report_errors(record, errors, FailedPart::Run);
         }
         if is_notified {
             if is_out_of_time() {
                 signal::grant_extra_time(delivery::COMMAND_TIMEOUT);
             }
-            self.notify(job, options, record, answer);
+            self.notify(record, answer);
         }
     }
 
     /// Delivers the answer, if there is one and it has a destination, which goes to `record`. Returns the error of the
     /// delivery.
-    fn deliver_answer(
-        &self,
-        job: &Job,
-        options: &JobOptions,
-        result: &RunResult,
-        record: &mut RunRecord,
-    ) -> Option<anyhow::Error> {
+    fn deliver_answer(&self, result: &RunResult, record: &mut RunRecord) -> Option<anyhow::Error> {
+        let options = &self.options();
+        let job = self.job;
         let text = result.text.trim_end();
         let is_delivered = result.turn.as_ref().is_some_and(|turn| turn.ending.is_delivered);
         let is_answer = !text.is_empty()
@@ -444,7 +458,7 @@ impl JobRunner<'_> {
         );
         record.delivered = destination;
         if let Some(waiting) = waiting {
-            self.report_waiting(job, record, &waiting);
+            self.report_waiting(record, &waiting);
         }
         // A closed pipe is not a failure.
         error.filter(|error| exit_for(error) != Exit::Answered)
@@ -476,28 +490,26 @@ impl JobRunner<'_> {
     /// Checks the condition, checks HEARTBEAT.md, and runs the turn.
     fn execute(
         &self,
-        job: &Job,
-        options: &JobOptions,
         slot: Option<Timestamp>,
         start: Timestamp,
         has_input: &mut Option<bool>,
     ) -> Result<RunResult> {
+        let options = &self.options();
+        let job = self.job;
         check_runnable(job, options)?;
-        self.check_chain(job)?;
+        self.check_chain()?;
         let mut ctx = self.ctx.clone();
         // Without a terminal, cron would mail every notice, so only failures are printed.
         ctx.quiet |= !ctx.terminal.stderr_is_tty;
         if self.settings.max_running_jobs.is_some() {
             ctx.env = ctx.env.with(INSIDE_JOB, job.id.clone());
         }
-        let condition = match (self.repeated_condition(job)?, &options.when) {
-            (Some(repeated), _) => repeated,
-            (None, Some(command)) => {
-                self.check_condition(&ctx, job, command, options.when_output, slot)?
-            }
-            (None, None) => ConditionResult::Met(Vec::new()),
+        let runner = &JobRunner { ctx: &ctx, ..self.clone() };
+        let output = match (self.repeated_condition()?, &options.when) {
+            (None, Some(command)) => runner.check_condition(command, options.when_output, slot)?,
+            (repeated, _) => Some(repeated.unwrap_or_default()),
         };
-        let ConditionResult::Met(output) = condition else {
+        let Some(output) = output else {
             return Ok(RunResult { outcome: Some(RunOutcome::NotNeeded), ..RunResult::default() });
         };
         let extra_input = Some(output).filter(|output| !output.trim_ascii().is_empty());
@@ -511,7 +523,7 @@ impl JobRunner<'_> {
         if self.prints_answer || options.destination.is_some() {
             delivery::check_chat_service(&ctx, job).context("the answer could not be sent")?;
         }
-        let predecessor_answer = self.predecessor_answer(job, slot)?;
+        let predecessor_answer = self.predecessor_answer(slot)?;
         if let Some(answer) = &predecessor_answer {
             let stored = self.job_dir.store_output(start, ANSWER_SUFFIX, answer.text.as_bytes());
             stored.context("the answer of the job before was not stored")?;
@@ -519,9 +531,9 @@ impl JobRunner<'_> {
         if let Some(command) = &options.command {
             let answer = predecessor_answer.as_ref().map(|answer| answer.text.as_bytes());
             let input = extra_input.as_deref().or(answer);
-            return self.run_command(&ctx, job, command, slot, input);
+            return runner.run_command(command, slot, input);
         }
-        let mut turn_options = self.turn_options(job, options)?;
+        let mut turn_options = self.turn_options()?;
         if let Some(address) = &options.binding {
             Persona::of_address(&ctx, self.settings, address)?.limit(&mut turn_options)?;
         }
@@ -572,7 +584,7 @@ impl JobRunner<'_> {
             &turn_options,
             JobTurn {
                 job_id: &job.id,
-                job_prompt: &self.job_prompt(job, options),
+                job_prompt: &self.job_prompt(),
                 policy_limit: policy_limit.as_ref(),
                 extra_input,
                 last_turn_only: job.has_own_session(),
@@ -597,11 +609,8 @@ impl JobRunner<'_> {
     ///
     /// # Errors
     /// Status 66 if the answer of the slot is no longer stored.
-    fn predecessor_answer(
-        &self,
-        job: &Job,
-        slot: Option<Timestamp>,
-    ) -> Result<Option<PredecessorAnswer>> {
+    fn predecessor_answer(&self, slot: Option<Timestamp>) -> Result<Option<PredecessorAnswer>> {
+        let job = self.job;
         let Some(predecessor) = &job.predecessor else {
             return Ok(None);
         };
@@ -635,25 +644,25 @@ impl JobRunner<'_> {
         Ok(Some(PredecessorAnswer::new(&bytes, record.origin)))
     }
 
-    /// The condition of the run that is repeated; `None` if there is none, or if it has not come to that.
+    /// The output of the condition of the run that is repeated; `None` if there is none, or if it has not come to that.
     ///
     /// # Errors
     /// Status 66 if its output is no longer stored.
-    fn repeated_condition(&self, job: &Job) -> Result<Option<ConditionResult>> {
+    fn repeated_condition(&self) -> Result<Option<Vec<u8>>> {
         let Some(record) = self.rerun else {
             return Ok(None);
         };
         let path = self.job_dir.output_path(record.start.parse()?, INPUT_SUFFIX);
         let stored = durable_file::read_limited(&path, MAX_ANSWER_BYTES)?;
         match (stored, record.has_input) {
-            (Some(output), _) => Ok(Some(ConditionResult::Met(output))),
-            (None, Some(false)) => Ok(Some(ConditionResult::Met(Vec::new()))),
+            (Some(output), _) => Ok(Some(output)),
+            (None, Some(false)) => Ok(Some(Vec::new())),
             (None, None) => Ok(None),
-            (None, Some(true)) => Err(fail(
-                Exit::NoInput,
-                format!("the input of the run `{}` is no longer stored", record.id),
-            )
-            .with_hint(format!("`nanobot cron run {}`", job.id))),
+            (None, Some(true)) => {
+                let cause = format!("the input of the run `{}` is no longer stored", record.id);
+                Err(fail(Exit::NoInput, cause)
+                    .with_hint(format!("`nanobot cron run {}`", self.job.id)))
+            }
         }
     }
 
@@ -661,7 +670,8 @@ impl JobRunner<'_> {
     ///
     /// # Errors
     /// Status 78.
-    fn check_chain(&self, job: &Job) -> Result<()> {
+    fn check_chain(&self) -> Result<()> {
+        let job = self.job;
         if job.follows().is_none() {
             return Ok(());
         }
@@ -676,18 +686,16 @@ impl JobRunner<'_> {
     }
 
     /// Runs the command of the condition. With `output_decides`, its standard output decides; else its exit status does, and the
-    /// input of the run is the output of both streams.
+    /// input of the run is the output of both streams. Returns the input; `None` if the condition is not met.
     fn check_condition(
         &self,
-        ctx: &Context,
-        job: &Job,
         command: &str,
         output_decides: bool,
         slot: Option<Timestamp>,
-    ) -> Result<ConditionResult> {
+    ) -> Result<Option<Vec<u8>>> {
         let spec = CommandSpec {
             capture_bytes: COMMAND_OUTPUT_LIMIT_BYTES,
-            ..delivery::shell_spec(ctx, self.settings, job, slot, command, None)
+            ..delivery::shell_spec(self.ctx, self.settings, self.job, slot, command, None)
         };
         let (flag, finished) = if output_decides {
             ("--when-output", process::run_split_stderr(&spec))
@@ -705,8 +713,7 @@ impl JobRunner<'_> {
             }
         };
         match is_met {
-            Some(true) => Ok(ConditionResult::Met(captured_output(&result))),
-            Some(false) => Ok(ConditionResult::NotMet),
+            Some(is_met) => Ok(is_met.then(|| captured_output(&result))),
             None => Err(command_error(flag, &result, &stderr)),
         }
     }
@@ -714,18 +721,17 @@ impl JobRunner<'_> {
     /// Runs the command of a job without a model, with `input` as its standard input.
     fn run_command(
         &self,
-        ctx: &Context,
-        job: &Job,
         command: &str,
         slot: Option<Timestamp>,
         input: Option<&[u8]>,
     ) -> Result<RunResult> {
+        let job = self.job;
         let spec = CommandSpec {
             capture_bytes: COMMAND_OUTPUT_LIMIT_BYTES,
             // The run has a time limit of its own.
             timeout: Duration::MAX,
             input: input.map(|text| [text.trim_ascii_end(), b"\n"].concat()),
-            ..delivery::shell_spec(ctx, self.settings, job, slot, command, None)
+            ..delivery::shell_spec(self.ctx, self.settings, job, slot, command, None)
         };
         let (result, stderr) = process::run_split_stderr(&spec).context("run `--command`")?;
         if !result.status.is_some_and(|status| status.success()) {
@@ -753,11 +759,12 @@ impl JobRunner<'_> {
     }
 
     /// The options of the turn.
-    fn turn_options(&self, job: &Job, options: &JobOptions) -> Result<TurnOptions> {
+    fn turn_options(&self) -> Result<TurnOptions> {
+        let options = &self.options();
         let mut grants = stored_grants(options)?;
         grants.directory = Some(workspace_jobs::job_directory(self.settings, options));
-        let text = job.message.as_str();
-        let message = match job.options {
+        let text = self.job.message.as_str();
+        let message = match self.job.options {
             Some(_) => UserText::typed(text),
             None => {
                 let content = OthersContent::new(Origin::Project, "a job of another program");
@@ -790,7 +797,9 @@ impl JobRunner<'_> {
     }
 
     /// The section of the system prompt about the job. It is the same in each run.
-    fn job_prompt(&self, job: &Job, options: &JobOptions) -> String {
+    fn job_prompt(&self) -> String {
+        let options = &self.options();
+        let job = self.job;
         let local = time_zone::local_zone(self.ctx, self.settings);
         let schedule = timing::describe_schedule_for_model(self.ctx, job, &local);
         let destination = delivery::describe_destination(options);
@@ -806,7 +815,6 @@ impl JobRunner<'_> {
     /// A new record of a run that is not over yet.
     pub(super) fn new_record(
         &self,
-        job: &Job,
         trigger: Trigger,
         slot: Option<Timestamp>,
         outcome: RunOutcome,
@@ -815,8 +823,8 @@ impl JobRunner<'_> {
         RunRecord {
             version: RunRecord::FORMAT_VERSION,
             id: random_hex(4),
-            job_id: job.id.clone(),
-            name: job.name.clone(),
+            job_id: self.job.id.clone(),
+            name: self.job.name.clone(),
             host: host::name(),
             release: env!("CARGO_PKG_VERSION").into(),
             trigger,

@@ -13,11 +13,11 @@ impl JobRunner<'_> {
     /// Updates the job file with the result, as the Python program does. Retires a job that is not started again.
     pub(super) fn update_job_file(
         &self,
-        job: &Job,
         record: &RunRecord,
         start: Timestamp,
         is_retried: bool,
     ) -> Result<()> {
+        let job = self.job;
         if !self.is_stored {
             return Ok(());
         }
@@ -56,11 +56,11 @@ impl JobRunner<'_> {
     }
 
     /// Updates the crontab after a retry was planned or is over.
-    pub(super) fn update_retry_line(&self, job: &Job) -> Result<()> {
+    pub(super) fn update_retry_line(&self) -> Result<()> {
         if !self.is_stored {
             return Ok(());
         }
-        self.update_lines(job).context("the crontab was not updated for the retry")
+        self.update_lines().context("the crontab was not updated for the retry")
     }
 
     /// Retires a one-time job. A job that is deleted after its run is removed if the run succeeded; its record stays. Any
@@ -79,13 +79,13 @@ impl JobRunner<'_> {
                 false
             })?;
         }
-        self.update_lines(job).context("the job's line was not removed from the crontab")
+        self.update_lines().context("the job's line was not removed from the crontab")
     }
 
     /// Updates the crontab if it has a line of the job. A job without a line is started by another scheduler, and stays
     /// without one.
-    fn update_lines(&self, job: &Job) -> Result<()> {
-        if crontab_sync::has_line(self.ctx, self.settings, &job.id)? {
+    fn update_lines(&self) -> Result<()> {
+        if crontab_sync::has_line(self.ctx, self.settings, &self.job.id)? {
             crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Managed)?;
         }
         Ok(())

@@ -13,8 +13,10 @@ use crate::ops::notices::{self, FailedPart, Failure};
 use crate::ops::notify;
 use crate::ops::notify_target;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, NextStep, Stop, WithHint, exit_for, fail, hint_for, next_step};
-use nanobot_cron::job::{Job, JobOptions, NotifyPolicy};
+use nanobot_base::error::{
+    Exit, HintPart, NextStep, Stop, exit_for, fail_with_parts, hint_for, next_step,
+};
+use nanobot_cron::job::{Job, NotifyPolicy};
 use nanobot_cron::run_record::{RunOutcome, RunRecord, Trigger};
 use nanobot_os::secret;
 
@@ -45,31 +47,34 @@ impl JobRunner<'_> {
     /// Reports the errors of the run in `record`: on standard error, or at the place that the config names.
     pub(super) fn report_errors(
         &self,
-        job: &Job,
         record: &RunRecord,
         errors: &[anyhow::Error],
         part: FailedPart,
     ) {
         if !self.has_target(record) {
-            errors.iter().for_each(|error| self.report_error(job, error));
+            errors.iter().for_each(|error| self.report_error(error));
         } else if !errors.is_empty() {
-            self.record_notice(job, record, errors, part);
+            self.record_notice(record, errors, part);
         }
     }
 
     /// Records for the place that the config names how the run in `record` ended, before the record is stored: a kill loses no notice.
     pub(super) fn record_notice(
         &self,
-        job: &Job,
         record: &RunRecord,
         errors: &[anyhow::Error],
         part: FailedPart,
     ) {
+        let job = self.job;
         if self.settings.notify_target.is_none() {
             return;
         }
         let (ctx, subject) = (self.ctx, notices::job_subject(&job.id));
-        let errors = errors.iter().filter(|error| !is_silent_stop(error));
+        // A run that was stopped from outside needs no notice.
+        let is_silent = |error: &anyhow::Error| {
+            error.downcast_ref::<Stop>().is_some_and(|stop| stop.is_silent())
+        };
+        let errors = errors.iter().filter(|error| !is_silent(error));
         let repetition = self.describe_repetition(Some(record));
         let lines = errors.map(|error| describe_for_target(job, error, &repetition));
         let text = lines.collect::<Vec<_>>().join("\n");
@@ -78,11 +83,11 @@ impl JobRunner<'_> {
                 && let description = format!("job `{}` ({})", job.name, job.id)
                 && let Err(error) = notices::record_success(ctx, &subject, &description)
             {
-                self.report_error(job, &error);
+                self.report_error(&error);
             }
         } else if !self.has_target(record) {
             // A person has started it, and sees its errors.
-        } else if self.runs_again(job) {
+        } else if self.runs_again() {
             notify::record_failure(ctx, Failure { subject: &subject, status: part.status(), text });
         } else {
             notify::record_event(ctx, &text);
@@ -90,20 +95,15 @@ impl JobRunner<'_> {
     }
 
     /// True if the job runs again after this run: otherwise its failure has no end.
-    fn runs_again(&self, job: &Job) -> bool {
+    fn runs_again(&self) -> bool {
         // A job file that cannot be read is another failure.
-        !job.is_over_after_run() && self.store.job(&job.id).ok().flatten().is_some()
+        !self.job.is_over_after_run() && self.store.job(&self.job.id).ok().flatten().is_some()
     }
 
     /// Reports that the answer in `record` waits. At the place that the config names, only the first of a failure is reported.
-    pub(super) fn report_waiting(
-        &self,
-        job: &Job,
-        record: &RunRecord,
-        delayed_delivery: &DelayedDelivery,
-    ) {
+    pub(super) fn report_waiting(&self, record: &RunRecord, delayed_delivery: &DelayedDelivery) {
         let DelayedDelivery { error, channel } = delayed_delivery;
-        let name = to_one_line(&job.name);
+        let name = to_one_line(&self.job.name);
         let cause = format!("the answer of `{name}` is not delivered yet: {error:#}");
         let cause = cause.replace('\n', " ");
         if !self.has_target(record) || !notify_target::covers_channel(self.settings, channel) {
@@ -116,9 +116,9 @@ impl JobRunner<'_> {
     }
 
     /// Prints an error on standard error, which cron mails.
-    pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
+    pub(super) fn report_error(&self, error: &anyhow::Error) {
         let repetition = self.describe_repetition(None);
-        report_error(&describe_error(job, error, &repetition), self.ctx.terminal);
+        report_error(&describe_error(self.job, error, &repetition), self.ctx.terminal);
     }
 
     /// The number of failures in a row and the time of the first, as text; empty before the second failure. `record` counts, also if it is
@@ -141,7 +141,8 @@ impl JobRunner<'_> {
 
     /// True if the user is notified of the run in `record`, which need not be stored yet. With `--notify change`, its
     /// result differs from that of the slot before.
-    pub(super) fn is_notified(&self, options: &JobOptions, record: &RunRecord) -> Result<bool> {
+    pub(super) fn is_notified(&self, record: &RunRecord) -> Result<bool> {
+        let options = &self.options();
         let Some(result) = NotifiedResult::new(record.outcome) else {
             return Ok(false);
         };
@@ -165,7 +166,9 @@ impl JobRunner<'_> {
 
     /// Runs the user's command for the result in `record`, if there is one: with the error or `answer` on standard input.
     /// Its output is printed and stored.
-    pub(super) fn notify(&self, job: &Job, options: &JobOptions, record: &RunRecord, answer: &str) {
+    pub(super) fn notify(&self, record: &RunRecord, answer: &str) {
+        let options = &self.options();
+        let job = self.job;
         let (flag, command, input) = match NotifiedResult::new(record.outcome) {
             Some(NotifiedResult::Failure) => {
                 let error = record.error.as_deref().unwrap_or_default();
@@ -177,7 +180,7 @@ impl JobRunner<'_> {
         let Some(command) = command else {
             return;
         };
-        if let Err(error) = self.run_notification(job, record, flag, command, input) {
+        if let Err(error) = self.run_notification(record, flag, command, input) {
             let error = error.context(format!("`--{flag}` of job `{}` ({})", job.name, job.id));
             report_error(&error, self.ctx.terminal);
         }
@@ -185,14 +188,13 @@ impl JobRunner<'_> {
 
     fn run_notification(
         &self,
-        job: &Job,
         record: &RunRecord,
         flag: &str,
         command: &str,
         input: &str,
     ) -> Result<()> {
         let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
-        let mut spec = shell_spec(self.ctx, self.settings, job, slot, command, Some(input));
+        let mut spec = shell_spec(self.ctx, self.settings, self.job, slot, command, Some(input));
         spec.env.extend([
             ("NANOBOT_STATUS".to_owned(), record.status.to_string()),
             ("NANOBOT_CAUSE".to_owned(), record.cause.clone()),
@@ -242,11 +244,6 @@ pub(super) fn report_start_error(
     Ok(exit)
 }
 
-/// True if the run was stopped from outside.
-fn is_silent_stop(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<Stop>().is_some_and(|stop| stop.is_silent())
-}
-
 /// The error with the job's name and a hint, as lines of a notice.
 fn describe_for_target(job: &Job, error: &anyhow::Error, repetition: &str) -> String {
     let error = describe_error(job, error, repetition);
@@ -262,10 +259,7 @@ fn describe_error(job: &Job, error: &anyhow::Error, repetition: &str) -> anyhow:
     let exit = exit_for(error);
     let grants = job.options.as_ref().and_then(|options| stored_grants(options).ok());
     let flags = grants.map(|grants| as_flags(&grants)).unwrap_or_default();
-    match adapt_hint(error, exit, &job.id, &flags) {
-        Some(hint) => fail(exit, cause).with_hint(hint),
-        None => fail(exit, cause),
-    }
+    fail_with_parts(exit, cause, adapt_hint(error, exit, &job.id, &flags).map(HintPart::from))
 }
 
 /// The hint of `error` for the job `id`, which has its limits from its own settings and cannot be resumed. `flags` are its permissions,

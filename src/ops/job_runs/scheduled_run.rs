@@ -56,8 +56,7 @@ pub(crate) fn run_if_due(
     if !job.enabled || !is_valid_id(&job.id) {
         return Ok(Exit::Answered);
     }
-    let job_dir = JobDir::new(store.job_dir(&job.id)?);
-    let state = job_dir.read_state()?;
+    let state = JobDir::new(store.job_dir(&job.id)?).read_state()?;
     let mut start_time = StartTime::new(ctx, job);
     if start.no_jitter {
         start_time.delay = Duration::ZERO;
@@ -68,20 +67,11 @@ pub(crate) fn run_if_due(
         return Ok(Exit::Answered);
     }
     let (ctx, settings) = job_context(ctx, settings, job)?;
-    let runner = JobRunner {
-        ctx: &ctx,
-        settings: &settings,
-        store,
-        job_dir: &job_dir,
-        is_stored: true,
-        prints_answer: true,
-        replay: start.replay,
-        rerun: None,
-    };
+    let runner = JobRunner { replay: start.replay, ..JobRunner::new(&ctx, &settings, store, job)? };
     let mut exit = Exit::Answered;
     if is_due {
-        exit = run_locked(&runner, job, start_time, None)?;
-        start_followers_and_notify(&runner, job, start, exit);
+        exit = run_locked(&runner, start_time, None)?;
+        start_followers_and_notify(&runner, start, exit);
         if was_stopped(exit) {
             return Ok(exit);
         }
@@ -92,27 +82,23 @@ pub(crate) fn run_if_due(
     let Some(job) = store.job(&job.id)?.filter(|job| job.enabled) else {
         return Ok(exit);
     };
-    let due = timing::due_state(&ctx, &job, &job_dir.read_state()?, start_time)?;
-    let DueState::Delayed { slot } = due else {
+    let runner = JobRunner { job: &job, ..runner };
+    let state = runner.job_dir.read_state()?;
+    let DueState::Delayed { slot } = timing::due_state(&ctx, &job, &state, start_time)? else {
         return Ok(exit);
     };
-    let Some(delay_lock) = wait_for_start(&ctx, &job_dir, &job, slot, &mut start_time)? else {
+    let Some(delay_lock) = wait_for_start(&runner, slot, &mut start_time)? else {
         return Ok(exit);
     };
-    let delayed_exit = run_locked(&runner, &job, start_time, Some(delay_lock))?;
-    start_followers_and_notify(&runner, &job, start, delayed_exit);
+    let delayed_exit = run_locked(&runner, start_time, Some(delay_lock))?;
+    start_followers_and_notify(&runner, start, delayed_exit);
     Ok(if exit == Exit::Answered { delayed_exit } else { exit })
 }
 
-/// Starts the jobs that run after `job`, whose run ended with `exit`, and sends the notices.
-fn start_followers_and_notify(
-    runner: &JobRunner,
-    job: &Job,
-    start: ScheduledStart<'_>,
-    exit: Exit,
-) {
+/// Starts the jobs that run after that of `runner`, whose run ended with `exit`, and sends the notices.
+fn start_followers_and_notify(runner: &JobRunner, start: ScheduledStart<'_>, exit: Exit) {
     if !start.no_after {
-        start_followers(runner, job, exit);
+        start_followers(runner, exit);
     }
     if !start.no_notify {
         if exit == Exit::Timeout {
@@ -125,20 +111,20 @@ fn start_followers_and_notify(
 /// Runs what is due, with the lock of the job. `delay_lock` is released once it is held.
 fn run_locked(
     runner: &JobRunner,
-    job: &Job,
     start_time: StartTime,
     delay_lock: Option<FileLock>,
 ) -> Result<Exit> {
-    let lock = match runner.job_dir.lock(&job.name, &runner.ctx.clock.local_timestamp()) {
+    let JobRunner { ctx, store, job, job_dir, .. } = runner;
+    let lock = match job_dir.lock(&job.name, &ctx.clock.local_timestamp()) {
         Ok(lock) => lock,
-        Err(error) => return report_locked(runner, job, start_time, error),
+        Err(error) => return report_locked(runner, start_time, error),
     };
     drop(delay_lock);
     // The process that held the lock before may have changed the job.
-    let Some(job) = runner.store.job(&job.id)?.filter(|job| job.enabled) else {
+    let Some(job) = store.job(&job.id)?.filter(|job| job.enabled) else {
         return Ok(Exit::Answered);
     };
-    let exit = run_slot(runner, &job, start_time)?;
+    let exit = run_slot(&JobRunner { job: &job, ..runner.clone() }, start_time)?;
     drop(lock);
     Ok(exit)
 }
@@ -154,12 +140,11 @@ pub(super) fn has_other_work(job: &Job, state: &RunState, now: Timestamp) -> boo
 /// Waits until the start of `slot`, whose delay is not over, and sets `start_time` to that time. Returns the lock of the
 /// wait; `None` if another process waits already.
 fn wait_for_start(
-    ctx: &Context,
-    job_dir: &JobDir,
-    job: &Job,
+    runner: &JobRunner,
     slot: Timestamp,
     start_time: &mut StartTime,
 ) -> Result<Option<FileLock>> {
+    let JobRunner { ctx, job, job_dir, .. } = runner;
     let lock = match job_dir.lock_start_delay(&job.name, &ctx.clock.local_timestamp()) {
         Ok(lock) => lock,
         Err(error) if exit_for(&error) == Exit::TryAgain => return Ok(None),
@@ -174,13 +159,8 @@ fn wait_for_start(
 
 /// Handles the case that another process holds the job's lock. If it runs the slot that is due, as with two schedulers,
 /// there is nothing to report.
-fn report_locked(
-    runner: &JobRunner,
-    job: &Job,
-    start_time: StartTime,
-    error: anyhow::Error,
-) -> Result<Exit> {
-    let ctx = runner.ctx;
+fn report_locked(runner: &JobRunner, start_time: StartTime, error: anyhow::Error) -> Result<Exit> {
+    let job = runner.job;
     if exit_for(&error) != Exit::TryAgain {
         return Err(error);
     }
@@ -188,7 +168,7 @@ fn report_locked(
     loop {
         let state = runner.job_dir.read_state()?;
         let since = state.started.and_then(|run| run.started_at());
-        match timing::due_state(ctx, job, &state, start_time)? {
+        match timing::due_state(runner.ctx, job, &state, start_time)? {
             // The answer of the job before stays due, and the next start runs it.
             DueState::Due { .. }
                 if since.is_some()
@@ -199,14 +179,14 @@ fn report_locked(
             }
             // A run is in progress, and this slot is later than its own.
             DueState::Due { slot } if since.is_some() => {
-                return runner.report_busy(job, Some(slot), since, error);
+                return runner.report_busy(Some(slot), since, error);
             }
             // The run is about to begin, and has not written its slot yet.
             DueState::Due { .. } if !deadline.is_expired() => {
                 signal::sleep(POLL_INTERVAL)?;
                 deadline.subtract(POLL_INTERVAL);
             }
-            DueState::Due { .. } => return runner.report_busy(job, None, None, error),
+            DueState::Due { .. } => return runner.report_busy(None, None, error),
             // The job is running, and not due again.
             _ => return Ok(Exit::Answered),
         }
@@ -214,10 +194,10 @@ fn report_locked(
 }
 
 /// Runs the slot or the retry that is due, or records why it is skipped. The lock is held.
-fn run_slot(runner: &JobRunner, job: &Job, start_time: StartTime) -> Result<Exit> {
-    let (ctx, job_dir) = (runner.ctx, runner.job_dir);
+fn run_slot(runner: &JobRunner, start_time: StartTime) -> Result<Exit> {
+    let JobRunner { ctx, job, job_dir, .. } = runner;
     let mut state = job_dir.read_state()?;
-    let rerun = runner.recover_interrupted_run(job, &mut state)?;
+    let rerun = runner.recover_interrupted_run(&mut state)?;
     let rerun = rerun.or_else(|| retry::due(job, &state, start_time.now).map(|retry| retry.slot()));
     let mut due_state = timing::due_state(ctx, job, &state, start_time)?;
     if let DueState::ClockWasWrong { last_slot } = due_state {
@@ -227,31 +207,31 @@ fn run_slot(runner: &JobRunner, job: &Job, start_time: StartTime) -> Result<Exit
     }
     match (due_state, rerun) {
         (DueState::Due { slot }, _) => {
-            runner.record_passed_answers(job, state.last_slot(), slot)?;
+            runner.record_passed_answers(state.last_slot(), slot)?;
             state.last_slot_ms = Some(slot.as_millisecond());
-            match runner.slot_state(job, slot)? {
+            match runner.slot_state(slot)? {
                 SlotState::AlreadyRun => {
                     job_dir.write_state(&state)?;
                     Ok(Exit::Answered)
                 }
                 SlotState::RunByOtherProgram => {
-                    runner.record_skipped_slot(job, slot, RunOutcome::Elsewhere, state)
+                    runner.record_skipped_slot(slot, RunOutcome::Elsewhere, state)
                 }
                 SlotState::NotRun => {
-                    let exit = runner.run(job, Trigger::Schedule, Some(slot), state)?;
-                    finish_slot_now(runner, job, slot, start_time)?;
+                    let exit = runner.run(Trigger::Schedule, Some(slot), state)?;
+                    finish_slot_now(runner, slot, start_time)?;
                     Ok(exit)
                 }
             }
         }
         (_, Some(slot)) => {
-            let exit = runner.run(job, Trigger::Schedule, Some(slot), state)?;
-            finish_slot_now(runner, job, slot, start_time)?;
+            let exit = runner.run(Trigger::Schedule, Some(slot), state)?;
+            finish_slot_now(runner, slot, start_time)?;
             Ok(exit)
         }
         (DueState::Missed { slot }, None) => {
             state.last_slot_ms = Some(slot.as_millisecond());
-            runner.record_skipped_slot(job, slot, RunOutcome::Missed, state)
+            runner.record_skipped_slot(slot, RunOutcome::Missed, state)
         }
         (
             DueState::NotYet { .. } | DueState::Delayed { .. } | DueState::ClockWasWrong { .. },
@@ -268,14 +248,9 @@ fn run_slot(runner: &JobRunner, job: &Job, start_time: StartTime) -> Result<Exit
 }
 
 /// Updates the run state after a run, whose end is now.
-fn finish_slot_now(
-    runner: &JobRunner,
-    job: &Job,
-    slot: Timestamp,
-    start_time: StartTime,
-) -> Result<()> {
+fn finish_slot_now(runner: &JobRunner, slot: Timestamp, start_time: StartTime) -> Result<()> {
     let now = runner.ctx.clock.timestamp().max(start_time.now);
-    runner.finish_slot(job, slot, StartTime { now, ..start_time })
+    runner.finish_slot(slot, StartTime { now, ..start_time })
 }
 
 /// True if the slot of a one-time job was handled but its run did not finish. Such a job would never be due again, yet
@@ -299,7 +274,8 @@ enum SlotState {
 
 impl JobRunner<'_> {
     /// Determines the state of `slot` from the run records and the job file.
-    fn slot_state(&self, job: &Job, slot: Timestamp) -> Result<SlotState> {
+    fn slot_state(&self, slot: Timestamp) -> Result<SlotState> {
+        let job = self.job;
         let records = self.job_dir.last_records(usize::MAX)?;
         let recorded_slot = Some(slot.to_string());
         let is_run_of_slot =
@@ -321,16 +297,16 @@ impl JobRunner<'_> {
 
     /// Updates the run state after the run for `slot`. A slot that became due during the run is skipped, unless missed
     /// slots are caught up.
-    fn finish_slot(&self, job: &Job, slot: Timestamp, start_time: StartTime) -> Result<()> {
+    fn finish_slot(&self, slot: Timestamp, start_time: StartTime) -> Result<()> {
         let mut state = self.job_dir.read_state()?;
         // If another slot was handled last, this was a retry or a second run, which skips nothing.
-        if job.catch_up() == CatchUpPolicy::Once
+        if self.job.catch_up() == CatchUpPolicy::Once
             || state.last_slot_ms != Some(slot.as_millisecond())
         {
             return Ok(());
         }
         if let DueState::Due { slot } | DueState::Missed { slot } =
-            timing::due_state(self.ctx, job, &state, start_time)?
+            timing::due_state(self.ctx, self.job, &state, start_time)?
         {
             state.last_slot_ms = Some(slot.as_millisecond());
             self.job_dir.write_state(&state)?;
@@ -342,9 +318,9 @@ impl JobRunner<'_> {
     /// is to be run again, and otherwise notifies the user of the failure. A run that only waited is run again in any case.
     pub(super) fn recover_interrupted_run(
         &self,
-        job: &Job,
         state: &mut RunState,
     ) -> Result<Option<Timestamp>> {
+        let job = self.job;
         let Some(started) = state.started.take() else {
             return Ok(None);
         };
@@ -370,7 +346,7 @@ impl JobRunner<'_> {
             self.job_dir.write_state(state)?;
             return Ok(None);
         }
-        let mut record = self.new_record(job, trigger, slot, RunOutcome::Unknown, started_at);
+        let mut record = self.new_record(trigger, slot, RunOutcome::Unknown, started_at);
         let message = format!(
             "it began at {start} as process {} and left no result; its work may be complete or partial",
             started.pid
@@ -380,7 +356,7 @@ impl JobRunner<'_> {
         self.job_dir.append_record(&record)?;
         self.job_dir.write_state(state)?;
         let error = anyhow!("the last run was interrupted: {message}");
-        self.report_errors(job, &record, &[error], FailedPart::Run);
+        self.report_errors(&record, &[error], FailedPart::Run);
         let options = job.options.clone().unwrap_or_default();
         // A slot whose run crashed before is not run again, to avoid an endless loop.
         let is_first_crash = |slot: Timestamp| {
@@ -396,7 +372,7 @@ impl JobRunner<'_> {
                 && is_first_crash(*slot)
         });
         if rerun.is_none() {
-            self.notify(job, &options, &record, "");
+            self.notify(&record, "");
             // The notification may have run a command of the user for minutes.
             self.store.update(&job.id, self.ctx.clock.timestamp(), |job| {
                 job.state.last_status = Some("error".into());
@@ -410,13 +386,13 @@ impl JobRunner<'_> {
     /// Records that `slot` was skipped because of `outcome`. Retires a one-time job.
     fn record_skipped_slot(
         &self,
-        job: &Job,
         slot: Timestamp,
         outcome: RunOutcome,
         state: RunState,
     ) -> Result<Exit> {
+        let job = self.job;
         let now = self.ctx.clock.timestamp();
-        let record = self.new_record(job, Trigger::Schedule, Some(slot), outcome, now);
+        let record = self.new_record(Trigger::Schedule, Some(slot), outcome, now);
         // A process that was killed before it wrote the state has recorded the slot already.
         let last = self.job_dir.last_records(1)?.pop();
         let is_same = |last: RunRecord| last.slot == record.slot && last.outcome == outcome;
@@ -431,12 +407,8 @@ impl JobRunner<'_> {
     }
 
     /// Records the answers of the job before between `last_slot` and `slot`, which came while this job was busy: it does not run for them.
-    fn record_passed_answers(
-        &self,
-        job: &Job,
-        last_slot: Option<Timestamp>,
-        slot: Timestamp,
-    ) -> Result<()> {
+    fn record_passed_answers(&self, last_slot: Option<Timestamp>, slot: Timestamp) -> Result<()> {
+        let job = self.job;
         let Some(predecessor) = &job.predecessor else {
             return Ok(());
         };
@@ -454,8 +426,7 @@ impl JobRunner<'_> {
         let records = self.job_dir.last_records(MAX_RECORDS_SEARCHED)?;
         let now = self.ctx.clock.timestamp();
         for end in passed {
-            let record =
-                self.new_record(job, Trigger::Schedule, Some(end), RunOutcome::Missed, now);
+            let record = self.new_record(Trigger::Schedule, Some(end), RunOutcome::Missed, now);
             // A crash may have come after the record of an earlier start.
             if records.iter().all(|other| other.slot != record.slot) {
                 self.job_dir.append_record(&record)?;
@@ -468,13 +439,12 @@ impl JobRunner<'_> {
     /// `running_since`, so that cron does not mail it every minute. Without that time, every start is reported.
     fn report_busy(
         &self,
-        job: &Job,
         slot: Option<Timestamp>,
         running_since: Option<Timestamp>,
         error: anyhow::Error,
     ) -> Result<Exit> {
         let now = self.ctx.clock.timestamp();
-        let mut record = self.new_record(job, Trigger::Schedule, slot, RunOutcome::Busy, now);
+        let mut record = self.new_record(Trigger::Schedule, slot, RunOutcome::Busy, now);
         if let Some(since) = running_since {
             let is_report_of_this_run = |other: &RunRecord| {
                 other.outcome == RunOutcome::Busy

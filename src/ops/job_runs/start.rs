@@ -18,18 +18,17 @@ use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::{JobStarter, Settings};
 use nanobot_cron::job::{HEARTBEAT_ID, Job};
 use nanobot_cron::job_store::{JobStore, is_valid_id};
-use nanobot_cron::run_record::{JobDir, RunRecord, Trigger};
+use nanobot_cron::run_record::{JobDir, Trigger};
 use nanobot_sandbox::process;
 use std::collections::BTreeMap;
 
 /// The way in which a job is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StartMode {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StartMode<'a> {
     /// Starts the job now.
     Now,
-    /// Starts the job only if it is due, like a crontab line. With `no_jitter`, the job's delay is left out. With `no_after`, the
-    /// jobs that run after it are not started. With `no_notify`, notices are left to the process that started this one.
-    Scheduled { no_jitter: bool, no_after: bool, no_notify: bool },
+    /// Starts the job only if it is due, like a crontab line.
+    Scheduled(ScheduledStart<'a>),
     /// Starts the job now, with the small environment of cron.
     AsCron,
 }
@@ -38,7 +37,7 @@ pub(crate) enum StartMode {
 pub(crate) fn run(
     ctx: &Context,
     name_or_id: &str,
-    mode: StartMode,
+    mode: StartMode<'_>,
     prints_answer: bool,
 ) -> Result<Exit> {
     let settings = ctx.settings()?;
@@ -47,8 +46,8 @@ pub(crate) fn run(
         StartMode::Now => {
             let job = workspace_jobs::find_usable(&store, name_or_id)?;
             let (ctx, settings) = job_context(ctx, settings, &job)?;
-            let run = ManualRun { is_stored: true, prints_answer, rerun: None };
-            run_manually(&ctx, &settings, &store, &job, run)
+            let runner = JobRunner::new(&ctx, &settings, &store, &job)?;
+            run_manually(&JobRunner { prints_answer, ..runner })
         }
         StartMode::AsCron => {
             let job = workspace_jobs::find_usable(&store, name_or_id)?;
@@ -56,7 +55,7 @@ pub(crate) fn run(
             let error = process::become_shell(&command, &env, &ctx.paths.home);
             Err(error).context("start a shell with cron's environment")
         }
-        StartMode::Scheduled { no_jitter, no_after, no_notify } => {
+        StartMode::Scheduled(start) => {
             let job = match store.job(name_or_id)? {
                 Some(job) => job,
                 // Lines of cron have the id; other schedulers may be given the name.
@@ -67,9 +66,8 @@ pub(crate) fn run(
                     }
                 },
             };
-            let start = ScheduledStart { no_jitter, no_after, no_notify, replay: None };
             run_if_due(ctx, settings, &store, &job, start)
-                .or_else(|error| report_start_error(ctx, &job, error, !no_notify))
+                .or_else(|error| report_start_error(ctx, &job, error, !start.no_notify))
         }
     }
 }
@@ -105,8 +103,8 @@ pub(crate) fn run_heartbeat(ctx: &Context, prints_answer: bool) -> Result<Exit> 
     let stored_job = store.job(HEARTBEAT_ID)?;
     let is_stored = stored_job.is_some();
     let job = stored_job.unwrap_or_else(|| Job::heartbeat(ctx.clock.timestamp()));
-    let run = ManualRun { is_stored, prints_answer, rerun: None };
-    run_manually(ctx, &settings, &store, &job, run)
+    let runner = JobRunner::new(ctx, &settings, &store, &job)?;
+    run_manually(&JobRunner { is_stored, prints_answer, ..runner })
 }
 
 /// Runs the job of the run `run_id` again now, with the input of that run: the output of `--when`, and the answer of the job before.
@@ -120,57 +118,28 @@ pub(crate) fn rerun(ctx: &Context, run_id: &str, prints_answer: bool) -> Result<
     let id = &record.job_id;
     let job = store.job(id)?.ok_or_else(|| workspace_jobs::unknown_job_error(&[], id))?;
     if !record.outcome.has_input() {
-        return Err(fail(
-            Exit::Usage,
-            format!("the run `{run_id}` had no input: {}", record.outcome.describe()),
-        )
-        .with_hint(format!("`nanobot cron run {id}`")));
+        let cause = format!("the run `{run_id}` had no input: {}", record.outcome.describe());
+        return Err(fail(Exit::Usage, cause).with_hint(format!("`nanobot cron run {id}`")));
     }
     let changed_ms = job.options.as_ref().map_or(0, |options| options.changed_ms);
     if record.start.parse::<Timestamp>().is_ok_and(|start| start.as_millisecond() < changed_ms) {
         ctx.notice(&format!("`{}` was changed after that run: it runs as it is now", job.name));
     }
     let (ctx, settings) = job_context(ctx, settings, &job)?;
-    let run = ManualRun { is_stored: true, prints_answer, rerun: Some(&record) };
-    run_manually(&ctx, &settings, &store, &job, run)
-}
-
-/// The properties of a run by hand.
-#[derive(Clone, Copy)]
-struct ManualRun<'a> {
-    /// True if the job is in the store.
-    is_stored: bool,
-    prints_answer: bool,
-    /// An earlier run, whose input it gets.
-    rerun: Option<&'a RunRecord>,
+    let runner = JobRunner::new(&ctx, &settings, &store, &job)?;
+    run_manually(&JobRunner { prints_answer, rerun: Some(&record), ..runner })
 }
 
 /// Runs a job by hand.
-fn run_manually(
-    ctx: &Context,
-    settings: &Settings,
-    store: &JobStore,
-    job: &Job,
-    run: ManualRun<'_>,
-) -> Result<Exit> {
-    let job_dir = JobDir::new(store.job_dir(&job.id)?);
+fn run_manually(runner: &JobRunner<'_>) -> Result<Exit> {
+    let JobRunner { ctx, settings, job, job_dir, rerun, .. } = runner;
     let lock = job_dir.lock(&job.name, &ctx.clock.local_timestamp())?;
     let mut state = job_dir.read_state()?;
-    let runner = JobRunner {
-        ctx,
-        settings,
-        store,
-        job_dir: &job_dir,
-        is_stored: run.is_stored,
-        prints_answer: run.prints_answer,
-        replay: None,
-        rerun: run.rerun,
-    };
-    runner.recover_interrupted_run(job, &mut state)?;
-    let slot = run.rerun.and_then(|record| record.slot.as_deref()?.parse().ok());
-    let exit = runner.run(job, Trigger::Manual, slot, state)?;
+    runner.recover_interrupted_run(&mut state)?;
+    let slot = rerun.and_then(|record| record.slot.as_deref()?.parse().ok());
+    let exit = runner.run(Trigger::Manual, slot, state)?;
     drop(lock);
-    start_followers(&runner, job, exit);
+    start_followers(runner, exit);
     notify::send_waiting(ctx, settings);
     Ok(exit)
 }

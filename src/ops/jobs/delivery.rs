@@ -20,7 +20,7 @@ use nanobot_os::durable_file;
 use nanobot_os::secret;
 use nanobot_os::signal;
 use nanobot_sandbox::process::{self, CommandSpec};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Timeout of a command that receives an answer or a failure.
@@ -122,7 +122,10 @@ pub(crate) fn send(
     outgoing: OutgoingText,
 ) -> Result<Option<DelayedDelivery>> {
     match destination {
-        AnswerDestination::File(path) => append_to_file(path, outgoing.text).map(|()| None),
+        AnswerDestination::File(path) => {
+            let line = format!("{}\n", outgoing.text);
+            durable_file::append_nofollow(path, line.as_bytes()).map(|()| None)
+        }
         AnswerDestination::Command(command) => run_command(&(outgoing.spec)(command)).map(|_| None),
         AnswerDestination::Chat { channel, to } => send_to_chat(ctx, channel, to, outgoing),
     }
@@ -266,10 +269,6 @@ pub(crate) fn has_relative_program(command: &str) -> bool {
     let program = command.split_whitespace().find(|word| *word != "!" && !is_assignment(word));
     let program = program.unwrap_or_default().trim_start_matches(['\'', '"', '(', '{']);
     program.contains('/') && !program.starts_with(['/', '~', '$'])
-}
-
-fn append_to_file(path: &Path, text: &str) -> Result<()> {
-    durable_file::append_nofollow(path, format!("{text}\n").as_bytes())
 }
 
 /// Runs a command and waits for its end. Returns the beginning of its output, without secrets.

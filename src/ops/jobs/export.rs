@@ -337,15 +337,12 @@ pub(crate) fn leftover_files(
         if has_ending && exported.iter().all(|file| file.name != name) {
             let path = directory.join(name);
             let is_file = std::fs::metadata(&path).is_ok_and(|metadata| metadata.is_file());
-            if is_file && files::read(&path)?.is_some_and(|bytes| is_own_export(&bytes)) {
+            let is_own = |bytes: Vec<u8>| bytes.starts_with(HEADER.as_bytes());
+            if is_file && files::read(&path)?.is_some_and(is_own) {
                 names.push(name.to_owned());
             }
         }
     }
     names.sort();
     Ok(names)
-}
-
-fn is_own_export(bytes: &[u8]) -> bool {
-    bytes.starts_with(HEADER.as_bytes())
 }

@@ -114,15 +114,13 @@ fn remaining_budget(max_cost: Option<f64>, cost: f64) -> Result<Option<f64>> {
 
 /// The error if the check alone used up the heartbeat's budget.
 fn budget_exceeded_error(max_cost: f64, cost: f64) -> anyhow::Error {
-    fail(
-        Exit::Budget,
-        format!(
-            "the check of HEARTBEAT.md used up the budget (${} of ${}), so no task was run",
-            format_dollars(cost),
-            format_dollars(max_cost)
-        ),
-    )
-    .with_hint("`nanobot cron heartbeat enable --max-cost …` with a higher limit")
+    let cause = format!(
+        "the check of HEARTBEAT.md used up the budget (${} of ${}), so no task was run",
+        format_dollars(cost),
+        format_dollars(max_cost)
+    );
+    let hint = "`nanobot cron heartbeat enable --max-cost …` with a higher limit";
+    fail(Exit::Budget, cause).with_hint(hint)
 }
 
 /// The text of HEARTBEAT.md, if it has tasks.
@@ -219,7 +217,8 @@ fn ask_model(
     let mut reporter = Reporter::new(ctx.terminal, ReportFormat::Unprinted, progress, envelope);
     let history = Session::read(&ctx.session_store(&settings)?, &session, &mut |_| {})?;
     let now = ctx.clock.now_in(settings.timezone.as_deref());
-    let text = build_prompt(&now.to_string(), list, &describe_last_runs(&history));
+    let last_runs = describe_last_runs(&history);
+    let text = format!("Now: {now}\n\n{last_runs}\n\nThe list, {FILE_NAME}:\n\n{list}");
     let chosen = model::choose(ctx, options, &settings, &purpose, &mut reporter)?;
     let sampling = model::sampling(&settings.models[0], chosen.context_tokens);
     let messages = [Message::User(UserMessage {
@@ -264,10 +263,6 @@ fn ask_model(
         usage: reply.usage,
         cost: reply.cost,
     })
-}
-
-fn build_prompt(now: &str, list: &str, last_runs: &str) -> String {
-    format!("Now: {now}\n\n{last_runs}\n\nThe list, {FILE_NAME}:\n\n{list}")
 }
 
 /// The times and tasks of the last runs. Their answers are left out: they may contain untrusted content, and tasks derived from it would be

@@ -20,7 +20,7 @@ pub(crate) struct JobListItem<'a> {
 /// The result of applying a list.
 pub(crate) struct AppliedList {
     /// The jobs of the list, in its order.
-    pub(crate) jobs: Vec<AppliedJob>,
+    pub(crate) jobs: Vec<PlannedJob>,
     /// Jobs of an earlier list that were removed.
     pub(crate) removed: Vec<Job>,
     /// The current time in the user's zone.
@@ -29,13 +29,6 @@ pub(crate) struct AppliedList {
     pub(crate) crontab: Result<CrontabChange>,
     /// The status of a failure after the jobs were saved.
     pub(crate) exit: Exit,
-}
-
-pub(crate) struct AppliedJob {
-    pub(crate) job: Job,
-    pub(crate) change: JobChange,
-    /// Notices for the user.
-    pub(crate) notices: Vec<String>,
 }
 
 /// Creates and changes jobs according to `list`. With `prune`, jobs of an earlier list that are not in it are removed.
@@ -89,14 +82,5 @@ pub(crate) fn apply(ctx: &Context, list: &[JobListItem<'_>], prune: bool) -> Res
         }
     }
     let crontab = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Managed);
-    Ok(AppliedList {
-        jobs: plans
-            .into_iter()
-            .map(|plan| AppliedJob { job: plan.job, change: plan.change, notices: plan.notices })
-            .collect(),
-        removed,
-        now: time_zone::now(ctx, &settings),
-        crontab,
-        exit,
-    })
+    Ok(AppliedList { jobs: plans, removed, now: time_zone::now(ctx, &settings), crontab, exit })
 }

@@ -7,20 +7,17 @@ use crate::ops::jobs::job_notices::{
     consequence_notices, replaced_grants_notice, unknown_price_notice,
 };
 use crate::ops::jobs::job_options::apply_flags;
-use crate::ops::jobs::schedule_flags;
-use crate::ops::jobs::time_format;
-use crate::ops::jobs::time_zone;
-use crate::ops::jobs::timing;
-use crate::ops::jobs::workspace_jobs;
-use crate::options::job::JobSettings;
+use crate::ops::jobs::{time_format, time_zone, timing, workspace_jobs};
+use crate::options::job::{JobSettings, ScheduleFlags};
 use anyhow::{Context as _, Result};
 use jiff::{Timestamp, Zoned};
-use nanobot_base::error::{Exit, WithHint as _, fail};
+use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_config::settings::Settings;
+use nanobot_cron::expression::Expression;
 use nanobot_cron::job::{Delivery, Job, JobKind, JobOptions, JobState, Predecessor};
 use nanobot_cron::job_chain::check_chain;
 use nanobot_cron::job_store::JobStore;
-use nanobot_cron::schedule::{CatchUpPolicy, Schedule};
+use nanobot_cron::schedule::{self, CatchUpPolicy, Schedule};
 use nanobot_os::input::{self, StdinMode};
 use nanobot_os::signal;
 
@@ -77,11 +74,11 @@ pub(crate) struct JobDraft<'a> {
 }
 
 /// A job that was checked and is not stored yet.
-pub(super) struct PlannedJob {
-    pub(super) job: Job,
-    pub(super) change: JobChange,
+pub(crate) struct PlannedJob {
+    pub(crate) job: Job,
+    pub(crate) change: JobChange,
     /// Notices for the user.
-    pub(super) notices: Vec<String>,
+    pub(crate) notices: Vec<String>,
 }
 
 /// Creates a job. With `replace`, a job of that name gets the state of a new job instead; its id, its records and its enabled state stay.
@@ -137,9 +134,8 @@ pub(super) fn plan(
     let JobSettings { schedule, grants, .. } = draft.settings;
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
-    let new_schedule =
-        schedule_flags::resolve(ctx, schedule, settings, jobs, None, now, &mut notices)?
-            .ok_or_else(missing_schedule_error)?;
+    let new_schedule = resolve_schedule(ctx, schedule, settings, jobs, None, now, &mut notices)?
+        .ok_or_else(missing_schedule_error)?;
     let message = draft.message.map(read_message).transpose()?.unwrap_or_default();
     let name = draft.name.map(time_format::to_one_line).filter(|name| !name.is_empty());
     let is_named = name.is_some();
@@ -254,17 +250,14 @@ pub(crate) fn edit(
     if workspace_jobs::is_heartbeat(&job)
         && (name.is_some() || message.is_some() || schedule.tz.is_some() || has_other_times)
     {
-        return Err(fail(
-            Exit::Usage,
-            "the heartbeat has no name or message, and its only schedule flag is `--every`",
-        )
-        .with_hint("`nanobot cron add` for a separate job"));
+        let cause = "the heartbeat has no name or message, and its only schedule flag is `--every`";
+        return Err(fail(Exit::Usage, cause).with_hint("`nanobot cron add` for a separate job"));
     }
     let mut catch_up = schedule.catch_up;
     let old_schedule = job.schedule.as_ref().ok();
     let jobs = store.jobs()?;
     if let Some(new_schedule) =
-        schedule_flags::resolve(ctx, schedule, &settings, &jobs, old_schedule, now, &mut notices)?
+        resolve_schedule(ctx, schedule, &settings, &jobs, old_schedule, now, &mut notices)?
     {
         let predecessor = find_predecessor(&jobs, &new_schedule);
         catch_up = catch_up.or(set_schedule(&mut job, new_schedule, predecessor, now));
@@ -400,4 +393,68 @@ fn read_message(message: &str) -> Result<String> {
     } else {
         Ok(text)
     }
+}
+
+/// The schedule that the flags describe; `None` if they describe none. Unset parts are taken from `before`, and `--after` names one
+/// of `jobs`.
+///
+/// # Errors
+/// Status 2 for a text that is not a valid time; status 66 if there is no such job.
+fn resolve_schedule(
+    ctx: &Context,
+    flags: &ScheduleFlags,
+    settings: &Settings,
+    jobs: &[Job],
+    before: Option<&Schedule>,
+    now: Timestamp,
+    notices: &mut Vec<String>,
+) -> Result<Option<Schedule>> {
+    let ScheduleFlags { cron, tz, every, at, delay, after, catch_up: _, jitter: _ } = flags;
+    let flag_error = |flag: &str, error: String| fail(Exit::Usage, format!("`{flag}`: {error}"));
+    // An empty `--tz` means the system's zone.
+    let flag_zone = match tz.as_deref() {
+        Some("") => Some(None),
+        Some(name) => Some(Some(time_zone::validate_zone(name)?)),
+        None => None,
+    };
+    if let Some(text) = cron {
+        let expression = Expression::parse(text).map_err(|error| flag_error("--cron", error))?;
+        let zone = match (flag_zone, before) {
+            (Some(zone), _) => zone,
+            (None, Some(Schedule::Cron { zone, .. })) => zone.clone(),
+            (None, _) => time_zone::default_zone(ctx, settings, now, notices),
+        };
+        return Ok(Some(Schedule::Cron { expression, zone }));
+    }
+    match (flag_zone, before) {
+        (Some(zone), Some(Schedule::Cron { expression, .. })) if !flags.has_times() => {
+            let expression = expression.clone();
+            return Ok(Some(Schedule::Cron { expression, zone }));
+        }
+        (Some(_), _) => {
+            let hint = match (at, flags.has_times()) {
+                (Some(_), _) => "an offset in the time: `--at 2026-12-24T18:00+02:00`",
+                (None, true) => "the same without `--tz`",
+                (None, false) => "`--cron` with it, such as `--cron '30 7 * * *'`",
+            };
+            return Err(fail(Exit::Usage, "`--tz` can only be used with `--cron`").with_hint(hint));
+        }
+        (None, _) => {}
+    }
+    if let Some(text) = every {
+        let period = schedule::parse_period(text).map_err(|error| flag_error("--every", error))?;
+        return Ok(Some(Schedule::Every(period)));
+    }
+    if let Some(name_or_id) = after {
+        return Ok(Some(Schedule::After(workspace_jobs::find_among(jobs, name_or_id)?.id)));
+    }
+    let time = match (at, delay) {
+        (Some(text), _) => schedule::parse_time(text, &time_zone::local_zone(ctx, settings), now)
+            .map_err(|error| flag_error("--at", error))?,
+        (_, Some(text)) => {
+            schedule::parse_delay(text, now).map_err(|error| flag_error("--in", error))?
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(Schedule::At(timing::truncate_to_millis(time))))
 }

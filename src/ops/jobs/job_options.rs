@@ -243,11 +243,10 @@ fn parse_statuses(list: &str) -> Result<Vec<u8>> {
     items
         .map(|item| {
             parse(item).ok_or_else(|| {
-                fail(
-                    Exit::Usage,
-                    format!("`--retry-on`: `{}` is not the status of a failed run", item.trim()),
-                )
-                .with_hint("`--retry-on 1,65`; `nanobot agent --help` lists them")
+                let cause =
+                    format!("`--retry-on`: `{}` is not the status of a failed run", item.trim());
+                let hint = "`--retry-on 1,65`; `nanobot agent --help` lists them";
+                fail(Exit::Usage, cause).with_hint(hint)
             })
         })
         .collect()
@@ -271,16 +270,13 @@ fn check_delay(flag: &str, delay: Duration, min: Duration) -> Result<u64> {
     if (min..=MAX_DELAY).contains(&delay) {
         Ok(whole_seconds(delay))
     } else {
-        Err(fail(
-            Exit::Usage,
-            format!(
-                "`{flag}` is {} seconds, expected from {} to {}",
-                delay.as_secs_f64(),
-                min.as_secs(),
-                MAX_DELAY.as_secs()
-            ),
-        )
-        .with_hint(format!("`{flag} 10m`")))
+        let cause = format!(
+            "`{flag}` is {} seconds, expected from {} to {}",
+            delay.as_secs_f64(),
+            min.as_secs(),
+            MAX_DELAY.as_secs()
+        );
+        Err(fail(Exit::Usage, cause).with_hint(format!("`{flag} 10m`")))
     }
 }
 
@@ -344,7 +340,7 @@ fn apply_delivery(
         job.delivery.to = None;
     }
     if *deliver && job.delivery.channel.is_none() {
-        return Err(missing_destination_error());
+        return Err(fail(Exit::Usage, "`--deliver` needs a destination").with_hint(DESTINATIONS));
     }
     if options.kind == JobKind::Heartbeat
         && options.destination.is_none()
@@ -402,11 +398,10 @@ fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<()> {
         return Ok(());
     };
     match nearest(&typed.to_lowercase(), channels) {
-        Some(channel) => Err(fail(
-            Exit::Usage,
-            format!("there is no channel `{typed}`; did you mean `{channel}`?"),
-        )
-        .with_hint(format!("`--channel {channel}`"))),
+        Some(channel) => {
+            let cause = format!("there is no channel `{typed}`; did you mean `{channel}`?");
+            Err(fail(Exit::Usage, cause).with_hint(format!("`--channel {channel}`")))
+        }
         None => Ok(()),
     }
 }
@@ -419,10 +414,6 @@ fn non_empty(flag: &str) -> Option<String> {
 /// True if the channel delivers on this machine.
 pub(crate) fn is_local(channel: &str) -> bool {
     ["file", COMMAND_CHANNEL].contains(&channel)
-}
-
-fn missing_destination_error() -> anyhow::Error {
-    fail(Exit::Usage, "`--deliver` needs a destination").with_hint(DESTINATIONS)
 }
 
 /// The destination of the answers of a job with this `delivery`. A chat is one only if the user chose it, which `is_trusted`
@@ -457,11 +448,8 @@ fn resolve_destination(
             }));
     };
     if !is_trusted {
-        return Err(fail(
-            Exit::Usage,
-            "the destination comes from the job file, which other programs can write",
-        )
-        .with_hint("both `--channel` and `--to`"));
+        let cause = "the destination comes from the job file, which other programs can write";
+        return Err(fail(Exit::Usage, cause).with_hint("both `--channel` and `--to`"));
     }
     if channel == COMMAND_CHANNEL {
         return Ok(Some(AnswerDestination::Command(to.clone())));
@@ -472,11 +460,9 @@ fn resolve_destination(
             .with_hint("a file in that directory"));
     }
     if let Some(parent) = path.parent().filter(|parent| !parent.is_dir()) {
-        return Err(fail(
-            Exit::NoInput,
-            format!("`--to`: there is no directory `{}`", parent.display()),
-        )
-        .with_hint(format!("mkdir -p {}", quote(&parent.display().to_string()))));
+        let cause = format!("`--to`: there is no directory `{}`", parent.display());
+        let hint = format!("mkdir -p {}", quote(&parent.display().to_string()));
+        return Err(fail(Exit::NoInput, cause).with_hint(hint));
     }
     // Links are resolved now and not at each run, because a run may change links in its working directory.
     Ok(Some(AnswerDestination::File(PathResolver::default().resolve(&path))))

@@ -20,7 +20,6 @@ pub(crate) mod ping;
 pub(crate) mod resolved_job;
 pub(crate) mod retry;
 pub(crate) mod run_log;
-pub(crate) mod schedule_flags;
 pub(crate) mod scheduler;
 pub(crate) mod scheduler_problems;
 pub(crate) mod time_format;
