@@ -64,19 +64,16 @@ pub(crate) struct PipeOptions {
 /// # Errors
 /// Standard input, standard output or the journal fails, another process has the journal, or a signal arrived.
 pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> Result<Exit> {
-    let PipeOptions { jobs, name, any_session, has_approvals } = pipe;
-    let (jobs, any_session) = (*jobs, *any_session);
     signal::install(None).context("wait for signals")?;
     let token = CancelToken::shielded().context("start the pipe")?;
+    let name = pipe.name.as_deref();
     let bus = MessageBus {
         ctx,
         options,
-        jobs,
-        any_session,
-        journal: name.as_deref().map(|name| PipeJournal::open(ctx, name)).transpose()?,
+        pipe,
+        journal: name.map(|name| PipeJournal::open(ctx, name)).transpose()?,
         approvals: name
-            .as_ref()
-            .filter(|_| *has_approvals)
+            .filter(|_| pipe.has_approvals)
             .map(|name| ctx.paths.pipes().join(name).join(ApprovalFile::FILE_NAME)),
         files: OnceLock::new(),
         reader_token: CancelToken::new().context("start the pipe")?,
@@ -84,7 +81,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> R
         changed: Condvar::new(),
     };
     let read_result = thread::scope(|scope| {
-        for _ in 0..jobs {
+        for _ in 0..pipe.jobs {
             let token = Arc::clone(&token);
             scope.spawn(|| cancel::scope(Some(token), || bus.answer_all()));
         }
@@ -118,9 +115,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> R
 struct MessageBus<'a> {
     ctx: &'a Context,
     options: &'a TurnOptions,
-    /// The number of threads that answer.
-    jobs: usize,
-    any_session: bool,
+    pipe: &'a PipeOptions,
     /// Opens the files of messages under the policy of the turns.
     files: OnceLock<Files>,
     /// The journal of a pipe with a name.
@@ -218,7 +213,7 @@ impl MessageBus<'_> {
 
     /// The key of the session that answers a message.
     fn session_key(&self, message: &PipeMessage) -> String {
-        if self.any_session || message.session.starts_with(SESSION_PREFIX) {
+        if self.pipe.any_session || message.session.starts_with(SESSION_PREFIX) {
             message.session.clone()
         } else {
             format!("{SESSION_PREFIX}{}", message.session)
@@ -253,7 +248,7 @@ impl MessageBus<'_> {
     /// Adds a message, once fewer than two for each thread wait.
     fn enqueue(&self, message: PipeMessage) -> Result<()> {
         let mut state = self.state.lock();
-        while state.waiting.len() >= 2 * self.jobs && state.error.is_none() {
+        while state.waiting.len() >= 2 * self.pipe.jobs && state.error.is_none() {
             self.changed.wait_for(&mut state, SIGNAL_CHECK_INTERVAL);
             signal::check()?;
         }
@@ -321,9 +316,7 @@ impl MessageBus<'_> {
                 EarlierAnswer::Turn(EarlierTurn::NotResumable) => {}
                 EarlierAnswer::GivenUp => {
                     let cause = "the program was killed each time it answered this message";
-                    let ending =
-                        Ending { error: Some(fail(Exit::Failed, cause)), ..Ending::default() };
-                    return self.conclude(&message, &turn, &ending, Exit::Failed);
+                    return self.conclude_failed(&message, &turn, fail(Exit::Failed, cause));
                 }
             }
         }
@@ -331,9 +324,7 @@ impl MessageBus<'_> {
             TurnApprovals::Off => None,
             TurnApprovals::On(approvals) => Some(approvals as Arc<dyn DeferredApprovals>),
             TurnApprovals::Refused(cause) => {
-                let error = Some(fail(Exit::Refused, cause));
-                let ending = Ending { error, ..Ending::default() };
-                return self.conclude(&message, &turn, &ending, Exit::Refused);
+                return self.conclude_failed(&message, &turn, fail(Exit::Refused, cause));
             }
         };
         let text = match std::mem::take(&mut message.text) {
@@ -348,11 +339,7 @@ impl MessageBus<'_> {
             let reader = self.file_reader()?;
             attached = match files.iter().map(|name| read_file(reader, name)).collect() {
                 Ok(attached) => attached,
-                Err(error) => {
-                    let exit = exit_for(&error);
-                    let ending = Ending { error: Some(error), ..Ending::default() };
-                    return self.conclude(&message, &turn, &ending, exit);
-                }
+                Err(error) => return self.conclude_failed(&message, &turn, error),
             };
         }
         let mut options = self.options.clone();
@@ -360,11 +347,7 @@ impl MessageBus<'_> {
         options.session.resume = resume;
         let persona = match self.limit_to_persona(&key, &mut options) {
             Ok(persona) => persona,
-            Err(error) => {
-                let exit = exit_for(&error);
-                let ending = Ending { error: Some(error), ..Ending::default() };
-                return self.conclude(&message, &turn, &ending, exit);
-            }
+            Err(error) => return self.conclude_failed(&message, &turn, error),
         };
         options.session.key = Some(key);
         let binding = persona.as_ref().and_then(Persona::address);
@@ -450,6 +433,17 @@ impl MessageBus<'_> {
         }
         let files = turn_setup::open_for_reading(self.ctx, &self.options.grants)?;
         Ok(self.files.get_or_init(|| files))
+    }
+
+    /// Concludes a turn that did not begin because of `error`.
+    fn conclude_failed(
+        &self,
+        message: &PipeMessage,
+        turn: &str,
+        error: anyhow::Error,
+    ) -> Result<()> {
+        let exit = exit_for(&error);
+        self.conclude(message, turn, &Ending { error: Some(error), ..Ending::default() }, exit)
     }
 
     /// Stores and prints the answer of a turn. After a temporary failure the sender repeats the message.

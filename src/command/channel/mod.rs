@@ -1,14 +1,12 @@
 //! `nanobot channel`: polls chat services, sends messages, and manages who is answered.
 
-mod binding;
-pub(crate) mod login;
-
 use crate::cli::channel::{
-    ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand, ServiceFormat,
+    ChannelBindArgs, ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand, ServiceFormat,
 };
 use crate::command::cron::export::print_or_write;
 use crate::ops::channel::bindings;
 use crate::ops::channel::health::{self, ChannelHealth, ChannelProblem};
+use crate::ops::channel::open_channel::find_named;
 use crate::ops::channel::outbox::{self, OutboxFile, OutboxMessage, SendOutcome};
 use crate::ops::channel::overview::{self, WaitingMessage};
 use crate::ops::channel::pairing;
@@ -20,15 +18,19 @@ use crate::options::job::ExportFormat;
 use anyhow::{Context as _, Result};
 use nanobot_agent::report::columns::{Column, Side, format_table};
 use nanobot_base::error::{Exit, WithHint as _, fail};
+use nanobot_base::format::format_dollars;
 use nanobot_base::message::Origin;
 use nanobot_base::shell_quote;
 use nanobot_channel::MessageSource;
 use nanobot_channel::pairing::PendingPairing;
+use nanobot_config::settings::bindings::{BindingKind, ChatBinding};
 use nanobot_os::input::{self, StdinMode};
 use nanobot_os::signal;
 use nanobot_os::terminal::sanitize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+
+pub(crate) mod login;
 
 /// Time that answers in progress have after a signal, unless `--grace` is given.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
@@ -39,20 +41,16 @@ const MAX_PREVIEW_CHARS: usize = 60;
 pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
     match command {
-        ChannelCommand::List { all, json } => list(ctx, *all, *json),
-        ChannelCommand::Show { name, json } => show(ctx, name, *json),
+        ChannelCommand::List { all, json } => list(ctx, *all, *json)?,
+        ChannelCommand::Show { name, json } => show(ctx, name, *json)?,
         ChannelCommand::Check { name } => {
             let identity = overview::test(ctx, name)?;
             ctx.terminal.print(&format!("{} ({})\n", identity.name, identity.id))?;
-            Ok(Exit::Answered)
         }
-        ChannelCommand::Login { name } => {
-            login::log_in(ctx, name)?;
-            Ok(Exit::Answered)
-        }
-        ChannelCommand::Pair { command } => pair(ctx, command),
-        ChannelCommand::Bind(arguments) => binding::run(ctx, arguments),
-        ChannelCommand::Poll(arguments) => poll(ctx, arguments),
+        ChannelCommand::Login { name } => login::log_in(ctx, name)?,
+        ChannelCommand::Pair { command } => pair(ctx, command)?,
+        ChannelCommand::Bind(arguments) => bind(ctx, arguments)?,
+        ChannelCommand::Poll(arguments) => return poll(ctx, arguments),
         ChannelCommand::Export { names, format, output, image } => {
             let format = match format {
                 ServiceFormat::Systemd => ExportFormat::Systemd,
@@ -60,18 +58,21 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
             };
             let mut exported = export::export_channels(ctx, names, format, image)?;
             print_or_write(ctx, format, output.as_deref(), &mut exported)?;
-            Ok(if exported.has_failed { Exit::Failed } else { Exit::Answered })
+            return Ok(if exported.has_failed { Exit::Failed } else { Exit::Answered });
         }
-        ChannelCommand::Send(arguments) => send(ctx, arguments),
-        ChannelCommand::Inbox { dismiss: Some(id), .. } => dismiss(ctx, id),
+        ChannelCommand::Send(arguments) => send(ctx, arguments)?,
+        ChannelCommand::Inbox { dismiss: Some(id), .. } => {
+            outbox::dismiss(ctx, find_waiting(ctx, id)?.channel, id)?;
+        }
         ChannelCommand::Inbox { name, json, dismiss: None } => {
-            list_inbox(ctx, name.as_deref(), *json)
+            list_inbox(ctx, name.as_deref(), *json)?;
         }
-        ChannelCommand::Retry { id } => retry(ctx, id),
+        ChannelCommand::Retry { id } => retry(ctx, id)?,
     }
+    Ok(Exit::Answered)
 }
 
-fn list(ctx: &Context, all: bool, json: bool) -> Result<Exit> {
+fn list(ctx: &Context, all: bool, json: bool) -> Result<()> {
     let mut channels = health::list(ctx)?;
     channels.retain(|channel| all || channel.is_configured);
     let bindings = bindings::of_all_channels(ctx, &ctx.load_config()?)?;
@@ -92,16 +93,15 @@ fn list(ctx: &Context, all: bool, json: bool) -> Result<Exit> {
                 "given_up": channel.given_up,
                 "failures": failures.collect::<Vec<_>>(),
                 "problem": problems.first().map(ChannelProblem::name),
-                "bindings": binding::to_json(&bindings, channel.name),
+                "bindings": bindings_json(&bindings, channel.name),
             })
         });
         let rows: Vec<_> = rows.collect();
-        ctx.terminal.print_json(&json!({ "channels": rows }))?;
-        return Ok(Exit::Answered);
+        return ctx.terminal.print_json(&json!({ "channels": rows }));
     }
     if channels.is_empty() {
         ctx.explain_empty("no channel is enabled; `--all` lists the channels that there are");
-        return Ok(Exit::Answered);
+        return Ok(());
     }
     let columns: [Column<'_, ChannelHealth>; 5] = [
         ("NAME", Side::Left, &|channel| channel.name.to_owned()),
@@ -121,11 +121,10 @@ fn list(ctx: &Context, all: bool, json: bool) -> Result<Exit> {
         }),
     ];
     ctx.terminal.print(&format_table(&channels, &columns, ctx.terminal.stdout_width()))?;
-    binding::print_table(ctx, &bindings)?;
-    Ok(Exit::Answered)
+    print_bindings(ctx, &bindings)
 }
 
-fn show(ctx: &Context, name: &str, json: bool) -> Result<Exit> {
+fn show(ctx: &Context, name: &str, json: bool) -> Result<()> {
     let (files, inbox) = overview::show(ctx, name)?;
     if json {
         let keys: Map<String, Value> = files.config.to_json();
@@ -135,13 +134,12 @@ fn show(ctx: &Context, name: &str, json: bool) -> Result<Exit> {
                 "name": refused.sender.name, "chat": refused.chat,
             })
         });
-        ctx.terminal.print_json(&json!({
+        return ctx.terminal.print_json(&json!({
             "name": name,
             "keys": keys,
             "position": files.read_json("cursor.json")?["cursor"],
             "refused": refused.collect::<Vec<_>>(),
-        }))?;
-        return Ok(Exit::Answered);
+        }));
     }
     let mut text = String::new();
     for (key, value) in files.config.to_json() {
@@ -155,11 +153,10 @@ fn show(ctx: &Context, name: &str, json: bool) -> Result<Exit> {
         let note = if refused.sender.is_unverified { ", not verified" } else { "" };
         text.push_str(&format!("refused sender {id}{note} ({name}) in chat {}\n", refused.chat));
     }
-    ctx.terminal.print(&text)?;
-    Ok(Exit::Answered)
+    ctx.terminal.print(&text)
 }
 
-fn pair(ctx: &Context, command: &PairCommand) -> Result<Exit> {
+fn pair(ctx: &Context, command: &PairCommand) -> Result<()> {
     match command {
         PairCommand::List { json } => {
             for pending in pairing::pending(ctx)? {
@@ -190,7 +187,7 @@ fn pair(ctx: &Context, command: &PairCommand) -> Result<Exit> {
             }
         }
     }
-    Ok(Exit::Answered)
+    Ok(())
 }
 
 fn poll(ctx: &Context, arguments: &ChannelPollArgs) -> Result<Exit> {
@@ -207,7 +204,7 @@ fn poll(ctx: &Context, arguments: &ChannelPollArgs) -> Result<Exit> {
     poll::poll(ctx, &options)
 }
 
-fn send(ctx: &Context, arguments: &ChannelSendArgs) -> Result<Exit> {
+fn send(ctx: &Context, arguments: &ChannelSendArgs) -> Result<()> {
     let ChannelSendArgs { name, to, text, attach, key } = arguments;
     let markdown = match text {
         Some(text) => text.clone(),
@@ -239,16 +236,15 @@ fn read_stdin(ctx: &Context) -> Result<String> {
     Ok(decoded.text)
 }
 
-fn list_inbox(ctx: &Context, name: Option<&str>, json: bool) -> Result<Exit> {
+fn list_inbox(ctx: &Context, name: Option<&str>, json: bool) -> Result<()> {
     let messages = overview::waiting(ctx, name)?;
     if json {
-        ctx.terminal.print_json_lines(messages.iter().map(|message| {
+        return ctx.terminal.print_json_lines(messages.iter().map(|message| {
             json!({
                 "channel": message.channel, "id": message.id, "session": message.session, "state": message.state,
                 "at": message.at.map(|at| at.to_string()), "text": message.text,
             })
-        }))?;
-        return Ok(Exit::Answered);
+        }));
     }
     let now = ctx.clock.now();
     let columns: [Column<'_, WaitingMessage>; 5] = [
@@ -263,13 +259,7 @@ fn list_inbox(ctx: &Context, name: Option<&str>, json: bool) -> Result<Exit> {
             sanitize(&to_one_line(&preview))
         }),
     ];
-    ctx.terminal.print(&format_table(&messages, &columns, ctx.terminal.stdout_width()))?;
-    Ok(Exit::Answered)
-}
-
-fn dismiss(ctx: &Context, id: &str) -> Result<Exit> {
-    outbox::dismiss(ctx, find_waiting(ctx, id)?.channel, id)?;
-    Ok(Exit::Answered)
+    ctx.terminal.print(&format_table(&messages, &columns, ctx.terminal.stdout_width()))
 }
 
 /// Finds the message `id` among those of all channels that wait, were given up or failed.
@@ -281,21 +271,95 @@ fn find_waiting(ctx: &Context, id: &str) -> Result<WaitingMessage> {
     })
 }
 
-fn retry(ctx: &Context, id: &str) -> Result<Exit> {
+fn retry(ctx: &Context, id: &str) -> Result<()> {
     let message = find_waiting(ctx, id)?;
     if outbox::reopen(ctx, message.channel, id)? {
         ctx.notice(&format!("the next poll of {} answers `{id}`", message.channel));
-        return Ok(Exit::Answered);
+        return Ok(());
     }
     print_ids(ctx, outbox::retry(ctx, message.channel, id)?)
 }
 
-fn print_ids(ctx: &Context, outcome: SendOutcome) -> Result<Exit> {
-    let ids = match outcome {
-        SendOutcome::Sent(ids) => ids,
-        SendOutcome::Waits(error) => return Err(error),
+fn print_ids(ctx: &Context, outcome: SendOutcome) -> Result<()> {
+    match outcome {
+        SendOutcome::Sent(ids) => {
+            ctx.terminal.print(&ids.iter().map(|id| format!("{id}\n")).collect::<String>())
+        }
+        SendOutcome::Waits(error) => Err(error),
+    }
+}
+
+/// Runs `nanobot channel bind`.
+fn bind(ctx: &Context, arguments: &ChannelBindArgs) -> Result<()> {
+    let ChannelBindArgs { name, target, profile, model, budget, remove } = arguments;
+    let (kind, id) = match (&target.chat, &target.sender) {
+        (Some(id), _) => (BindingKind::Chat, id),
+        (None, sender) => (BindingKind::Sender, sender.as_ref().expect("one of both is required")),
     };
-    let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
-    ctx.terminal.print(&lines)?;
-    Ok(Exit::Answered)
+    if *remove {
+        if ctx.workspace.is_some() {
+            let cause = "`--remove` removes the whole binding, and takes no `--workspace`";
+            return Err(fail(Exit::Usage, cause));
+        }
+        bindings::unbind(ctx, name, kind, id)?;
+        ctx.notice(&format!("the {} {id} of {name} is not bound any more", kind.name()));
+        return Ok(());
+    }
+    let change = ChatBinding {
+        channel: find_named(name)?.name,
+        kind,
+        id: id.clone(),
+        profile: profile.clone(),
+        workspace: None,
+        model: model.clone(),
+        daily_budget: *budget,
+    };
+    let binding = bindings::bind(ctx, change)?;
+    let members = describe_binding(ctx, &binding).join(", ");
+    ctx.notice(&format!("the {} {} of {name} is bound: {members}", kind.name(), binding.id));
+    Ok(())
+}
+
+/// The members of a binding that are set, for people.
+fn describe_binding(ctx: &Context, binding: &ChatBinding) -> Vec<String> {
+    let ChatBinding { profile, workspace, model, daily_budget, .. } = binding;
+    let members = [
+        profile.as_ref().map(|name| format!("profile `{name}`")),
+        workspace.as_ref().map(|path| format!("workspace `{}`", ctx.paths.display(path))),
+        model.as_ref().map(|name| format!("model `{name}`")),
+        daily_budget.map(|usd| format!("${} a day", format_dollars(usd))),
+    ];
+    members.into_iter().flatten().collect()
+}
+
+/// The bindings of the channel `name`.
+fn bindings_json(bindings: &[ChatBinding], name: &str) -> Vec<Value> {
+    let of_channel = bindings.iter().filter(|binding| binding.channel == name);
+    let bindings_json = |binding: &ChatBinding| {
+        json!({
+            "kind": binding.kind.name(),
+            "id": binding.id,
+            "profile": binding.profile,
+            "workspace": binding.workspace,
+            "model": binding.model,
+            "daily_budget": binding.daily_budget,
+        })
+    };
+    of_channel.map(bindings_json).collect()
+}
+
+/// Prints a table of all bindings, if there are any.
+fn print_bindings(ctx: &Context, bindings: &[ChatBinding]) -> Result<()> {
+    if bindings.is_empty() {
+        return Ok(());
+    }
+    let columns: [Column<'_, ChatBinding>; 3] = [
+        ("CHANNEL", Side::Left, &|binding| binding.channel.to_owned()),
+        ("BOUND", Side::Left, &|binding| {
+            sanitize(&format!("{} {}", binding.kind.name(), binding.id))
+        }),
+        ("TO", Side::Left, &|binding| sanitize(&describe_binding(ctx, binding).join(", "))),
+    ];
+    let table = format_table(bindings, &columns, ctx.terminal.stdout_width());
+    ctx.terminal.print(&format!("\n{table}"))
 }

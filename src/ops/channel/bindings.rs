@@ -6,7 +6,7 @@ use crate::ops::context::Context;
 use crate::ops::permissions;
 use crate::ops::profiles;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, WithHint, fail, hint_for};
+use nanobot_base::error::{Exit, HintPart, WithHint, fail, fail_with_parts, hint_for};
 use nanobot_channel::table::{CHANNELS, ChannelKind, find};
 use nanobot_channel::{Chat, MovedChat};
 use nanobot_config::settings::bindings::{BindingKind, ChatBinding};
@@ -175,10 +175,7 @@ pub(crate) fn check(ctx: &Context, config: &Config, binding: &ChatBinding) -> Re
 pub(crate) fn config_error(binding: &ChatBinding, error: &anyhow::Error) -> anyhow::Error {
     let ChatBinding { channel, kind, id, .. } = binding;
     let cause = format!("`channels.{channel}.{}` binds `{id}`: {error:#}", kind.key());
-    match hint_for(error) {
-        Some(hint) => fail(Exit::Config, cause).with_hint(hint),
-        None => fail(Exit::Config, cause),
-    }
+    fail_with_parts(Exit::Config, cause, hint_for(error).map(HintPart::from))
 }
 
 fn check_members(ctx: &Context, config: &Config, binding: &ChatBinding) -> Result<()> {
@@ -190,11 +187,9 @@ fn check_members(ctx: &Context, config: &Config, binding: &ChatBinding) -> Resul
     };
     // Another directory that has taken its place, as below an empty mount point, would be a memory that has forgotten everything.
     if !workspace.is_dir() {
-        return Err(fail(
-            Exit::Config,
-            format!("its workspace `{}` does not exist", workspace.display()),
-        )
-        .with_hint(format!("`mkdir -p {}`", workspace.display())));
+        let cause = format!("its workspace `{}` does not exist", workspace.display());
+        let hint = format!("`mkdir -p {}`", workspace.display());
+        return Err(fail(Exit::Config, cause).with_hint(hint));
     }
     check_apart(ctx, config, workspace)
 }
@@ -203,11 +198,10 @@ fn check_profile(ctx: &Context, name: &str) -> Result<()> {
     let profile = profiles::find(ctx, name)?;
     let names = profiles::names(ctx).join(", ");
     match profile {
-        Some(profile) if profile.is_unrestricted => Err(fail(
-            Exit::Config,
-            format!("the profile `{name}` has no sandbox and cannot be bound"),
-        )
-        .with_hint("another profile")),
+        Some(profile) if profile.is_unrestricted => {
+            let cause = format!("the profile `{name}` has no sandbox and cannot be bound");
+            Err(fail(Exit::Config, cause).with_hint("another profile"))
+        }
         Some(_) => Ok(()),
         None => Err(fail(Exit::Config, format!("there is no profile `{name}`")).with_hint(names)),
     }
@@ -223,11 +217,8 @@ fn check_apart(ctx: &Context, config: &Config, workspace: &Path) -> Result<()> {
     for other in bound_workspaces(&bindings).into_iter().chain([real_path(&default)]) {
         if other != workspace && (other.starts_with(&workspace) || workspace.starts_with(&other)) {
             let (inner, outer) = (workspace.display(), other.display());
-            return Err(fail(
-                Exit::Config,
-                format!("the workspaces `{inner}` and `{outer}` lie in each other"),
-            )
-            .with_hint("a workspace beside the others"));
+            let cause = format!("the workspaces `{inner}` and `{outer}` lie in each other");
+            return Err(fail(Exit::Config, cause).with_hint("a workspace beside the others"));
         }
     }
     Ok(())
@@ -259,38 +250,17 @@ pub(crate) fn spent_today(ctx: &Context, binding: &ChatBinding) -> Result<f64> {
     Ok(sum)
 }
 
-/// A change of a binding. What is `None` stays as it is.
-#[derive(Clone, Debug)]
-pub(crate) struct BindingChange {
-    pub(crate) kind: BindingKind,
-    pub(crate) id: String,
-    pub(crate) profile: Option<String>,
-    pub(crate) model: Option<String>,
-    pub(crate) daily_budget: Option<f64>,
-}
-
-impl BindingChange {
-    /// A change of the workspace alone.
-    pub(crate) fn of_workspace(kind: BindingKind, id: String) -> Self {
-        Self { kind, id, profile: None, model: None, daily_budget: None }
-    }
-
-    /// True if nothing is to be changed, but perhaps the workspace.
-    fn is_empty(&self) -> bool {
-        self.profile.is_none() && self.model.is_none() && self.daily_budget.is_none()
-    }
-}
-
-/// Changes the binding of a chat or a sender of the channel `name`, or makes it. The workspace is that of `--workspace`, and created if it is
-/// missing. Returns the binding.
+/// Changes the binding of a chat or a sender, or makes it: what is `None` in `change` stays as it is. The workspace is that of
+/// `--workspace`, and created if it is missing. Returns the binding.
 ///
 /// # Errors
-/// Status 2 for an unknown channel or an empty id, the errors of [`check`], and those of the config.
-pub(crate) fn bind(ctx: &Context, name: &str, change: &BindingChange) -> Result<ChatBinding> {
-    let BindingChange { kind, id, profile, model, daily_budget } = change;
-    let channel = find_named(name)?;
-    let id = &checked_id(channel, id)?;
-    if change.is_empty() && ctx.workspace.is_none() {
+/// Status 2 for an empty id, the errors of [`check`], and those of the config.
+pub(crate) fn bind(ctx: &Context, change: ChatBinding) -> Result<ChatBinding> {
+    let ChatBinding { channel, kind, profile, model, daily_budget, .. } = &change;
+    let channel = find_named(channel)?;
+    let id = checked_id(channel, &change.id)?;
+    let is_empty = profile.is_none() && model.is_none() && daily_budget.is_none();
+    if is_empty && ctx.workspace.is_none() {
         let hint = "`--workspace DIR`, `--profile`, `--model` or `--budget`";
         return Err(fail(Exit::Usage, "there is nothing to bind to").with_hint(hint));
     }
@@ -309,18 +279,10 @@ pub(crate) fn bind(ctx: &Context, name: &str, change: &BindingChange) -> Result<
             ctx.notice(&format!("created the workspace `{}`", ctx.paths.display(workspace)));
         }
     }
-    let written = ChatBinding {
-        channel: channel.name,
-        kind: *kind,
-        id: id.clone(),
-        profile: profile.clone(),
-        workspace,
-        model: model.clone(),
-        daily_budget: *daily_budget,
-    };
-    write_members(ctx, &written)?;
+    let kind = *kind;
+    write_members(ctx, &ChatBinding { id: id.clone(), workspace, ..change })?;
     let bindings = of_channel(ctx, &ctx.load_config()?, channel)?;
-    let binding = bindings.into_iter().find(|binding| binding.kind == *kind && binding.id == *id);
+    let binding = bindings.into_iter().find(|binding| binding.kind == kind && binding.id == id);
     binding.ok_or_else(|| fail(Exit::Config, "the binding is not in the config"))
 }
 

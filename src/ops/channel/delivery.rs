@@ -22,7 +22,6 @@ pub(crate) fn deliver(
     channel: &OpenChannel,
     inbox: &Mutex<ChannelInbox>,
     key: &str,
-    now: i64,
 ) -> Result<Vec<String>> {
     let entry = inbox.lock().begin_delivery(key);
     let Some(entry) = entry else {
@@ -50,7 +49,8 @@ pub(crate) fn deliver(
         Err(error) => {
             // A signal is not a failure of the service.
             let is_stop = matches!(&error, ChannelError::Other(error) if error.is::<Stop>());
-            let is_too_old = now - entry.message.at > MAX_OUTBOUND_AGE_MILLIS && !is_stop;
+            let is_too_old =
+                channel.files.now() - entry.message.at > MAX_OUTBOUND_AGE_MILLIS && !is_stop;
             let settlement = match &error {
                 ChannelError::RecipientRefused(_) => Some(Settlement::Refused),
                 ChannelError::Undeliverable(_) => Some(Settlement::GivenUp),

@@ -14,6 +14,7 @@ use nanobot_config::settings::channels::{ChannelConfig, ChannelSettings};
 use nanobot_config::settings::keys::nearest;
 use nanobot_config::settings::{Config, LayeredConfig};
 use nanobot_net::http::Network;
+use nanobot_os::clock::Clock;
 use nanobot_os::digest::digest;
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::FileLock;
@@ -34,6 +35,7 @@ pub(crate) struct ChannelFiles {
     pub(crate) directory: PathBuf,
     /// `~/.nanobot/media/NAME`: attachments that were received, and copies of files that are to be sent.
     pub(crate) media: PathBuf,
+    clock: Clock,
 }
 
 /// A channel that is ready to be polled and sent to.
@@ -96,7 +98,13 @@ impl ChannelFiles {
             settings: ChannelSettings::read(&layers)?,
             directory: ctx.paths.channels().join(kind.name),
             media: ctx.paths.media().join(kind.name),
+            clock: ctx.clock.clone(),
         })
+    }
+
+    /// The current time, in milliseconds since 1970.
+    pub(crate) fn now(&self) -> i64 {
+        self.clock.timestamp().as_millisecond()
     }
 
     /// True if the config enables the channel.
@@ -124,7 +132,7 @@ impl ChannelFiles {
             config: self.config.clone(),
             access: self.access_rules(ctx)?,
             network,
-            clock: ctx.clock.clone(),
+            clock: self.clock.clone(),
             command_env: (ctx.env.iter())
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
@@ -141,11 +149,12 @@ impl ChannelFiles {
     pub(crate) fn access_rules(&self, ctx: &Context) -> Result<AccessRules> {
         let pairing = PairingFile::load(&ctx.paths.pairing())?;
         let policy = self.config.text("groupPolicy").unwrap_or_default();
+        let mode = self.config.text("allowFromMatchMode");
         Ok(AccessRules {
             allow_from: self.allow_from(),
             approved: pairing.approved(self.kind.name),
             pairs: self.kind.pairs && self.settings.pairing,
-            matches_names: self.kind.matches_names || self.matches_names_by_config(),
+            matches_names: self.kind.matches_names || mode.is_some_and(|mode| mode != "id"),
             group_policy: GroupPolicy::parse(&policy),
             group_allow_from: self.group_allow_from(),
             direct: self.direct_rule(),
@@ -157,11 +166,6 @@ impl ChannelFiles {
         let mut chats = self.config.list("groupAllowFrom");
         chats.extend(self.config.list("allowChannels"));
         chats
-    }
-
-    /// True if the config asks for user names or mail addresses in `allowFrom`.
-    fn matches_names_by_config(&self) -> bool {
-        self.config.text("allowFromMatchMode").is_some_and(|mode| mode != "id")
     }
 
     fn direct_rule(&self) -> DirectRule {
@@ -191,8 +195,8 @@ impl ChannelFiles {
     ///
     /// # Errors
     /// Status 75 if a poll holds it.
-    pub(crate) fn lock(&self, ctx: &Context, timeout: Duration) -> Result<FileLock> {
-        let now = ctx.clock.local_timestamp();
+    pub(crate) fn lock(&self, timeout: Duration) -> Result<FileLock> {
+        let now = self.clock.local_timestamp();
         let path = self.directory.join("lock");
         FileLock::acquire(&path, "the channel", Some(&now), timeout, &mut |_| {})
     }
@@ -265,14 +269,13 @@ impl OpenChannel {
         session: &str,
         key: &str,
         markdown: &str,
-        now: i64,
     ) -> OutboundMessage {
         OutboundMessage {
             key: key.to_owned(),
             session: session.to_owned(),
             destination: message.destination(),
             parts: self.files.render(markdown),
-            at: now,
+            at: self.files.now(),
             ..OutboundMessage::default()
         }
     }
@@ -281,9 +284,8 @@ impl OpenChannel {
     ///
     /// # Errors
     /// The errors of the service.
-    pub(crate) fn identity(&self, ctx: &Context) -> Result<Identity> {
-        let files = &self.files;
-        let now = ctx.clock.timestamp().as_millisecond();
+    pub(crate) fn identity(&self) -> Result<Identity> {
+        let (files, now) = (&self.files, self.files.now());
         // With another token or another server, the stored account is not used.
         let config = digest(files.config.fingerprint_text()?.as_bytes());
         let stored = files.read_json("identity.json")?;

@@ -137,7 +137,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
             session,
             destination: Destination { chat, reply_facts },
             parts,
-            at: ctx.clock.timestamp().as_millisecond(),
+            at: channel.files.now(),
             source: message.source,
             ..OutboundMessage::default()
         }))?;
@@ -154,7 +154,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
 pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome> {
     let channel = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
     let _poll_lock =
-        if is_in_outbox(key) { None } else { Some(channel.files.lock(ctx, Duration::ZERO)?) };
+        if is_in_outbox(key) { None } else { Some(channel.files.lock(Duration::ZERO)?) };
     let _lock = lock(&channel, OUTBOX_LOCK_TIMEOUT)?;
     let mut inbox = channel.files.open_inbox()?;
     let Some(entry) = inbox.state().outbound(key).cloned() else {
@@ -177,7 +177,7 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
             key: copy_key.clone(),
             answers: Vec::new(),
             parts,
-            at: ctx.clock.timestamp().as_millisecond(),
+            at: channel.files.now(),
             ..entry.message
         });
         let settlement = InboxRecord::Done { key: key.to_owned(), result: Settlement::Retried };
@@ -198,8 +198,7 @@ pub(crate) fn reopen(ctx: &Context, name: &str, id: &str) -> Result<bool> {
     let mut inbox = files.open_inbox()?;
     let is_dropped = inbox.state().inbound(id).is_some_and(InboundEntry::is_dropped);
     if is_dropped {
-        let at = ctx.clock.timestamp().as_millisecond();
-        inbox.append(InboxRecord::Reopened { id: id.to_owned(), at })?;
+        inbox.append(InboxRecord::Reopened { id: id.to_owned(), at: files.now() })?;
     }
     Ok(is_dropped)
 }
@@ -227,11 +226,10 @@ fn not_outbound_error(name: &str, key: &str, state: &InboxState) -> anyhow::Erro
     match state.inbound(key).map(|entry| entry.settlement) {
         Some(None) => fail(Exit::TryAgain, format!("`{key}` waits for its answer"))
             .with_hint(format!("`nanobot channel poll {name}`")),
-        None | Some(Some(_)) => fail(
-            Exit::NoInput,
-            format!("the channel {name} has no message `{key}` that waits or failed"),
-        )
-        .with_hint("`nanobot channel inbox` for the ids"),
+        None | Some(Some(_)) => {
+            let cause = format!("the channel {name} has no message `{key}` that waits or failed");
+            fail(Exit::NoInput, cause).with_hint("`nanobot channel inbox` for the ids")
+        }
     }
 }
 
@@ -243,10 +241,9 @@ fn deliver(
     inbox: ChannelInbox,
     key: &str,
 ) -> Result<SendOutcome> {
-    let now = ctx.clock.timestamp().as_millisecond();
     let inbox = Mutex::new(inbox);
-    let sent = send_earlier(ctx, channel, &inbox, key, now)
-        .and_then(|()| delivery::deliver(channel, &inbox, key, now));
+    let sent = send_earlier(ctx, channel, &inbox, key)
+        .and_then(|()| delivery::deliver(channel, &inbox, key));
     let is_waiting = inbox.lock().state().waits(key);
     match &sent {
         Ok(_) => health::record_delivery(ctx, channel, None),
@@ -271,7 +268,6 @@ fn send_earlier(
     channel: &OpenChannel,
     inbox: &Mutex<ChannelInbox>,
     key: &str,
-    now: i64,
 ) -> Result<()> {
     let (chat, earlier) = {
         let inbox = inbox.lock();
@@ -294,7 +290,7 @@ fn send_earlier(
         if limited_chats.contains(&earlier_chat) {
             continue;
         }
-        let Err(error) = delivery::deliver(channel, inbox, &message.key, now) else {
+        let Err(error) = delivery::deliver(channel, inbox, &message.key) else {
             continue;
         };
         let waits = inbox.lock().state().waits(&message.key);

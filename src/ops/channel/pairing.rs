@@ -1,13 +1,13 @@
 //! Pairings: the open codes, and their approval.
 
-use crate::ops::channel::bindings::{self, BindingChange};
-use crate::ops::channel::open_channel::ChannelFiles;
+use crate::ops::channel::bindings;
+use crate::ops::channel::open_channel::{ChannelFiles, find_named};
 use crate::ops::context::Context;
 use anyhow::Result;
 use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_channel::pairing::{PairingFile, PendingPairing};
 use nanobot_channel::table::CHANNELS;
-use nanobot_config::settings::bindings::BindingKind;
+use nanobot_config::settings::bindings::{BindingKind, ChatBinding};
 
 /// The codes that are valid now.
 ///
@@ -36,8 +36,16 @@ pub(crate) fn approve(ctx: &Context, code: &str) -> Result<ApprovedSender> {
         && let Some(PendingPairing { channel, sender_id, .. }) =
             pending(ctx)?.into_iter().find(|pairing| pairing.code == code.trim().to_uppercase())
     {
-        let change = BindingChange::of_workspace(BindingKind::Sender, sender_id);
-        bindings::bind(ctx, &channel, &change)?;
+        let change = ChatBinding {
+            channel: find_named(&channel)?.name,
+            kind: BindingKind::Sender,
+            id: sender_id,
+            profile: None,
+            workspace: None,
+            model: None,
+            daily_budget: None,
+        };
+        bindings::bind(ctx, change)?;
     }
     let pairing = PairingFile::change(&ctx.paths.pairing(), |file| file.approve(code, now))?;
     let pairing = pairing.ok_or_else(|| {

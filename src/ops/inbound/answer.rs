@@ -110,10 +110,9 @@ fn deliver(run: &ChannelRun<'_>, channel: &LockedChannel, key: &str) -> Result<(
     } else {
         None
     };
-    let now = run.ctx.clock.timestamp().as_millisecond();
-    let Err(error) = delivery::deliver(&channel.open, &channel.inbox, key, now) else {
+    let Err(error) = delivery::deliver(&channel.open, &channel.inbox, key) else {
         run.record_success(channel.open.name(), ChannelActivity::Send);
-        return approval_answer::record_delivery(run.ctx, &channel.open, key);
+        return approval_answer::record_delivery(&channel.open.files, key);
     };
     if !channel.inbox.lock().state().waits(key) {
         return Err(error);
@@ -165,19 +164,18 @@ fn answer_messages(
         Err(error) => return Err(error),
     };
     let mut approved_id = None;
-    let answer =
-        approval_answer::recognize(run, channel, &persona, first).unwrap_or_else(|error| {
-            // A message that cannot be recognized approves nothing.
-            run.report(channel.open.name(), error);
-            QuestionAnswer::None
-        });
+    let answer = approval_answer::recognize(channel, &persona, first).unwrap_or_else(|error| {
+        // A message that cannot be recognized approves nothing.
+        run.report(channel.open.name(), error);
+        QuestionAnswer::None
+    });
     let answer = answer.or_gone(&first.message);
     if let QuestionAnswer::Reply(text) = &answer {
         let key = answer_key(&first.message.id);
         return send_answer(run, channel, &key, &entries, text, None);
     }
     if let Some(command) = ChatCommand::parse(&first.message.text) {
-        match command.run(run, channel, &persona, first)? {
+        match command.run(channel, &persona, first)? {
             CommandEffect::Answer(text) => {
                 // The answer to `/show` has a code, which a quote must not show to a model.
                 let prefix = if command.shows_code() { QUESTION_KEY_PREFIX } else { "" };
@@ -201,7 +199,7 @@ fn answer_messages(
         return drop_messages(run, channel, &entries, settlement);
     }
     if let QuestionAnswer::Approval { id, lasting } = answer {
-        if let Some(reason) = approval_answer::approve(run, channel, first, &id, lasting)? {
+        if let Some(reason) = approval_answer::approve(channel, first, &id, lasting)? {
             return send_answer(run, channel, &answer_key(&message.id), &entries, &reason, None);
         }
         approved_id = Some(id);
@@ -231,7 +229,7 @@ fn answer_messages(
             EarlierTurn::Interrupted => resumes = true,
             EarlierTurn::NotResumable => {}
         }
-        if let Some(reason) = reason_to_give_up(run, channel, first) {
+        if let Some(reason) = reason_to_give_up(channel, first) {
             return turn_run.give_up(reason, Some(Origin::User));
         }
     }
@@ -261,7 +259,6 @@ fn drop_messages(
     const DAY_MILLIS: i64 = 24 * HOUR_MILLIS;
     let ids = InboundEntry::ids_of(entries);
     let mut records = vec![InboxRecord::Dropped { ids, result: settlement }];
-    let now = run.ctx.clock.timestamp().as_millisecond();
     let (text, period) = if settlement == Settlement::OverBudget {
         (
             "I did not answer: the budget of today is used up. Please send it again tomorrow.",
@@ -276,12 +273,13 @@ fn drop_messages(
         && channel.open.files.reports_drop(&last.message)
     {
         let (session, sender) = (&last.session, &last.message.from.id);
-        let notice = format!("{session} {sender} {} {}", settlement.name(), now / period);
+        let period_index = channel.open.files.now() / period;
+        let notice = format!("{session} {sender} {} {period_index}", settlement.name());
         let key = format!("limit.{}", &digest(notice.as_bytes())[..16]);
         if inbox.state().outbound(&key).is_none() {
             records.push(InboxRecord::Out(OutboundMessage {
                 origin: Some(Origin::User),
-                ..channel.open.render_message(&last.message, session, &key, text, now)
+                ..channel.open.render_message(&last.message, session, &key, text)
             }));
             notice_key = Some(key);
         }
@@ -292,12 +290,8 @@ fn drop_messages(
 }
 
 /// The reason why there is no further attempt at a message. An outage of the model is no such reason until the message is too old.
-fn reason_to_give_up(
-    run: &ChannelRun<'_>,
-    channel: &LockedChannel,
-    entry: &InboundEntry,
-) -> Option<&'static str> {
-    let age = run.ctx.clock.timestamp().as_millisecond() - entry.received_at;
+fn reason_to_give_up(channel: &LockedChannel, entry: &InboundEntry) -> Option<&'static str> {
+    let age = channel.open.files.now() - entry.received_at;
     if entry.killed_turns() >= MAX_ATTEMPTS {
         Some("several attempts failed")
     } else if age > channel.open.files.settings.max_age_millis() {
@@ -316,7 +310,7 @@ fn reached_limit(
 ) -> Result<Option<(&'static str, Settlement)>> {
     let settings = &channel.open.files.settings;
     let sender = &message.from.id;
-    let now = run.ctx.clock.timestamp().as_millisecond();
+    let now = channel.open.files.now();
     let inbox = channel.inbox.lock();
     let turns = inbox.state().turns_since(sender, now - HOUR_MILLIS);
     let recent_turns = inbox.state().turns_since(sender, now - BOT_PERIOD_MILLIS);
@@ -371,7 +365,6 @@ fn send_answer(
     let Some(last) = entries.last() else {
         return Ok(());
     };
-    let now = run.ctx.clock.timestamp().as_millisecond();
     let inbox = channel.inbox.lock();
     let draft = entries.iter().find_map(|entry| inbox.state().draft_of(&entry.message.id));
     drop(inbox);
@@ -379,7 +372,7 @@ fn send_answer(
         answers: InboundEntry::ids_of(entries),
         draft,
         origin,
-        ..channel.open.render_message(&last.message, &last.session, key, text, now)
+        ..channel.open.render_message(&last.message, &last.session, key, text)
     };
     append_and_deliver(run, channel, InboxRecord::Out(answer), last, origin)
 }
@@ -394,7 +387,7 @@ fn append_and_deliver(
     origin: Option<Origin>,
 ) -> Result<()> {
     // The answer does not wait for questions that cannot be read.
-    let questions = approval_answer::unsent_questions(run, channel, last, origin);
+    let questions = approval_answer::unsent_questions(channel, last, origin);
     let questions = questions.unwrap_or_else(|error| {
         run.report(channel.open.name(), error);
         Vec::new()
@@ -486,7 +479,7 @@ impl ChatTurnRun<'_> {
         let record = InboxRecord::Turn {
             ids,
             turn: self.turn.to_owned(),
-            at: self.run.ctx.clock.timestamp().as_millisecond(),
+            at: self.channel.open.files.now(),
             ended,
         };
         self.channel.inbox.lock().append(record)
@@ -680,8 +673,8 @@ impl ChatTurnRun<'_> {
     fn message_text(&self) -> UserText {
         let messages = self.entries.iter().map(|entry| &entry.message);
         // If the questions cannot be read, the end of the turn reports it.
-        let codes = approval_answer::open_codes(self.run.ctx, self.channel, &self.work.session)
-            .unwrap_or_default();
+        let codes =
+            approval_answer::open_codes(self.channel, &self.work.session).unwrap_or_default();
         let inbox = self.channel.inbox.lock();
         message_quotes::to_text(messages, inbox.state(), &codes)
     }
@@ -703,12 +696,7 @@ impl ChatTurnRun<'_> {
                 draft::mark_interrupted(self.channel, last, id);
             }
             let only_unsent = true;
-            return approval_answer::close_questions(
-                self.run.ctx,
-                self.channel,
-                &last.session,
-                only_unsent,
-            );
+            return approval_answer::close_questions(self.channel, &last.session, only_unsent);
         }
         let is_cancelled = self.work.token.is_cancelled();
         if exit == Exit::Answered {

@@ -4,7 +4,7 @@
 use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
 use crate::ops::channel::persona::Persona;
 use crate::ops::context::Context;
-use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
+use crate::ops::inbound::channel_run::LockedChannel;
 use crate::ops::inbound::code_span;
 use anyhow::Result;
 use nanobot_base::message::Origin;
@@ -96,6 +96,16 @@ pub(crate) fn stands_alone(text: &str) -> bool {
 /// The file with the questions of a channel.
 fn path_of(files: &ChannelFiles) -> PathBuf {
     files.directory.join(ApprovalFile::FILE_NAME)
+}
+
+/// The questions of a channel, as of now.
+fn load(files: &ChannelFiles) -> Result<ApprovalFile> {
+    ApprovalFile::load(&path_of(files), files.now())
+}
+
+/// Changes the questions of a channel.
+fn change<T>(files: &ChannelFiles, change: impl FnOnce(&mut ApprovalFile) -> T) -> Result<T> {
+    ApprovalFile::change(&path_of(files), files.now(), change)
 }
 
 /// The file for a turn that answers `message`; `None` if its calls cannot be approved: approvals are off, the config lists neither
@@ -198,7 +208,6 @@ pub(crate) fn place_press<'m>(
 /// # Errors
 /// The questions cannot be read or written.
 pub(crate) fn recognize(
-    run: &ChannelRun<'_>,
     channel: &LockedChannel,
     persona: &Persona,
     entry: &InboundEntry,
@@ -208,12 +217,10 @@ pub(crate) fn recognize(
     let Some(answer_words) = AnswerWords::parse(&message.text, is_mail) else {
         return Ok(QuestionAnswer::None);
     };
-    let path = file_for_turn(persona, files, message)?;
-    let Some(path) = path.filter(|_| message.files.is_empty()) else {
+    if file_for_turn(persona, files, message)?.is_none() || !message.files.is_empty() {
         return Ok(QuestionAnswer::None);
-    };
-    let now = run.ctx.clock.timestamp().as_millisecond();
-    let file = ApprovalFile::load(&path, now)?;
+    }
+    let file = load(files)?;
     let is_approved_by_it =
         |question: &&ApprovalQuestion| question.approved_by() == Some(message.id.as_str());
     if let Some(question) = file.questions_of(&entry.session).find(is_approved_by_it) {
@@ -237,8 +244,7 @@ pub(crate) fn recognize(
             if !open_questions.any(|question| may_answer(files, question, message)) {
                 return Ok(QuestionAnswer::None);
             }
-            let has_closed =
-                ApprovalFile::change(&path, now, |file| file.record_wrong_code(&entry.session))?;
+            let has_closed = change(files, |file| file.record_wrong_code(&entry.session))?;
             return reply(if has_closed {
                 "That was one wrong code too many: the questions here are closed. Nothing was done."
             } else {
@@ -256,12 +262,12 @@ pub(crate) fn recognize(
     }
     if !question.is_open() {
         // An expired one stays closed if the clock is set back.
-        ApprovalFile::change(&path, now, |_| ())?;
+        change(files, |_| ())?;
         return reply(&format!("Question {number} is no longer open. Nothing was done."));
     }
     let id = question.id.clone();
     if answer_words.verdict == Verdict::No {
-        ApprovalFile::change(&path, now, |file| file.close(|question| question.id == id))?;
+        change(files, |file| file.close(|question| question.id == id))?;
         show_outcome(channel, question, message, "no");
         return reply(&format!("Question {number} is answered with no. Nothing was done."));
     }
@@ -391,18 +397,16 @@ fn find_last<'f>(
 /// # Errors
 /// The questions cannot be read or written.
 pub(crate) fn approve(
-    run: &ChannelRun<'_>,
     channel: &LockedChannel,
     entry: &InboundEntry,
     id: &str,
     lasting: bool,
 ) -> Result<Option<String>> {
-    let now = run.ctx.clock.timestamp().as_millisecond();
     let approve = |file: &mut ApprovalFile| {
         file.approve(id, &entry.message.id, lasting)?;
         Ok(file.questions_of(&entry.session).find(|question| question.id == id).cloned())
     };
-    match ApprovalFile::change(&path_of(&channel.open.files), now, approve)? {
+    match change(&channel.open.files, approve)? {
         Err(reason) => Ok(Some(reason)),
         Ok(question) => {
             let word = if lasting { "always" } else { "yes" };
@@ -453,7 +457,6 @@ fn show_outcome(
 /// # Errors
 /// The questions cannot be read.
 pub(crate) fn unsent_questions(
-    run: &ChannelRun<'_>,
     channel: &LockedChannel,
     entry: &InboundEntry,
     origin: Option<Origin>,
@@ -462,8 +465,7 @@ pub(crate) fn unsent_questions(
     if !open.files.config.flag("approvals") {
         return Ok(Vec::new());
     }
-    let now = run.ctx.clock.timestamp().as_millisecond();
-    let file = ApprovalFile::load(&path_of(&open.files), now)?;
+    let file = load(&open.files)?;
     let inbox = channel.inbox.lock();
     let is_unsent = |question: &&ApprovalQuestion| {
         question.delivered_at.is_none() && inbox.state().outbound(&question.key()).is_none()
@@ -472,7 +474,7 @@ pub(crate) fn unsent_questions(
     let to_message = |question: &ApprovalQuestion| {
         let text = question_text(open, question, &entry.message);
         let key = question.key();
-        let mut message = open.render_message(&entry.message, &entry.session, &key, &text, now);
+        let mut message = open.render_message(&entry.message, &entry.session, &key, &text);
         // A question that is cut has no buttons: it is answered by its code.
         if let Some(part) = message.parts.last_mut().filter(|_| !is_long(question)) {
             part.question = Some(question.id.clone());
@@ -486,16 +488,12 @@ pub(crate) fn unsent_questions(
 ///
 /// # Errors
 /// The questions cannot be read.
-pub(crate) fn open_codes(
-    ctx: &Context,
-    channel: &LockedChannel,
-    session: &str,
-) -> Result<Vec<String>> {
+pub(crate) fn open_codes(channel: &LockedChannel, session: &str) -> Result<Vec<String>> {
     let files = &channel.open.files;
     if !files.config.flag("approvals") {
         return Ok(Vec::new());
     }
-    let file = ApprovalFile::load(&path_of(files), ctx.clock.timestamp().as_millisecond())?;
+    let file = load(files)?;
     Ok(file.open_questions(session).map(|question| question.code.clone()).collect())
 }
 
@@ -503,12 +501,11 @@ pub(crate) fn open_codes(
 ///
 /// # Errors
 /// The questions cannot be read or written.
-pub(crate) fn record_delivery(ctx: &Context, channel: &OpenChannel, key: &str) -> Result<()> {
-    let Some(id) = key.strip_prefix(QUESTION_KEY_PREFIX) else {
-        return Ok(());
-    };
-    let now = ctx.clock.timestamp().as_millisecond();
-    ApprovalFile::change(&path_of(&channel.files), now, |file| file.record_delivery(id, now))
+pub(crate) fn record_delivery(files: &ChannelFiles, key: &str) -> Result<()> {
+    match key.strip_prefix(QUESTION_KEY_PREFIX) {
+        Some(id) => change(files, |file| file.record_delivery(id, files.now())),
+        None => Ok(()),
+    }
 }
 
 /// True if the message `key` is a question that must wait, because an earlier message to its chat is not sent.
@@ -527,19 +524,17 @@ pub(crate) fn waits_for_others(inbox_state: &InboxState, key: &str) -> bool {
 /// # Errors
 /// The questions cannot be read or written.
 pub(crate) fn close_questions(
-    ctx: &Context,
     channel: &LockedChannel,
     session: &str,
     only_unsent: bool,
 ) -> Result<()> {
-    let path = path_of(&channel.open.files);
-    let now = ctx.clock.timestamp().as_millisecond();
-    if ApprovalFile::load(&path, now)?.open_questions(session).next().is_none() {
+    let files = &channel.open.files;
+    if load(files)?.open_questions(session).next().is_none() {
         return Ok(());
     }
     let inbox = channel.inbox.lock();
     let is_unsent = |question: &ApprovalQuestion| inbox.state().outbound(&question.key()).is_none();
-    ApprovalFile::change(&path, now, |file| {
+    change(files, |file| {
         file.close(|question| question.session == session && (!only_unsent || is_unsent(question)));
     })
 }
@@ -613,15 +608,9 @@ fn always_text(question: &ApprovalQuestion, message: &InboundMessage) -> String 
 ///
 /// # Errors
 /// The questions cannot be read.
-pub(crate) fn show(
-    run: &ChannelRun<'_>,
-    channel: &LockedChannel,
-    entry: &InboundEntry,
-    number: &str,
-) -> Result<String> {
+pub(crate) fn show(channel: &LockedChannel, entry: &InboundEntry, number: &str) -> Result<String> {
     let files = &channel.open.files;
-    let now = run.ctx.clock.timestamp().as_millisecond();
-    let file = ApprovalFile::load(&path_of(files), now)?;
+    let file = load(files)?;
     let mut open_questions = file.open_questions(&entry.session);
     let Some(question) = open_questions.find(|it| number.parse() == Ok(it.number)) else {
         return Ok("There is no open question with this number here.".to_owned());
@@ -641,25 +630,21 @@ pub(crate) fn show(
 /// # Errors
 /// The approvals cannot be read or written.
 pub(crate) fn grants(
-    ctx: &Context,
     channel: &LockedChannel,
     entry: &InboundEntry,
     arguments: &str,
 ) -> Result<String> {
-    let session = entry.session.as_str();
-    let path = path_of(&channel.open.files);
-    let now = ctx.clock.timestamp().as_millisecond();
+    let (files, session) = (&channel.open.files, entry.session.as_str());
     let line = |approval: &LastingApproval| code_span(&approval.permission);
     if let Some(number) = arguments.strip_prefix("remove") {
         let number = number.trim().parse().unwrap_or_default();
-        let removed =
-            ApprovalFile::change(&path, now, |file| file.remove_lasting(session, number))?;
+        let removed = change(files, |file| file.remove_lasting(session, number))?;
         return Ok(match removed {
             Some(approval) => format!("Taken back: {}", line(&approval)),
             None => "There is no approval with this number. /grants lists them.".to_owned(),
         });
     }
-    let file = ApprovalFile::load(&path, now)?;
+    let file = load(files)?;
     let InboundMessage { chat, from, .. } = &entry.message;
     let lines: Vec<String> = (1..)
         .zip(file.lasting_of(session))

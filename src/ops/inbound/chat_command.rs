@@ -7,7 +7,7 @@ use crate::ops::channel::session_copy;
 use crate::ops::context::Context;
 use crate::ops::conversation_cost;
 use crate::ops::inbound::approval_answer;
-use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
+use crate::ops::inbound::channel_run::LockedChannel;
 use crate::ops::inbound::chat_model;
 use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::skills;
@@ -79,7 +79,6 @@ impl<'m> ChatCommand<'m> {
     /// The session or a file of the program cannot be read or written.
     pub(crate) fn run(
         &self,
-        run: &ChannelRun<'_>,
         channel: &LockedChannel,
         persona: &Persona,
         entry: &InboundEntry,
@@ -98,7 +97,7 @@ impl<'m> ChatCommand<'m> {
                 }
                 "new" => {
                     let only_unsent = false;
-                    approval_answer::close_questions(ctx, channel, chat, only_unsent)?;
+                    approval_answer::close_questions(channel, chat, only_unsent)?;
                     start_new_conversation(ctx, settings, session, chat)?;
                     "New session started.".to_owned()
                 }
@@ -114,8 +113,8 @@ impl<'m> ChatCommand<'m> {
                 "effort" => chat_model::run_effort_command(persona, session, self.rest)?,
                 "cost" => conversation_cost::describe(ctx, settings, session)?,
                 "jobs" => jobs_text(ctx, settings)?,
-                "show" => approval_answer::show(run, channel, entry, self.rest)?,
-                "grants" => approval_answer::grants(ctx, channel, entry, self.rest)?,
+                "show" => approval_answer::show(channel, entry, self.rest)?,
+                "grants" => approval_answer::grants(channel, entry, self.rest)?,
                 "undo" => undo_last_turn(persona, channel, entry)?,
                 "skill" if self.rest.is_empty() => skills_text(ctx, settings)?,
                 "skill" => {
@@ -259,7 +258,7 @@ fn undo_last_turn(
     let record = InboxRecord::Turn {
         ids: vec![entry.message.id.clone()],
         turn: format!("{UNDO_PREFIX}{}", turn.info.turn),
-        at: ctx.clock.timestamp().as_millisecond(),
+        at: channel.open.files.now(),
         ended: false,
     };
     channel.inbox.lock().append(record)?;

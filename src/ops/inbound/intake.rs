@@ -374,7 +374,7 @@ impl<'a> Intake<'a> {
         key: String,
         text: &str,
     ) {
-        let outbound = self.channel.open.render_message(message, session, &key, text, self.now);
+        let outbound = self.channel.open.render_message(message, session, &key, text);
         let origin = Some(Origin::User);
         self.records.push(InboxRecord::Out(OutboundMessage { answers, origin, ..outbound }));
         self.work.push((session.to_owned(), WorkItem::Deliver(key)));

@@ -182,15 +182,13 @@ impl<'scope> ChannelThread<'scope, '_> {
                 .with_hint(format!("`nanobot config set channels.{}.enabled true`", self.name)));
         }
         if files.kind.receives && !files.access_rules(ctx)?.admits_any_sender() {
-            return Err(fail(
-                Exit::Config,
-                "no sender is allowed: `allowFrom` is empty, and pairing is off",
-            )
-            .with_hint(format!("your id in `channels.{}.allowFrom`", self.name)));
+            let cause = "no sender is allowed: `allowFrom` is empty, and pairing is off";
+            let hint = format!("your id in `channels.{}.allowFrom`", self.name);
+            return Err(fail(Exit::Config, cause).with_hint(hint));
         }
         durable_file::create_dir(&files.directory)
             .map_err(|error| fail(Exit::Io, format!("{error:#}")))?;
-        let lock = match files.lock(ctx, self.wait_left()) {
+        let lock = match files.lock(self.wait_left()) {
             Ok(lock) => lock,
             Err(error) if exit_for(&error) == Exit::TryAgain => {
                 if let Some(age) = self.age_of_stuck_poll(&files)? {
@@ -245,7 +243,7 @@ impl<'scope> ChannelThread<'scope, '_> {
         if channel.open.files.is_pushed() {
             return self.watch_inbox(channel, &mut records);
         }
-        let identity = channel.open.identity(self.run.ctx)?;
+        let identity = channel.open.identity()?;
         self.enqueue(unfinished_work(channel));
         self.poll_service(channel, &identity, &mut records)
     }
@@ -261,7 +259,7 @@ impl<'scope> ChannelThread<'scope, '_> {
 
     /// Rewrites a journal that is large, or has old entries, without these, unless another process may append to it.
     fn compact(&self, channel: &LockedChannel) -> Result<()> {
-        let now = self.run.ctx.clock.timestamp().as_millisecond();
+        let now = channel.open.files.now();
         let ages = inbox_ages(&self.run.settings.retention);
         if !channel.inbox.lock().is_due(now, ages) {
             return Ok(());

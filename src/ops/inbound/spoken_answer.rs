@@ -2,7 +2,6 @@
 //! the owner; the sender has the text.
 
 use crate::ops::channel::attachments;
-use crate::ops::context::Context;
 use crate::ops::inbound::channel_run::{ChannelRun, LockedChannel};
 use crate::ops::media_service::MediaAccount;
 use crate::ops::speech::{self, SpokenText};
@@ -40,7 +39,8 @@ pub(super) fn store(
     if !is_last_delivered(channel, text_key, &last.session) {
         return Ok(None);
     }
-    let speech_settings = read_settings(run.ctx)?;
+    let config = run.ctx.load_config()?;
+    let speech_settings = SpeechSettings::read(&LayeredConfig::new(&config, &run.ctx.env))?;
     let is_wanted = match speech_settings.answers {
         SpokenAnswers::Never => false,
         SpokenAnswers::Always => speech_settings.is_configured(),
@@ -74,7 +74,7 @@ pub(super) fn store(
         session: last.session.clone(),
         destination: last.message.destination(),
         parts: vec![Part { file: Some(copy), ..Part::default() }],
-        at: run.ctx.clock.timestamp().as_millisecond(),
+        at: channel.open.files.now(),
         origin,
         ..OutboundMessage::default()
     }))?;
@@ -88,10 +88,6 @@ fn is_last_delivered(channel: &LockedChannel, text_key: &str, session: &str) -> 
     messages.find(|entry| entry.message.session == session).is_some_and(|entry| {
         entry.message.key == text_key && entry.settlement == Some(Settlement::Delivered)
     })
-}
-
-fn read_settings(ctx: &Context) -> Result<SpeechSettings> {
-    SpeechSettings::read(&LayeredConfig::new(&ctx.load_config()?, &ctx.env))
 }
 
 /// True if the sender has spoken.
