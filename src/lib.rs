@@ -164,7 +164,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::CliCommand::Serve { command } => command::serve::run(&ctx, &command),
         cli::CliCommand::Channel { command } => command::channel::run(&ctx, &command),
         cli::CliCommand::Apply(arguments) => command::apply::run(&ctx, &arguments),
-        cli::CliCommand::Undo(arguments) => command::undo::run(&ctx, &arguments),
+        cli::CliCommand::Undo(arguments) => command::undo::run(&ctx, &arguments, None),
         cli::CliCommand::Forget(arguments) => command::forget::run(&ctx, &arguments),
         cli::CliCommand::Usage(arguments) => command::usage::run(&ctx, &arguments),
         cli::CliCommand::Uninstall(arguments) => command::uninstall::run(&ctx, arguments),

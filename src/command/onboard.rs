@@ -67,13 +67,8 @@ pub fn run(ctx: &Context, arguments: &OnboardArgs) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// Asks the questions that a conversation requires, and offers no further steps.
-pub fn run_before_conversation(ctx: &Context) -> Result<Exit> {
-    ask_and_write(ctx).map(|(exit, _)| exit)
-}
-
 /// Asks the questions and writes the config. The status is not [`Exit::Answered`] if the setup does not work.
-fn ask_and_write(ctx: &Context) -> Result<(Exit, Settings)> {
+pub(super) fn ask_and_write(ctx: &Context) -> Result<(Exit, Settings)> {
     signal::install(None).context("wait for signals")?;
     let before = Config::load(&ctx.paths)?;
     let WizardAnswers { edits, test_error } = wizard::run(ctx, &before)?;

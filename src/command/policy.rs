@@ -21,7 +21,7 @@ pub fn run(ctx: &Context, command: &PolicyCommand) -> Result<Exit> {
 fn explain(ctx: &Context, explain_args: &ExplainArgs) -> Result<Exit> {
     let ExplainArgs { tool, arguments, grants, session, json } = explain_args;
     let Some(tool) = tool else {
-        return explain_all(ctx, grants, session.as_deref(), *json);
+        return explain_all(ctx, grants, session.as_deref(), *json).map(|()| Exit::Answered);
     };
     let call = policy_explanation::explain_call(ctx, grants, tool, arguments)?;
     let (exit, decision, reason, flag) = match call.decision {
@@ -42,21 +42,14 @@ fn explain(ctx: &Context, explain_args: &ExplainArgs) -> Result<Exit> {
     Ok(exit)
 }
 
-fn explain_all(
-    ctx: &Context,
-    grants: &Grants,
-    session: Option<&str>,
-    as_json: bool,
-) -> Result<Exit> {
+fn explain_all(ctx: &Context, grants: &Grants, session: Option<&str>, as_json: bool) -> Result<()> {
     let rows = policy_explanation::describe_policy(ctx, grants, session)?;
     if as_json {
         let rows = rows.iter().map(|(name, value)| json!({ "what": name, "value": value }));
-        ctx.terminal.print_json(&rows.collect::<Value>())?;
-        return Ok(Exit::Answered);
+        return ctx.terminal.print_json(&rows.collect::<Value>());
     }
     let rows = rows.iter().map(|(name, value)| format!("{name:<11} {value}\n"));
-    ctx.terminal.print(&rows.collect::<String>())?;
-    Ok(Exit::Answered)
+    ctx.terminal.print(&rows.collect::<String>())
 }
 
 fn test_sandbox(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {

@@ -65,7 +65,7 @@ pub(super) fn start(ctx: &Context, options: TurnOptions) -> Result<Exit> {
         && !ctx.paths.config.exists()
         && agent_turn::select_provider(ctx, &options).is_err();
     if is_first_run {
-        let exit = onboard::run_before_conversation(ctx)?;
+        let (exit, _) = onboard::ask_and_write(ctx)?;
         if exit != Exit::Answered {
             return Ok(exit);
         }
@@ -91,7 +91,9 @@ impl ProgramCommands for ReplProgramCommands {
             CliCommand::Memory { command } => memory::run(ctx, &command),
             CliCommand::Mcp { command } => mcp::dispatch(ctx, &command),
             CliCommand::Undo(arguments) => {
-                undo::run_in_session(ctx, &arguments, options.session.key.as_deref())
+                // A session that is not saved has no turns that it could name.
+                let session = options.session.key.as_deref().unwrap_or_default();
+                undo::run(ctx, &arguments, Some(session))
             }
             CliCommand::Usage(arguments) => usage::run(ctx, &arguments),
             CliCommand::Status(arguments) => status::run_for_turns(ctx, &arguments, options),

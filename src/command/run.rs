@@ -63,9 +63,9 @@ fn print_list(ctx: &Context, as_json: bool) -> Result<()> {
 
 fn run_file(ctx: &Context, file: &str, program_arguments: &[String], turn: &TurnOptions) -> Exit {
     let loaded = if named_prompts::is_name(file) {
-        named_prompts::find(ctx, file).and_then(|path| PromptProgram::load_own(ctx, file, &path))
+        named_prompts::find(ctx, file).and_then(|path| PromptProgram::load(ctx, &path, Some(file)))
     } else {
-        PromptProgram::load(ctx, &ctx.paths.expand(file))
+        PromptProgram::load(ctx, &ctx.paths.expand(file), None)
     };
     let program = match loaded {
         Ok(program) => program,

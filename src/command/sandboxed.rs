@@ -23,11 +23,9 @@ pub(crate) fn run(command: &CliCommand, terminal: Terminal) -> Result<Exit> {
     if let CliCommand::Cron { command } = command
         && !matches!(command, CronCommand::Heartbeat(_))
     {
-        return Err(fail(
-            Exit::Refused,
-            "`nanobot cron` cannot run in the agent's sandbox: the tool `cron` does it",
-        )
-        .with_hint(format!("call the tool `cron` with {}", cron_tool_arguments(command))));
+        let cause = "`nanobot cron` cannot run in the agent's sandbox: the tool `cron` does it";
+        let hint = format!("call the tool `cron` with {}", cron_tool_arguments(command));
+        return Err(fail(Exit::Refused, cause).with_hint(hint));
     }
     Err(fail(Exit::Refused, "nanobot cannot run in the agent's sandbox, which has no network and no access to nanobot's files")
         .with_hint("the agent's tools: `spawn` to delegate a task, `cron` for reminders, `web_fetch` and the file tools for the rest"))

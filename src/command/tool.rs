@@ -16,7 +16,7 @@ use anyhow::{Context as _, Error, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use nanobot_agent::report::columns::hanging_indent;
-use nanobot_base::error::{Exit, Stop, WithHint as _, fail};
+use nanobot_base::error::{Exit, Stop, WithHint as _, fail, fail_with_parts};
 use nanobot_base::event::ToolOutcome;
 use nanobot_base::message::{Document, Image, MessagePart, ToolCall, ToolSpec};
 use nanobot_base::shell_quote::quote;
@@ -29,14 +29,17 @@ use nanobot_tool::ask_user;
 use nanobot_tool::cron::JobScheduler;
 use nanobot_tool::sessions;
 use serde_json::{Value, json};
-use server_call::ServerCall;
 use std::sync::Arc;
 
 /// Runs `nanobot tool`.
 pub fn run(ctx: &Context, command: &ToolCommand) -> Result<Exit> {
     match command {
-        ToolCommand::List { grants, json } => list_tools(ctx, grants, *json),
-        ToolCommand::Show { name, grants, json } => show_tool(ctx, grants, name, *json),
+        ToolCommand::List { grants, json } => {
+            list_tools(ctx, grants, *json).map(|()| Exit::Answered)
+        }
+        ToolCommand::Show { name, grants, json } => {
+            show_tool(ctx, grants, name, *json).map(|()| Exit::Answered)
+        }
         ToolCommand::New { name, description, language } => {
             program::create(ctx, name, description.as_deref(), *language)
         }
@@ -62,11 +65,10 @@ fn build_setup(
 }
 
 /// Lists the tools of a run with these permissions, and apart from them those that only a conversation with a person has.
-fn list_tools(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
+fn list_tools(ctx: &Context, grants: &Grants, as_json: bool) -> Result<()> {
     let setup = build_setup(ctx, grants, false, true)?;
     if as_json {
-        ctx.terminal.print_json_lines(setup.toolbox.specs().iter().map(spec_json))?;
-        return Ok(Exit::Answered);
+        return ctx.terminal.print_json_lines(setup.toolbox.specs().iter().map(spec_json));
     }
     let interactive_specs = interactive_specs(&setup, grants);
     print_specs(ctx, setup.toolbox.specs())?;
@@ -74,7 +76,7 @@ fn list_tools(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
         ctx.terminal.print("\nIn the REPL and in editors also:\n")?;
         print_specs(ctx, &interactive_specs)?;
     }
-    Ok(Exit::Answered)
+    Ok(())
 }
 
 /// Lists the tools of a turn of the REPL with these permissions.
@@ -111,7 +113,7 @@ fn spec_json(spec: &ToolSpec) -> Value {
 }
 
 /// Prints one tool of a run with these permissions.
-fn show_tool(ctx: &Context, grants: &Grants, name: &str, as_json: bool) -> Result<Exit> {
+fn show_tool(ctx: &Context, grants: &Grants, name: &str, as_json: bool) -> Result<()> {
     let setup = build_setup(ctx, grants, false, true)?;
     let specs = [setup.toolbox.specs(), &interactive_specs(&setup, grants)].concat();
     let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
@@ -123,8 +125,7 @@ fn show_tool(ctx: &Context, grants: &Grants, name: &str, as_json: bool) -> Resul
         return Err(fail(Exit::Usage, cause).with_hint(hint));
     };
     if as_json {
-        ctx.terminal.print_json(&spec_json(spec))?;
-        return Ok(Exit::Answered);
+        return ctx.terminal.print_json(&spec_json(spec));
     }
     let text = wrap_words(
         &sanitize(&spec.description),
@@ -135,8 +136,7 @@ fn show_tool(ctx: &Context, grants: &Grants, name: &str, as_json: bool) -> Resul
         "{}\n\n{text}\n\n{}\n",
         sanitize(&spec.name),
         sanitize(&format!("{:#}", *spec.parameters))
-    ))?;
-    Ok(Exit::Answered)
+    ))
 }
 
 /// Parses the arguments of a call, which `schema` describes. `-` reads them from standard input.
@@ -207,9 +207,8 @@ fn result_json(completed_call: &CompletedCall) -> Value {
 /// Runs `nanobot tool run`. Signals and `--timeout` stop the command.
 fn run_tool(ctx: &Context, arguments: &ToolRunArgs) -> Result<Exit> {
     signal::install(arguments.timeout).context("wait for signals")?;
-    let server_call = server_call(ctx, arguments)?;
-    let (result, callee) = match &server_call {
-        Some(call) => (server_call::run(&McpContext::open(ctx)?, call), "server"),
+    let (result, callee) = match server_tool(ctx, arguments)? {
+        Some(tool) => (server_call::run(&McpContext::open(ctx)?, arguments, tool), "server"),
         None => (call_tool(ctx, arguments), "tool"),
     };
     result.map_err(|error| {
@@ -225,11 +224,9 @@ fn run_tool(ctx: &Context, arguments: &ToolRunArgs) -> Result<Exit> {
     })
 }
 
-/// The call of a server's tool, if the arguments begin with a server.
-fn server_call<'a>(ctx: &Context, run_args: &'a ToolRunArgs) -> Result<Option<ServerCall<'a>>> {
-    let ToolRunArgs { name, tool: Some(tool), arguments, json, timeout, grants, offline } =
-        run_args
-    else {
+/// The tool of a server, if the arguments begin with a server.
+fn server_tool<'a>(ctx: &Context, run_args: &'a ToolRunArgs) -> Result<Option<&'a str>> {
+    let ToolRunArgs { name, tool: Some(tool), arguments, grants, offline, .. } = run_args else {
         return Ok(None);
     };
     let is_server = |name: &str| {
@@ -244,8 +241,7 @@ fn server_call<'a>(ctx: &Context, run_args: &'a ToolRunArgs) -> Result<Option<Se
         let hint = "the tool's name in `nanobot tool list`, without the server's: the policy applies to it";
         return Err(fail(Exit::Usage, cause).with_hint(hint));
     }
-    let arguments = arguments.as_deref().unwrap_or("{}");
-    Ok(Some(ServerCall { server: name, tool, arguments, json: *json, timeout: *timeout }))
+    Ok(Some(tool))
 }
 
 /// The error for a tool that does not exist, if one with a similar name does.
@@ -311,10 +307,8 @@ fn call_tool(ctx: &Context, run_args: &ToolRunArgs) -> Result<Exit> {
             };
             let (output, cause) = split_output(&denial.message, &live_output);
             ctx.terminal.print(&output)?;
-            Err(match &denial.suggested_flag {
-                Some(flag) => fail(Exit::Refused, cause).with_hint(format!("`{flag}`")),
-                None => fail(Exit::Refused, cause),
-            })
+            let flag = denial.suggested_flag.iter().map(|flag| format!("`{flag}`").into());
+            Err(fail_with_parts(Exit::Refused, cause, flag))
         }
     }
 }

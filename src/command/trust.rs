@@ -37,13 +37,11 @@ pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
     }
     let path = resolve_directory(argument)?;
     if path.parent().is_none() || ctx.paths.home.starts_with(&path) {
-        return Err(fail(
-            Exit::Usage,
-            format!(
-                "`{}` contains more than one project; trust a directory below it",
-                display(&path)
-            ),
-        ));
+        let cause = format!(
+            "`{}` contains more than one project; trust a directory below it",
+            display(&path)
+        );
+        return Err(fail(Exit::Usage, cause));
     }
     let now = ctx.clock.now().timestamp();
     let pointers = repository::unpinned_pointers(ctx, &path);

@@ -13,27 +13,6 @@ use nanobot_tool::undo::journal::UndoTurn;
 use nanobot_tool::undo::restore::{RestoreDirection, RestoreStep};
 use serde_json::json;
 
-/// Runs `nanobot undo`.
-pub fn run(ctx: &Context, arguments: &UndoArgs) -> Result<Exit> {
-    let report = |text: &str| {
-        ctx.notice(text);
-        Ok(())
-    };
-    undo_or_redo(ctx, arguments, None, &report)
-}
-
-/// Like [`run`], but within the session of the REPL: the last turn is that of this session, a turn of another one is undone only if
-/// its number is given, and the turn is a part of the result.
-pub(super) fn run_in_session(
-    ctx: &Context,
-    arguments: &UndoArgs,
-    session: Option<&str>,
-) -> Result<Exit> {
-    let report = |text: &str| ctx.terminal.print(&format!("{text}\n"));
-    // A session that is not saved has no turns that it could name.
-    undo_or_redo(ctx, arguments, Some(session.unwrap_or_default()), &report)
-}
-
 /// Prints the changes of files by the conversation in the session `key`: of its last turn with changes, or of all turns.
 pub(super) fn print_diff(ctx: &Context, key: &str, of_all_turns: bool) -> Result<()> {
     let sessions = ctx.session_store(&ctx.settings()?)?;
@@ -49,28 +28,30 @@ pub(super) fn print_diff(ctx: &Context, key: &str, of_all_turns: bool) -> Result
     pager::show(&ctx.env, ctx.terminal, writer)
 }
 
-fn undo_or_redo(
-    ctx: &Context,
-    arguments: &UndoArgs,
-    session: Option<&str>,
-    report: &dyn Fn(&str) -> Result<()>,
-) -> Result<Exit> {
+/// Runs `nanobot undo`; in the REPL within its `session`: the last turn is that of this session, a turn of another one is undone only if
+/// its number is given, and the turn is a part of the result.
+pub fn run(ctx: &Context, arguments: &UndoArgs, session: Option<&str>) -> Result<Exit> {
+    let report = |text: &str| {
+        if session.is_some() {
+            return ctx.terminal.print(&format!("{text}\n"));
+        }
+        ctx.notice(text);
+        Ok(())
+    };
     let UndoArgs { turn, list, json, dry_run, redo, force } = arguments;
     if *list {
         print_turns(ctx, &undo::list_turns(ctx)?, *json)?;
         return Ok(Exit::Answered);
     }
-    let steps = undo::undo(
-        ctx,
-        &UndoRequest {
-            turn: turn.as_deref(),
-            direction: if *redo { RestoreDirection::Redo } else { RestoreDirection::Undo },
-            is_dry_run: *dry_run,
-            force: *force,
-            session,
-            report,
-        },
-    )?;
+    let request = UndoRequest {
+        turn: turn.as_deref(),
+        direction: if *redo { RestoreDirection::Redo } else { RestoreDirection::Undo },
+        is_dry_run: *dry_run,
+        force: *force,
+        session,
+        report: &report,
+    };
+    let steps = undo::undo(ctx, &request)?;
     let line = |step: &RestoreStep| {
         let verb = match (step, dry_run) {
             (RestoreStep::Restore(_), false) => "restored",

@@ -3,12 +3,13 @@
 //! Command lines, jobs, chats, editors and the REPL have a function `run…` each. Every failure inside a turn ends in a [`TurnOutcome`];
 //! a panic ends the process.
 
+use crate::ops::connection_test;
 use crate::ops::context::{Context, report_error};
 use crate::ops::default_session::default_session_key;
+use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions;
 use crate::ops::proposal::Proposal;
 use crate::ops::retention::RetentionSweep;
-use crate::ops::{connection_test, model};
 use crate::options::turn::{OutputOptions, TurnOptions};
 use anyhow::{Context as _, Result};
 use nanobot_agent::report::short_text::count_noun;
@@ -24,6 +25,7 @@ use nanobot_base::event::{Event, StopReason};
 use nanobot_base::format::list_first;
 use nanobot_base::message::{MessagePart, Reply, UserMessage};
 use nanobot_base::shell_quote;
+use nanobot_config::settings::Settings;
 use nanobot_model::provider::ProviderError;
 use nanobot_model::provider::registry::SelectedProvider;
 use nanobot_os::durable_file;
@@ -38,6 +40,7 @@ use request::{TurnCommand, TurnRequest};
 use source::{ChatTurn, InteractiveContext, JobTurn, SteeringMessage, TurnSource};
 use span_export::SpanExport;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod approved_call;
@@ -234,10 +237,13 @@ pub(crate) fn show_repl_request(
 pub(crate) fn select_provider(ctx: &Context, options: &TurnOptions) -> Result<SelectedProvider> {
     let (settings, _) =
         permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
-    let model_settings = &settings.models[0];
-    let endpoint =
-        model::resolve_endpoint(ctx, &settings, model_settings, options.limits.offline, true)?;
-    Ok(endpoint.choice)
+    Ok(resolve_endpoint(ctx, options, &settings)?.choice)
+}
+
+/// The endpoint of the first model of `settings`.
+fn resolve_endpoint(ctx: &Context, options: &TurnOptions, settings: &Settings) -> Result<Endpoint> {
+    let streams = !options.model.no_stream;
+    model::resolve_endpoint(ctx, settings, &settings.models[0], options.limits.offline, streams)
 }
 
 /// True if the provider of turns with `options` lists its models, and that of `choice` is not among them. It is not asked about a model
@@ -259,9 +265,7 @@ pub(crate) fn list_models(ctx: &Context, options: &TurnOptions) -> Result<Vec<St
     let (settings, _) =
         permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
     let settings = connection_test::with_short_timeouts(&settings, MODEL_LIST_TIMEOUT);
-    let model_settings = &settings.models[0];
-    let endpoint =
-        model::resolve_endpoint(ctx, &settings, model_settings, options.limits.offline, true)?;
+    let endpoint = resolve_endpoint(ctx, options, &settings)?;
     let models =
         endpoint.http_provider.list_models(&mut |text| log::info!(target: "http", "{text}"));
     let models = models.map_err(ProviderError::into_failure)?;
@@ -433,7 +437,8 @@ fn run_steps(
     conversation::restore_images(ctx, options, &request.settings, &mut session);
 
     post_turn.span_export = SpanExport::begin(ctx, options, &request, reporter);
-    let traced_ctx = post_turn.span_export.as_ref().map(|export| export.traced_context(ctx));
+    let span_export = post_turn.span_export.as_ref();
+    let traced_ctx = span_export.map(|export| ctx.with_trace(Arc::clone(&export.trace)));
     let ctx = traced_ctx.as_ref().unwrap_or(ctx);
 
     let propose = || Proposal::create(ctx, options, &request.settings, &request.profile);
@@ -557,13 +562,7 @@ fn create_workspace(ctx: &Context, options: &TurnOptions, request: &TurnRequest)
         return Ok(());
     }
     if request.command.is_none() {
-        model::resolve_endpoint(
-            ctx,
-            &request.settings,
-            &request.settings.models[0],
-            options.limits.offline,
-            !options.model.no_stream,
-        )?;
+        resolve_endpoint(ctx, options, &request.settings)?;
     }
     if let Err(error) = durable_file::create_dir(workspace) {
         if !options.session.ephemeral {
@@ -641,16 +640,11 @@ fn ending_error(
             })
         }
         StopReason::Answered => None,
-        StopReason::IterationLimit => Some(
-            fail(
-                exit,
-                format!(
-                    "stopped at the limit of {}",
-                    count_noun(max_iterations as usize, "request")
-                ),
-            )
-            .with_hint("a higher `--max-iterations`, or a smaller task"),
-        ),
+        StopReason::IterationLimit => {
+            let limit = count_noun(max_iterations as usize, "request");
+            let hint = "a higher `--max-iterations`, or a smaller task";
+            Some(fail(exit, format!("stopped at the limit of {limit}")).with_hint(hint))
+        }
         StopReason::OutputLimit => Some(
             fail(exit, "the answer was truncated by the output limit")
                 .with_hint("a higher `--max-tokens`"),
@@ -659,16 +653,9 @@ fn ending_error(
             let command = options.until.command.as_deref().unwrap_or_default();
             let rounds = count_noun(ending.rounds.len(), "round");
             let failure = ending.rounds.last().and_then(|round| round.failure.as_deref());
-            Some(
-                fail(
-                    exit,
-                    format!(
-                        "`{command}` still fails after {rounds}: {}",
-                        failure.unwrap_or_default()
-                    ),
-                )
-                .with_hint("a higher `--max-rounds`, or a smaller task"),
-            )
+            let failure = failure.unwrap_or_default();
+            let cause = format!("`{command}` still fails after {rounds}: {failure}");
+            Some(fail(exit, cause).with_hint("a higher `--max-rounds`, or a smaller task"))
         }
         StopReason::RepeatedDenial => ending.stats.denials.last().map(|denial| {
             let tool = &denial.tool_name;

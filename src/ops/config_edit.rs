@@ -53,11 +53,8 @@ pub(crate) fn replace_text(
         if current.unwrap_or_default() == original {
             durable_file::replace(path, edited)
         } else {
-            Err(fail(
-                Exit::TryAgain,
-                "the config was changed meanwhile, so the edited text was not written",
-            )
-            .with_hint("nanobot config edit"))
+            let cause = "the config was changed meanwhile, so the edited text was not written";
+            Err(fail(Exit::TryAgain, cause).with_hint("nanobot config edit"))
         }
     });
     let removal = lock.remove();

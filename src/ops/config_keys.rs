@@ -4,7 +4,7 @@ use crate::ops::config_edit::report_moved_keys;
 use crate::ops::context::Context;
 use crate::ops::usable_config;
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, WithHint, fail};
+use nanobot_base::error::{Exit, HintPart, WithHint, fail, fail_with_parts};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::config_file::ConfigFile;
 use nanobot_config::settings::expand::has_reference;
@@ -306,10 +306,8 @@ fn quoting_hint(key: &str) -> Option<String> {
 
 /// The error `cause` about `key`, which contains an unknown name.
 fn unknown_key_error(exit: Exit, key: &str, unknown: &UnknownKey, cause: &str) -> anyhow::Error {
-    match quoting_hint(key) {
-        Some(hint) if !unknown.is_misspelt => fail(exit, cause).with_hint(hint),
-        _ => fail(exit, cause),
-    }
+    let hint = if unknown.is_misspelt { None } else { quoting_hint(key) };
+    fail_with_parts(exit, cause, hint.map(HintPart::from))
 }
 
 /// Maximum number of keys that are suggested for one name.

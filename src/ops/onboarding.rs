@@ -140,7 +140,8 @@ impl ProviderSection {
     /// # Errors
     /// Status 2 if no run could use the provider.
     pub(crate) fn find(name: &str, has_base: bool, config: &Config) -> Result<Self> {
-        let section = Self { name: snake_case(name), entry: find_entry(name) };
+        let entry = PROVIDERS.iter().find(|provider| snake_case(provider.name) == snake_case(name));
+        let section = Self { name: snake_case(name), entry };
         let cause = match section.entry {
             Some(entry) if entry.kind == ProviderKind::Unsupported => {
                 Some(format!("{} is not supported by this release", entry.label))
@@ -186,10 +187,6 @@ pub(crate) fn allow_servers_edit(config: &Config, settings: &Settings) -> Option
     let rules: Vec<Value> =
         rules.cloned().chain(missing.iter().map(|rule| rule.as_str().into())).collect();
     (!missing.is_empty()).then(|| ConfigEdit::new("tools.allow", rules))
-}
-
-fn find_entry(name: &str) -> Option<&'static ProviderInfo> {
-    PROVIDERS.iter().find(|provider| snake_case(provider.name) == snake_case(name))
 }
 
 /// The defaults that a config should spell out, added where it has no value.

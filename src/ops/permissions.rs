@@ -7,7 +7,7 @@ use crate::ops::repository;
 use crate::ops::skill_directories::{SkillDirectories, protected_directories};
 use crate::options::grants::{Grants, SandboxMode};
 use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, WithHint, fail};
+use nanobot_base::error::{Exit, HintPart, WithHint, fail, fail_with_parts};
 use nanobot_config::policy::file_scope::{FileScope, LinkName, ScopeRoot};
 use nanobot_config::policy::net::{self, Net};
 use nanobot_config::policy::profile::{self, Profile};
@@ -187,6 +187,15 @@ impl WorkspacePlace {
     }
 }
 
+/// The policy of a run with these grants.
+///
+/// # Errors
+/// As [`build_policy`].
+pub(crate) fn policy_of(ctx: &Context, grants: &Grants, settings: &Settings) -> Result<Policy> {
+    let profile = resolve_profile(ctx, grants, settings)?;
+    build_policy(ctx, grants, settings, &profile, &WorkspacePlace::find(&settings.workspace))
+}
+
 /// Builds the policy of a run under `profile`.
 ///
 /// # Errors
@@ -214,14 +223,11 @@ pub(crate) fn build_inner_policy(
     workspace: &WorkspacePlace,
 ) -> Result<Policy> {
     if profile.is_unrestricted && grants.sandbox == Some(SandboxMode::Strict) {
-        return Err(fail(
-            Exit::Usage,
-            format!(
-                "profile `{}` has no sandbox, but `--sandbox strict` requires one",
-                profile.name
-            ),
-        )
-        .with_hint("only one of the two"));
+        let cause = format!(
+            "profile `{}` has no sandbox, but `--sandbox strict` requires one",
+            profile.name
+        );
+        return Err(fail(Exit::Usage, cause).with_hint("only one of the two"));
     }
     let mut real_paths = PathResolver::with_real_path(&workspace.path);
     let file_scope = build_file_scope(ctx, grants, settings, profile, workspace, &mut real_paths)?;
@@ -411,11 +417,9 @@ fn build_file_scope(
     let workspace = &workspace_place.path;
     let directory = working_directory(ctx, grants, settings, workspace_place, real_paths)?;
     if profile.reads_only && !grants.write.is_empty() {
-        return Err(fail(
-            Exit::Usage,
-            format!("profile `{}` is read-only, so `--write` cannot be used with it", profile.name),
-        )
-        .with_hint("only one of the two"));
+        let cause =
+            format!("profile `{}` is read-only, so `--write` cannot be used with it", profile.name);
+        return Err(fail(Exit::Usage, cause).with_hint("only one of the two"));
     }
     let mut roots = GrantedPaths::default();
     if workspace_place.exists {
@@ -454,11 +458,9 @@ fn build_file_scope(
     }
     let roots = roots.0;
     if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
-        return Err(fail(
-            Exit::Refused,
-            "`tools.restrictToWorkspace` allows no paths outside the workspace",
-        )
-        .with_hint("the command without `-C`, `--read` and `--write=PATH`"));
+        let cause = "`tools.restrictToWorkspace` allows no paths outside the workspace";
+        let hint = "the command without `-C`, `--read` and `--write=PATH`";
+        return Err(fail(Exit::Refused, cause).with_hint(hint));
     }
     if profile.is_unrestricted {
         return Ok(FileScope {
@@ -695,10 +697,7 @@ pub(crate) fn replaced_directory_notice(
 fn resolve_existing(path: &Path, hint: Option<&str>) -> Result<PathBuf> {
     resolve_if_exists(path)?.ok_or_else(|| {
         let message = format!("no such file or directory: `{}`", path.display());
-        match hint {
-            Some(hint) => fail(Exit::NoInput, message).with_hint(hint),
-            None => fail(Exit::NoInput, message),
-        }
+        fail_with_parts(Exit::NoInput, message, hint.map(HintPart::from))
     })
 }
 

@@ -85,20 +85,11 @@ struct AssignedArguments<'a> {
 }
 
 impl PromptProgram {
-    /// Reads the file at `path`.
+    /// Reads the file at `path`. `name` is that of a prompt of the user's own folder, which no run can change: it counts as pinned.
     ///
     /// # Errors
     /// Status 66 if there is none, 65 if it cannot be used.
-    pub(crate) fn load(ctx: &Context, path: &Path) -> Result<Self> {
-        Self::load_file(ctx, path, None)
-    }
-
-    /// Reads the prompt `name` of the user's own folder, which no run can change: it counts as pinned.
-    pub(crate) fn load_own(ctx: &Context, name: &str, path: &Path) -> Result<Self> {
-        Self::load_file(ctx, path, Some(name))
-    }
-
-    fn load_file(ctx: &Context, path: &Path, name: Option<&str>) -> Result<Self> {
+    pub(crate) fn load(ctx: &Context, path: &Path, name: Option<&str>) -> Result<Self> {
         let file_name = path.display().to_string();
         let bytes = input::read_file(path, &file_name, MAX_FILE_BYTES)?;
         let real_path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -7,11 +7,9 @@ use crate::options::grants::{Grants, PrivateCopy};
 use crate::options::turn::TurnOptions;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, WithHint, fail};
-use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::policy::profile::Profile;
 use nanobot_config::policy::{Policy, Sandbox};
 use nanobot_config::settings::Settings;
-use nanobot_os::repository::Repository;
 use nanobot_sandbox::private_tmp;
 use nanobot_tool::files::Files;
 use nanobot_tool::git_patch::copy::{CopyChanges, DirectoryCopy};
@@ -44,7 +42,8 @@ impl Proposal {
             permissions::build_policy(ctx, &options.grants, settings, profile, &workspace)?;
         check_policy(&policy, settings)?;
         let scope = &policy.file_scope;
-        let repository = own_repository(scope);
+        // A run in this scope may read everything of it.
+        let repository = scope.repository.as_ref().filter(|own| !own.git_dirs.is_empty());
         let top = repository.map_or(&scope.directory, |repository| &repository.top);
         let files = Files::new(scope.clone()).context("open the directories")?;
         let parents = private_tmp::candidate_parents(ctx.env.get("TMPDIR"));
@@ -90,11 +89,6 @@ pub(crate) fn prefix_in_repository(directory: &Path) -> PathBuf {
     let mut tops = directory.ancestors();
     let top = tops.find(|top| top.join(".git").symlink_metadata().is_ok());
     top.and_then(|top| directory.strip_prefix(top).ok()).unwrap_or(Path::new("")).to_owned()
-}
-
-/// The repository of which a run in this scope may read everything.
-fn own_repository(scope: &FileScope) -> Option<&Repository> {
-    scope.repository.as_ref().filter(|repository| !repository.git_dirs.is_empty())
 }
 
 /// Refuses a run whose changes would not end in the copy.

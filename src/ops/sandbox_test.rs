@@ -33,11 +33,9 @@ impl SandboxTest {
         let TurnSetup { policy, shared, .. } =
             turn_setup::build_without_turn(ctx, grants, false, false, Vec::new(), None)?;
         if policy.sandbox == Sandbox::Off {
-            return Err(fail(
-                Exit::Failed,
-                "nothing to test: with these flags commands run without a sandbox",
-            )
-            .with_hint("without `--sandbox off` and `--profile full`"));
+            let cause = "nothing to test: with these flags commands run without a sandbox";
+            let hint = "without `--sandbox off` and `--profile full`";
+            return Err(fail(Exit::Failed, cause).with_hint(hint));
         }
         if let Err(error) = sandbox::check_available() {
             return Err(fail(Exit::NoSandbox, format!(

@@ -169,11 +169,12 @@ impl ServerContentReader<'_> {
             {
                 fail(Exit::NoInput, format!("MCP server `{}` offers no resources", server.name))
             }
-            CallError::Failed(McpError::Refused(message)) => fail(
-                Exit::NoInput,
-                format!("`{name}` was not read: {}", single_line(&message, MAX_NAME_CHARS)),
-            )
-            .with_hint(format!("nanobot mcp show {}", quote(&server.name))),
+            CallError::Failed(McpError::Refused(message)) => {
+                let cause =
+                    format!("`{name}` was not read: {}", single_line(&message, MAX_NAME_CHARS));
+                fail(Exit::NoInput, cause)
+                    .with_hint(format!("nanobot mcp show {}", quote(&server.name)))
+            }
             error => to_failure(server, error),
         })?;
         let parts = self.to_parts(&server.name, answer.parts, notice)?;

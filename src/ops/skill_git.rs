@@ -2,7 +2,7 @@
 //! no config but its own defaults. Nothing is checked out: files are read as they are stored, so no hook, filter or submodule takes part.
 
 use crate::ops::context::Context;
-use crate::ops::permissions::{self, WorkspacePlace};
+use crate::ops::permissions;
 use crate::ops::turn_setup::toolset::hook_runner;
 use crate::options::grants::{Grants, SandboxMode};
 use anyhow::{Context as _, Result};
@@ -145,9 +145,7 @@ fn git_runner(
         sandbox: Some(SandboxMode::Strict),
         ..Grants::default()
     };
-    let profile = permissions::resolve_profile(ctx, &grants, settings)?;
-    let workspace = WorkspacePlace::find(&settings.workspace);
-    let policy = permissions::build_policy(ctx, &grants, settings, &profile, &workspace)?;
+    let policy = permissions::policy_of(ctx, &grants, settings)?;
     let files = Arc::new(Files::new(policy.file_scope.clone()).context("open the directory")?);
     let hosts = CommandHosts {
         hosts: vec![host],
@@ -183,11 +181,9 @@ fn run(
     if !result.status.is_some_and(|status| status.success()) {
         let message = sanitize(&String::from_utf8_lossy(&finished.stderr));
         let last_line = message.lines().rev().find(|line| !line.trim().is_empty());
-        return Err(fail(
-            Exit::Unavailable,
-            format!("`{url}` cannot be fetched: {}", last_line.unwrap_or("git failed")),
-        )
-        .with_hint("a commit that is at the tip of a branch, or the archive of it"));
+        let cause = format!("`{url}` cannot be fetched: {}", last_line.unwrap_or("git failed"));
+        let hint = "a commit that is at the tip of a branch, or the archive of it";
+        return Err(fail(Exit::Unavailable, cause).with_hint(hint));
     }
     if result.omitted_bytes > 0 {
         return Err(fail(Exit::BadInput, format!("`{url}` has too many files")));

@@ -113,10 +113,8 @@ pub(crate) fn read_file(skill: &Skill, file: &str) -> Result<Vec<u8>> {
     let opened_file = match root.open_for_reading(Path::new(file)) {
         Ok(opened_file) => opened_file,
         Err(error) if rooted_fs::is_link(&error) => {
-            return Err(fail(
-                Exit::Failed,
-                format!("`{}` is a symbolic link, which is not followed", sanitize(file)),
-            ));
+            let cause = format!("`{}` is a symbolic link, which is not followed", sanitize(file));
+            return Err(fail(Exit::Failed, cause));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(missing_file_error());

@@ -61,10 +61,8 @@ impl SkillPackage {
             return Self::new(ctx, &directory_name, vec![(entry, bytes)], Vec::new(), Vec::new());
         }
         if !metadata.is_dir() {
-            return Err(fail(
-                Exit::BadInput,
-                format!("`{display_path}` is not a regular file or directory"),
-            ));
+            let cause = format!("`{display_path}` is not a regular file or directory");
+            return Err(fail(Exit::BadInput, cause));
         }
         let folder = SkillFolder::scan(path)?;
         let mut problems = folder.problems();
@@ -82,10 +80,8 @@ impl SkillPackage {
             }
             Some(EntryType::File { .. }) => {}
             _ => {
-                return Err(fail(
-                    Exit::BadInput,
-                    format!("`{display_path}` has no SKILL.md that is a regular file"),
-                ));
+                let cause = format!("`{display_path}` has no SKILL.md that is a regular file");
+                return Err(fail(Exit::BadInput, cause));
             }
         }
         let files = entries.into_iter().zip(bytes).collect();
@@ -99,19 +95,11 @@ impl SkillPackage {
         Self::new(ctx, built_in.name, files, Vec::new(), Vec::new())
     }
 
-    /// The skill in `files` that come from elsewhere, whose paths were checked.
+    /// The skill in `files`, whose paths were checked.
     ///
     /// # Errors
     /// Its name is not valid.
-    pub(crate) fn from_files(
-        ctx: &Context,
-        directory_name: &str,
-        files: Vec<PackageEntry>,
-    ) -> Result<Self> {
-        Self::new(ctx, directory_name, files, Vec::new(), Vec::new())
-    }
-
-    fn new(
+    pub(crate) fn new(
         ctx: &Context,
         directory_name: &str,
         files: Vec<PackageEntry>,

@@ -174,7 +174,7 @@ fn package(
 ) -> Result<SkillPackage> {
     let in_address = || url.path_segments().and_then(|mut names| names.next_back());
     let name = chosen.0.rsplit('/').next().filter(|name| !name.is_empty()).or_else(in_address);
-    SkillPackage::from_files(ctx, name.unwrap_or_default(), entries)
+    SkillPackage::new(ctx, name.unwrap_or_default(), entries, Vec::new(), Vec::new())
 }
 
 /// Fetches an archive from the public internet, over TLS.

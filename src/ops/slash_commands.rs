@@ -43,11 +43,10 @@ impl SlashCommand {
         }
         match self.argument {
             ArgKind::Session if is_session_verb(rest) => Ok(()),
-            ArgKind::OneOf(choices) if !choices.contains(&first_word(rest)) => Err(fail(
-                Exit::Usage,
-                format!("`/{}` has no subcommand `{}`", self.name, first_word(rest)),
-            )
-            .with_hint(format!("one of {}", choices.join(", ")))),
+            ArgKind::OneOf(choices) if !choices.contains(&first_word(rest)) => {
+                let cause = format!("`/{}` has no subcommand `{}`", self.name, first_word(rest));
+                Err(fail(Exit::Usage, cause).with_hint(format!("one of {}", choices.join(", "))))
+            }
             ArgKind::None => Err(no_arguments_error(self.name)),
             _ if is_single && rest.contains(char::is_whitespace) => {
                 Err(fail(Exit::Usage, format!("`/{}` takes one argument", self.name))

@@ -100,11 +100,10 @@ impl Transcriber<'_> {
         }
         if let Some(seconds) = recording.seconds().filter(|seconds| *seconds > limits.max_seconds) {
             let limit = limits.max_seconds;
-            return Err(fail(
-                Exit::BadInput,
-                format!("it takes {seconds} s, and `transcription.maxDurationSec` is {limit}"),
-            )
-            .with_hint(format!("`nanobot config set transcription.maxDurationSec {seconds}`")));
+            let cause =
+                format!("it takes {seconds} s, and `transcription.maxDurationSec` is {limit}");
+            let hint = format!("`nanobot config set transcription.maxDurationSec {seconds}`");
+            return Err(fail(Exit::BadInput, cause).with_hint(hint));
         }
         if recording.bytes.len() as u64 > limits.max_bytes {
             let cause = "it is larger than `transcription.maxUploadMb`";

@@ -292,24 +292,8 @@ fn hooks_of_run(
 pub(crate) fn open_for_reading(ctx: &Context, grants: &Grants) -> Result<Files> {
     let settings = ctx.settings()?;
     durable_file::create_dir(&settings.workspace)?;
-    let policy = permissions_of(ctx, &settings, grants, None)?;
+    let policy = permissions::policy_of(ctx, grants, &settings)?;
     Files::new(policy.file_scope).context("open the directories")
-}
-
-/// The policy of turns with these grants, which is at most `policy_limit`.
-fn permissions_of(
-    ctx: &Context,
-    settings: &Settings,
-    grants: &Grants,
-    policy_limit: Option<&Policy>,
-) -> Result<Policy> {
-    let profile = permissions::resolve_profile(ctx, grants, settings)?;
-    let workspace = WorkspacePlace::find(&settings.workspace);
-    let policy = permissions::build_policy(ctx, grants, settings, &profile, &workspace)?;
-    Ok(match policy_limit {
-        Some(policy_limit) => policy.intersection(policy_limit),
-        None => policy,
-    })
 }
 
 /// Builds the containment of the hooks at the end of a job with these grants, whose policy is at most `policy_limit`.
@@ -322,7 +306,10 @@ pub(crate) fn containment_of_job(
     grants: &Grants,
     policy_limit: Option<&Policy>,
 ) -> Result<HookContainment> {
-    let policy = permissions_of(ctx, settings, grants, policy_limit)?;
+    let mut policy = permissions::policy_of(ctx, grants, settings)?;
+    if let Some(policy_limit) = policy_limit {
+        policy = policy.intersection(policy_limit);
+    }
     let files = Arc::new(Files::new(policy.file_scope.clone()).context("open the directories")?);
     let exec = hook_runner(ctx, settings, &policy, &files);
     Ok(HookContainment::of_run(ctx, settings, &policy, exec, None))
@@ -589,11 +576,9 @@ fn build_toolbox(
         && tools.iter().any(|tool| runs_commands(&tool.spec().name))
         && let Err(error) = sandbox::check_available()
     {
-        return Err(fail(
-            Exit::NoSandbox,
-            format!("a sandbox is required but unavailable: {error}"),
-        )
-        .with_hint("`--no-tools`, or `--tools` without `exec`"));
+        let cause = format!("a sandbox is required but unavailable: {error}");
+        let hint = "`--no-tools`, or `--tools` without `exec`";
+        return Err(fail(Exit::NoSandbox, cause).with_hint(hint));
     }
     let granting = |user_prompt: Arc<dyn UserPrompt>| InteractiveApproval {
         user_prompt,

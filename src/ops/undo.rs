@@ -58,11 +58,8 @@ pub(crate) fn diff(
     });
     turns.truncate(if begins_with_first { usize::MAX } else { 1 });
     if turns.is_empty() {
-        return Err(fail(
-            Exit::NoInput,
-            "this conversation has changed no files, or only some that cannot be restored",
-        )
-        .with_hint("`/undo --list` for all turns"));
+        let cause = "this conversation has changed no files, or only some that cannot be restored";
+        return Err(fail(Exit::NoInput, cause).with_hint("`/undo --list` for all turns"));
     }
     // The newest turn comes first, so the state before the oldest one stays.
     let mut first_changes = BTreeMap::new();
@@ -109,23 +106,19 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
             None => fail(Exit::Failed, cause),
         });
     }
-    let mut conflicts: Vec<String> =
-        plan.blocked.iter().map(|(path, problem)| describe_conflict(path, problem)).collect();
-    if !request.force {
-        conflicts
-            .extend(plan.conflicts.iter().map(|(path, problem)| describe_conflict(path, problem)));
-    }
+    let conflicts = plan.blocked.iter().chain(plan.conflicts.iter().filter(|_| !request.force));
+    let conflicts: Vec<String> =
+        conflicts.map(|(path, problem)| format!("`{}`: {problem}", display_path(path))).collect();
     if !conflicts.is_empty() {
+        let conflicts = conflicts.join("; ");
         let cause = format!(
-            "nothing was done, because files have changed since turn {}: {}",
-            turn.id,
-            conflicts.join("; ")
+            "nothing was done, because files have changed since turn {}: {conflicts}",
+            turn.id
         );
-        return Err(if plan.blocked.is_empty() {
-            fail(Exit::Failed, cause).with_hint("`--force` to overwrite these changes")
-        } else {
-            fail(Exit::Failed, cause)
-        });
+        let error = fail(Exit::Failed, cause);
+        let may_force = plan.blocked.is_empty();
+        let hint = "`--force` to overwrite these changes";
+        return Err(if may_force { error.with_hint(hint) } else { error });
     }
     let steps = plan.steps();
     if request.turn.is_none() {
@@ -196,12 +189,7 @@ fn choose_turn<'a>(
         fail_with_parts(
             Exit::NoInput,
             format!("the current directory cannot be found: {error}"),
-            [
-                list_action(),
-                ", and ".into(),
-                UserAction::Undo("TURN".into()).into(),
-                ", which work in any directory".into(),
-            ],
+            list_or_turn(", which work in any directory"),
         )
     })?;
     let home = real_home(ctx);
@@ -229,16 +217,7 @@ fn choose_turn<'a>(
     Err(if turns.is_empty() {
         fail(Exit::NoInput, cause)
     } else {
-        fail_with_parts(
-            Exit::NoInput,
-            cause,
-            [
-                list_action(),
-                ", and ".into(),
-                UserAction::Undo("TURN".into()).into(),
-                " for a turn in another directory".into(),
-            ],
-        )
+        fail_with_parts(Exit::NoInput, cause, list_or_turn(" for a turn in another directory"))
     })
 }
 
@@ -262,6 +241,11 @@ fn is_of_session(turn: &UndoTurn, session: Option<&str>) -> bool {
 /// The part of a hint that lists the turns.
 fn list_action() -> HintPart {
     UserAction::Undo("--list".into()).into()
+}
+
+/// The hint that lists the turns, and names one of them.
+fn list_or_turn(rest: &str) -> [HintPart; 4] {
+    [list_action(), ", and ".into(), UserAction::Undo("TURN".into()).into(), rest.into()]
 }
 
 /// The last turn of the current directory before `turn` that can be undone.
@@ -344,10 +328,6 @@ fn name_turn(turn: &UndoTurn) -> String {
     let time: String = turn.info.time.replace('T', " ").chars().take(16).collect();
     let session = sanitize(&turn.info.session).replace('\n', "?");
     format!("turn {} of {time} in `{session}`", turn.id)
-}
-
-fn describe_conflict(path: &Path, problem: &str) -> String {
-    format!("`{}`: {problem}", display_path(path))
 }
 
 /// A path, relative to the current directory if it is beneath it.

@@ -60,11 +60,9 @@ pub(crate) fn find_installation(
     if ctx.paths.home.starts_with(&ctx.paths.root)
         && ctx.paths.root != ctx.paths.home.join(".nanobot")
     {
-        return Err(fail(
-            Exit::Failed,
-            format!("`{}` contains more than nanobot's files", ctx.paths.root.display()),
-        )
-        .with_hint("`nanobot uninstall` with `NANOBOT_HOME` set to a directory of nanobot's own"));
+        let cause = format!("`{}` contains more than nanobot's files", ctx.paths.root.display());
+        let hint = "`nanobot uninstall` with `NANOBOT_HOME` set to a directory of nanobot's own";
+        return Err(fail(Exit::Failed, cause).with_hint(hint));
     }
     let mut installation = Installation::default();
     let default_workspace = ctx.paths.root.join("workspace");

@@ -58,19 +58,15 @@ impl Worktree {
             &directory,
             &["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir", "HEAD"],
         ) else {
-            return Err(fail(
-                Exit::Usage,
-                "`--worktree`: this directory is in no git repository with a commit",
-            )
-            .with_hint("a repository, as the current directory or with `-C`"));
+            let cause = "`--worktree`: this directory is in no git repository with a commit";
+            let hint = "a repository, as the current directory or with `-C`";
+            return Err(fail(Exit::Usage, cause).with_hint(hint));
         };
         let mut lines = text.lines();
         let (Some(top), Some(git_dir), Some(head)) = (lines.next(), lines.next(), lines.next())
         else {
-            return Err(fail(
-                Exit::Usage,
-                "`--worktree`: this directory is not in a worktree of a git repository",
-            ));
+            let cause = "`--worktree`: this directory is not in a worktree of a git repository";
+            return Err(fail(Exit::Usage, cause));
         };
         let (top, git_dir) = (Path::new(top), PathBuf::from(git_dir));
         git(ctx, top, &["check-ref-format", "--branch", branch])?;
@@ -106,21 +102,19 @@ impl Worktree {
         let git_dir =
             git(ctx, &self.path, &["rev-parse", "--path-format=absolute", "--git-common-dir"]);
         if !git_dir.is_ok_and(|git_dir| Path::new(git_dir.trim()) == self.git_dir) {
-            return Err(fail(
-                Exit::Usage,
-                format!("`{}` belongs to another repository", self.path.display()),
-            )
-            .with_hint("another name for `--worktree`"));
+            let cause = format!("`{}` belongs to another repository", self.path.display());
+            return Err(fail(Exit::Usage, cause).with_hint("another name for `--worktree`"));
         }
         // While git rebases, there is none.
         let branch = git(ctx, &self.path, &["symbolic-ref", "--quiet", "--short", "HEAD"]);
         match branch.as_deref().map(str::trim) {
             // The names `fix/x` and `fix-x` have one directory.
-            Ok(branch) if branch != self.branch => Err(fail(
-                Exit::Usage,
-                format!("the worktree `{}` is on the branch `{branch}`", self.path.display()),
-            )
-            .with_hint(format!("`--worktree {branch}`, or another name"))),
+            Ok(branch) if branch != self.branch => {
+                let cause =
+                    format!("the worktree `{}` is on the branch `{branch}`", self.path.display());
+                Err(fail(Exit::Usage, cause)
+                    .with_hint(format!("`--worktree {branch}`, or another name")))
+            }
             _ => Ok(()),
         }
     }

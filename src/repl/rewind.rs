@@ -31,11 +31,10 @@ impl ReplSession<'_> {
         let Some(left) = begins.len().checked_sub(number) else {
             return Err(match begins.len() {
                 0 => fail(Exit::NoInput, "there is no message to edit in this session"),
-                count => fail(
-                    Exit::NoInput,
-                    format!("this conversation has {}", count_noun(count, "message")),
-                )
-                .with_hint(format!("`/rewind {count}`")),
+                count => {
+                    let cause = format!("this conversation has {}", count_noun(count, "message"));
+                    fail(Exit::NoInput, cause).with_hint(format!("`/rewind {count}`"))
+                }
             });
         };
         drop(messages.drain(..begins[left]));

@@ -439,11 +439,11 @@ impl ReplSession<'_> {
             }
         }
         match self.last_message.clone() {
-            Some(_) if !self.is_last_message_typed => Err(fail(
-                Exit::Refused,
-                "the last message has text that you did not type, such as piped text",
-            )
-            .with_hint("write it again, with `@FILE` for text of others")),
+            Some(_) if !self.is_last_message_typed => {
+                let cause = "the last message has text that you did not type, such as piped text";
+                Err(fail(Exit::Refused, cause)
+                    .with_hint("write it again, with `@FILE` for text of others"))
+            }
             Some(text) => {
                 self.send_message(&text);
                 Ok(())

@@ -22,7 +22,7 @@ const CONTEXT_LINES: usize = 3;
 const ALL_LINES: usize = 1 << 24;
 
 /// Runs `mcp accept`.
-pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: bool) -> Result<Exit> {
+pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: bool) -> Result<()> {
     let server = mcp.server(server)?;
     let view = mcp.query(server)?;
     mcp.catalog.shut_down();
@@ -47,7 +47,7 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
         changes.filter(|change| selected.contains(&change.name)).collect();
     if changes.is_empty() {
         mcp.ctx.notice("nothing has changed");
-        return Ok(Exit::Answered);
+        return Ok(());
     }
     for change in &changes {
         let was_accepted = !view.unaccepted.contains(&change.name);
@@ -64,7 +64,7 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
     let names: Vec<String> = changes.iter().map(|change| change.name.clone()).collect();
     mcp.catalog.accept(&server.name, Some(&names))?;
     mcp.ctx.notice(&format!("{count} of `{}` accepted", server.name));
-    Ok(Exit::Answered)
+    Ok(())
 }
 
 /// Runs `mcp accept --prompt`. `text` is the name of the prompt, with its arguments.
@@ -73,14 +73,14 @@ pub(super) fn accept_prompt(
     server: &str,
     text: &str,
     yes: bool,
-) -> Result<Exit> {
+) -> Result<()> {
     let server = mcp.server(server)?;
     let prompt = ServerPrompt::of_server(&server.name, text.trim());
     let filled = server_prompts::fill(&mcp.catalog, server, &prompt)?;
     mcp.catalog.shut_down();
     if server_prompts::is_accepted(&mcp.catalog, server, &filled.digest)? {
         mcp.ctx.notice("what the prompt says is accepted already");
-        return Ok(Exit::Answered);
+        return Ok(());
     }
     let shown_text = filled.shown_text();
     let lines = shown_text.lines().map(|line| format!("{}\n", escape_invisible(line)));
@@ -92,7 +92,7 @@ pub(super) fn accept_prompt(
     }
     mcp.catalog.accept_prompt(server, &filled.digest)?;
     mcp.ctx.notice(&format!("{name} accepted"));
-    Ok(Exit::Answered)
+    Ok(())
 }
 
 /// Asks the person to accept `what` as it was shown.

@@ -167,11 +167,10 @@ fn parse_transport_type(arguments: &McpAddArgs) -> Result<Option<&'static str>> 
             Err(fail(Exit::Usage, "`--transport stdio` needs a command, not a URL")
                 .with_hint("`--transport http` or `--transport sse`"))
         }
-        (Some(TransportArg::Http | TransportArg::Sse), false) => Err(fail(
-            Exit::Usage,
-            "`--transport http` and `--transport sse` need a URL, not a command",
-        )
-        .with_hint("without `--transport`")),
+        (Some(TransportArg::Http | TransportArg::Sse), false) => {
+            let cause = "`--transport http` and `--transport sse` need a URL, not a command";
+            Err(fail(Exit::Usage, cause).with_hint("without `--transport`"))
+        }
         (Some(TransportArg::Http), true) => Ok(Some("streamableHttp")),
         (Some(TransportArg::Sse), true) => Ok(Some("sse")),
         (Some(TransportArg::Stdio) | None, _) => Ok(None),
@@ -219,18 +218,9 @@ fn parse_pairs(values: &[String], separator: char, flag: &str) -> Result<Map<Str
     values.iter().map(parse_pair).collect()
 }
 
-/// Removes the server from the config, and the rules that allow its tools, since another server may later have the same
+/// Removes the server's entry from `config`, and the rules that allow its tools, since another server may later have the same
 /// name. Returns the rules; `None` if there was no such server.
-pub(super) fn remove_server(
-    ctx: &Context,
-    name: &str,
-    servers: &[McpServer],
-) -> Result<Option<Vec<String>>> {
-    Config::change(&ctx.paths, |config| remove_entry(name, servers, config))
-}
-
-/// Removes the server's entry and the rules that allow its tools from `config`. Returns the rules.
-fn remove_entry(
+pub(super) fn remove_entry(
     name: &str,
     servers: &[McpServer],
     config: &mut Config,

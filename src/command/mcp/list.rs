@@ -5,7 +5,6 @@ use crate::ops::mcp_servers::McpContext;
 use anyhow::Result;
 use nanobot_agent::report::columns::{Column, Side, format_table};
 use nanobot_agent::report::short_text::count_noun;
-use nanobot_base::error::Exit;
 use nanobot_base::message::token_estimate;
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::servers::{McpServer, ServerTransport};
@@ -31,16 +30,15 @@ struct ServerRow<'s> {
 }
 
 /// Runs `mcp list`.
-pub(super) fn run(mcp: &McpContext<'_>, as_json: bool) -> Result<Exit> {
+pub(super) fn run(mcp: &McpContext<'_>, as_json: bool) -> Result<()> {
     let rows: Vec<ServerRow<'_>> =
         mcp.servers.iter().map(|server| inspect(mcp, server)).collect::<Result<_>>()?;
     if as_json {
-        mcp.ctx.terminal.print_json_lines(rows.iter().map(server_json))?;
-        return Ok(Exit::Answered);
+        return mcp.ctx.terminal.print_json_lines(rows.iter().map(server_json));
     }
     if rows.is_empty() {
         mcp.ctx.explain_empty("there are no MCP servers; see `nanobot mcp add --help`");
-        return Ok(Exit::Answered);
+        return Ok(());
     }
     let count =
         |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
@@ -52,8 +50,7 @@ pub(super) fn run(mcp: &McpContext<'_>, as_json: bool) -> Result<Exit> {
         ("STATE", Side::Left, &describe_state),
         ("IS", Side::Left, &|row| single_line(&command_or_url(row.server))),
     ];
-    mcp.ctx.terminal.print(&format_table(&rows, &columns, mcp.ctx.terminal.stdout_width()))?;
-    Ok(Exit::Answered)
+    mcp.ctx.terminal.print(&format_table(&rows, &columns, mcp.ctx.terminal.stdout_width()))
 }
 
 fn inspect<'s>(mcp: &McpContext<'_>, server: &'s McpServer) -> Result<ServerRow<'s>> {

@@ -33,7 +33,7 @@ const MAX_KEY_BYTES: usize = 64 << 10;
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs `nanobot mcp login`.
-pub(super) fn run(ctx: &Context, arguments: &McpLoginArgs) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, arguments: &McpLoginArgs) -> Result<()> {
     let McpLoginArgs {
         server,
         scope,
@@ -81,7 +81,7 @@ pub(super) fn run(ctx: &Context, arguments: &McpLoginArgs) -> Result<Exit> {
     if !ctx.quiet {
         ctx.terminal.print(&format!("logged in to `{}`\n", sanitize(server)))?;
     }
-    Ok(Exit::Answered)
+    Ok(())
 }
 
 /// The client that the flags name.
@@ -97,10 +97,8 @@ fn registered_client(ctx: &Context, arguments: &McpLoginArgs) -> Result<Option<R
         };
     };
     if *client_credentials && !has_secret {
-        return Err(fail(
-            Exit::Usage,
-            "`--client-credentials` needs `--client-secret-env` or `--client-key`",
-        ));
+        let cause = "`--client-credentials` needs `--client-secret-env` or `--client-key`";
+        return Err(fail(Exit::Usage, cause));
     }
     let secret = match (client_secret_env, client_key) {
         (Some(variable), _) => Some(ClientSecret::Password(read_secret(ctx, variable)?)),
@@ -137,7 +135,7 @@ fn redirect_query(
 }
 
 /// Runs `nanobot mcp logout`.
-pub(super) fn log_out(ctx: &Context, server: &str) -> Result<Exit> {
+pub(super) fn log_out(ctx: &Context, server: &str) -> Result<()> {
     let clock = Clock::from_env(&ctx.env)?;
     let removed = login_file(&ctx.paths.auth(), server).remove(&clock)?;
     if !removed {
@@ -147,7 +145,7 @@ pub(super) fn log_out(ctx: &Context, server: &str) -> Result<Exit> {
     if !ctx.quiet {
         ctx.terminal.print(&format!("logged out of `{}`\n", sanitize(server)))?;
     }
-    Ok(Exit::Answered)
+    Ok(())
 }
 
 /// The address of a remote server of the config.

@@ -6,6 +6,7 @@ use crate::ops::mcp_servers::McpContext;
 use crate::ops::server_errors::unknown_server_error;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::Exit;
+use nanobot_config::settings::Config;
 use nanobot_mcp::client;
 use nanobot_os::signal;
 
@@ -26,16 +27,16 @@ pub fn run(ctx: &Context, command: &McpCommand) -> Result<Exit> {
 /// Runs the command without changing how signals are handled: the REPL handles them itself.
 pub(super) fn dispatch(ctx: &Context, command: &McpCommand) -> Result<Exit> {
     match command {
-        McpCommand::List { json } => list::run(&McpContext::open(ctx)?, *json),
+        McpCommand::List { json } => list::run(&McpContext::open(ctx)?, *json)?,
         McpCommand::Show { server, tool, json, files } => {
             let mcp = McpContext::open_with(ctx, files)?;
-            show::run(&mcp, server, tool.as_deref(), *json)
+            show::run(&mcp, server, tool.as_deref(), *json)?;
         }
         McpCommand::Check { servers, json, files } => {
-            check::run(&McpContext::open_with(ctx, files)?, servers, *json)
+            return check::run(&McpContext::open_with(ctx, files)?, servers, *json);
         }
-        McpCommand::Login(arguments) => login::run(ctx, arguments),
-        McpCommand::Logout { server } => login::log_out(ctx, server),
+        McpCommand::Login(arguments) => login::run(ctx, arguments)?,
+        McpCommand::Logout { server } => login::log_out(ctx, server)?,
         McpCommand::Add(arguments) => {
             if let Some(rule) = add::add_server(ctx, arguments)? {
                 ctx.notice(&format!("added `{rule}` to `tools.allow`"));
@@ -48,33 +49,32 @@ pub(super) fn dispatch(ctx: &Context, command: &McpCommand) -> Result<Exit> {
                     ctx.notice(&file.explanation);
                 }
             }
-            if arguments.untested {
-                Ok(Exit::Answered)
-            } else {
-                check::test_added_server(&McpContext::open(ctx)?, &arguments.name)
+            if !arguments.untested {
+                return check::test_added_server(&McpContext::open(ctx)?, &arguments.name);
             }
         }
         McpCommand::Remove { server } => {
             let mcp = McpContext::open(ctx)?;
-            let rules = add::remove_server(ctx, server, &mcp.servers)?;
+            let rules = Config::change(&ctx.paths, |config| {
+                add::remove_entry(server, &mcp.servers, config)
+            })?;
             let had_data = mcp.catalog.remove(server)?;
             client::remove_server_files(&ctx.paths, server)
                 .with_context(|| format!("remove the stored data of `{server}`"))?;
             for rule in rules.iter().flatten() {
                 ctx.notice(&format!("removed the rule `{rule}` too"));
             }
-            if rules.is_some() || had_data {
-                Ok(Exit::Answered)
-            } else {
-                Err(unknown_server_error(&mcp.servers, server))
+            if rules.is_none() && !had_data {
+                return Err(unknown_server_error(&mcp.servers, server));
             }
         }
         McpCommand::Accept { server, tools, prompt, yes, files } => {
             let mcp = McpContext::open_with(ctx, files)?;
             match prompt {
-                Some(prompt) => accept::accept_prompt(&mcp, server, prompt, *yes),
-                None => accept::run(&mcp, server, tools, *yes),
+                Some(prompt) => accept::accept_prompt(&mcp, server, prompt, *yes)?,
+                None => accept::run(&mcp, server, tools, *yes)?,
             }
         }
     }
+    Ok(Exit::Answered)
 }

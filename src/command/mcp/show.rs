@@ -5,7 +5,6 @@ use crate::ops::server_prompts;
 use anyhow::Result;
 use console::Style;
 use nanobot_agent::report::columns::hanging_indent;
-use nanobot_base::error::Exit;
 use nanobot_config::settings::servers::McpServer;
 use nanobot_mcp::cache::CachedResult;
 use nanobot_mcp::protocol::{ServerFeatures, ToolInfo};
@@ -23,7 +22,7 @@ pub(super) fn run(
     server: &str,
     tool: Option<&str>,
     as_json: bool,
-) -> Result<Exit> {
+) -> Result<()> {
     let server = mcp.server(server)?;
     let (features, changes) = match mcp.cache.get(server) {
         Some(CachedResult::Features(features)) => {
@@ -38,22 +37,18 @@ pub(super) fn run(
     mcp.catalog.shut_down();
     let changed: Vec<String> = changes.into_iter().map(|change| change.name).collect();
     match tool {
-        None if as_json => {
-            mcp.ctx.terminal.print_json(&catalog_json(server, &features, &changed))?;
-        }
-        None => print_server(mcp, server, &features, &changed)?,
+        None if as_json => mcp.ctx.terminal.print_json(&catalog_json(server, &features, &changed)),
+        None => print_server(mcp, server, &features, &changed),
         Some(name) => {
             let (tool, model_name) = find_tool(server, &features, name)?;
             let is_changed = changed.contains(&tool.name);
             if as_json {
-                let object = tool_json(server, tool, &model_name, is_changed);
-                mcp.ctx.terminal.print_json(&object)?;
+                mcp.ctx.terminal.print_json(&tool_json(server, tool, &model_name, is_changed))
             } else {
-                print_tool(mcp, tool, &model_name, is_changed)?;
+                print_tool(mcp, tool, &model_name, is_changed)
             }
         }
     }
-    Ok(Exit::Answered)
 }
 
 /// The state of a tool that is offered to the model: changed, or the hints that the server gives about it.

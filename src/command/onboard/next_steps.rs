@@ -69,11 +69,9 @@ pub(super) fn offer_completions(ctx: &Context) -> Result<()> {
 pub(super) fn write_completions(ctx: &Context) -> Result<()> {
     let shell = UserShell::from_env(&ctx.env).ok_or_else(|| {
         let shell = ctx.env.get("SHELL").unwrap_or("not set");
-        fail(
-            Exit::Usage,
-            format!("completions can be installed for bash, zsh and fish, and `SHELL` is {shell}"),
-        )
-        .with_hint("`nanobot completions SHELL`, which prints them")
+        let cause =
+            format!("completions can be installed for bash, zsh and fish, and `SHELL` is {shell}");
+        fail(Exit::Usage, cause).with_hint("`nanobot completions SHELL`, which prints them")
     })?;
     let path = shell.completion_path(&ctx.env, &ctx.paths);
     match check_script(ctx, shell, &path)? {

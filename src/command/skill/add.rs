@@ -25,7 +25,7 @@ pub(super) struct Review<'a> {
 
 impl Review<'_> {
     /// The rows about what the skill may reach, and about the archive that it came in.
-    fn rows(&self) -> [(&'static str, String); 2] {
+    pub(super) fn rows(&self) -> [(&'static str, String); 2] {
         let hosts = linked_hosts(&self.sourced.package.skill).join(", ");
         let hosts = match (hosts.as_str(), self.is_remote) {
             ("", _) => String::new(),
@@ -34,11 +34,6 @@ impl Review<'_> {
         };
         let digest = self.sourced.digest.as_ref().map(|digest| format!("sha256:{digest}"));
         [("hosts", hosts), ("digest", digest.unwrap_or_default())]
-    }
-
-    /// The same as text.
-    pub(super) fn provenance_rows(&self, ctx: &Context) -> String {
-        format_rows(&self.rows(), ctx.terminal.stdout_width())
     }
 }
 
@@ -101,11 +96,9 @@ pub(super) fn require_identity(
         return Err(fail(Exit::Usage, "`--digest` is of an archive; a commit has its own"));
     }
     if is_archive && remote.digest.is_none() && !is_dry_run && !Terminal::can_prompt() {
-        return Err(fail(
-            Exit::Usage,
-            "without a terminal an archive needs `--digest` and `--yes`",
-        )
-        .with_hint("`--dry-run`, which prints the digest, and a look at what it prints"));
+        let cause = "without a terminal an archive needs `--digest` and `--yes`";
+        let hint = "`--dry-run`, which prints the digest, and a look at what it prints";
+        return Err(fail(Exit::Usage, cause).with_hint(hint));
     }
     Ok(())
 }

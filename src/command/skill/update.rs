@@ -1,6 +1,7 @@
 //! `nanobot skill update`: shows how a skill of the workspace differs from its source, and replaces it after confirmation.
 
 use super::add::{Review, name_hosts, require_identity};
+use super::describe::format_rows;
 use crate::cli::skill::SkillUpdateArgs;
 use crate::command::question::confirm_at_terminal;
 use crate::ops::context::Context;
@@ -50,7 +51,7 @@ pub(super) fn run(ctx: &Context, arguments: &SkillUpdateArgs) -> Result<Exit> {
     }
     ctx.terminal.print(&sanitize(&changes))?;
     let review = Review { sourced: &sourced, is_remote: source.is_remote() };
-    ctx.terminal.print(&review.provenance_rows(ctx))?;
+    ctx.terminal.print(&format_rows(&review.rows(), ctx.terminal.stdout_width()))?;
     if *dry_run {
         return Ok(Exit::Answered);
     }

@@ -2,7 +2,7 @@
 
 use crate::cli::policy::ProgramLanguage;
 use crate::ops::context::Context;
-use crate::ops::permissions::{self, WorkspacePlace};
+use crate::ops::permissions;
 use crate::ops::turn_setup::programs;
 use crate::options::grants::Grants;
 use anyhow::{Context as _, Result};
@@ -69,13 +69,9 @@ pub(super) fn create(
     let is_file_name = path.file_name().is_some_and(|file| file == name);
     let own_name = if is_file_name { program_name(&path) } else { None };
     let Some(own_name) = own_name else {
-        return Err(fail(
-            Exit::Usage,
-            format!("`{}` cannot be the name of a tool", sanitize(name)),
-        )
-        .with_hint(format!(
-            "a letter, then letters, digits, `-` and `_`, {MAX_NAME_CHARS} at most"
-        )));
+        let cause = format!("`{}` cannot be the name of a tool", sanitize(name));
+        let hint = format!("a letter, then letters, digits, `-` and `_`, {MAX_NAME_CHARS} at most");
+        return Err(fail(Exit::Usage, cause).with_hint(hint));
     };
     if path.symlink_metadata().is_ok() {
         let cause = format!("`{}` exists already", ctx.paths.display(&path));
@@ -112,10 +108,7 @@ pub(super) fn create(
 /// Runs `nanobot tool check` for these names or paths, or for all programs of the user.
 pub(super) fn check(ctx: &Context, names: &[PathBuf], as_json: bool) -> Result<Exit> {
     let settings = ctx.settings()?;
-    let grants = Grants::default();
-    let profile = permissions::resolve_profile(ctx, &grants, &settings)?;
-    let workspace = WorkspacePlace::find(&settings.workspace);
-    let policy = permissions::build_policy(ctx, &grants, &settings, &profile, &workspace)?;
+    let policy = permissions::policy_of(ctx, &Grants::default(), &settings)?;
     let paths = if names.is_empty() {
         programs::list(ctx)?
     } else {

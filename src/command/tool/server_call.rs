@@ -1,6 +1,7 @@
 //! `tool run SERVER TOOL`: calls a tool of an MCP server, or reads one of its resources. The policy does not apply: the call is the
 //! user's.
 
+use crate::cli::policy::ToolRunArgs;
 use crate::ops::mcp_servers::{self, McpContext};
 use crate::ops::server_errors;
 use anyhow::{Context as _, Result};
@@ -18,42 +19,26 @@ use nanobot_os::secret::{redact_all, redact_all_json_text};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::time::Duration;
-
-/// The call, as it was typed.
-pub(super) struct ServerCall<'a> {
-    pub(super) server: &'a str,
-    pub(super) tool: &'a str,
-    pub(super) arguments: &'a str,
-    pub(super) json: bool,
-    pub(super) timeout: Option<Duration>,
-}
 
 /// Runs `tool run SERVER TOOL`.
-pub(super) fn run(mcp: &McpContext<'_>, call: &ServerCall<'_>) -> Result<Exit> {
-    let server = mcp.server(call.server)?;
-    let arguments = match call.arguments {
-        "-" => read_stdin_value()?,
-        text => text.to_owned(),
+pub(super) fn run(mcp: &McpContext<'_>, run_args: &ToolRunArgs, tool: &str) -> Result<Exit> {
+    let mut server = mcp.server(&run_args.name)?.clone();
+    let arguments = match run_args.arguments.as_deref() {
+        Some("-") => read_stdin_value()?,
+        text => text.unwrap_or("{}").to_owned(),
     };
-    let arguments: Value =
-        serde_json::from_str(&arguments).ok().filter(Value::is_object).ok_or_else(|| {
-            fail(Exit::Usage, "the arguments are not a JSON object").with_hint(format!(
-                "nanobot mcp show {} {}",
-                quote(call.server),
-                quote(call.tool)
-            ))
-        })?;
-    let mut server = server.clone();
-    if let Some(timeout) = call.timeout {
-        server.call_timeout = timeout;
-    }
+    let arguments = serde_json::from_str(&arguments).ok().filter(Value::is_object);
+    let arguments = arguments.ok_or_else(|| {
+        let hint = format!("nanobot mcp show {} {}", quote(&run_args.name), quote(tool));
+        fail(Exit::Usage, "the arguments are not a JSON object").with_hint(hint)
+    })?;
+    server.call_timeout = run_args.timeout.unwrap_or(server.call_timeout);
     let clock = &mcp.ctx.clock;
     let catalog = ToolCatalog::new(std::slice::from_ref(&server), clock, mcp.client_config.clone());
-    let result = call_server(mcp, &catalog, &server, call.tool, &arguments);
+    let result = call_server(mcp, &catalog, &server, tool, &arguments);
     catalog.shut_down();
     let answer = result?;
-    if call.json {
+    if run_args.json {
         let json = serde_json::to_string(&to_result(&answer)?)?;
         mcp.ctx.terminal.print_json_text(&format!("{json}\n"))?;
     } else {
@@ -93,11 +78,11 @@ fn call_server(
 fn call_error(server: &McpServer, tool: &str, error: CallError) -> anyhow::Error {
     let name = &server.name;
     match error {
-        CallError::Changed => fail(
-            Exit::Refused,
-            format!("`{tool}` of MCP server `{name}` has changed since it was accepted"),
-        )
-        .with_hint(server.accept_command()),
+        CallError::Changed => {
+            let cause =
+                format!("`{tool}` of MCP server `{name}` has changed since it was accepted");
+            fail(Exit::Refused, cause).with_hint(server.accept_command())
+        }
         CallError::NotOffered => {
             fail(Exit::NoInput, format!("MCP server `{name}` no longer has the tool `{tool}`"))
         }

@@ -10,15 +10,11 @@ mod permission;
 mod prompt;
 mod session;
 mod updates;
-mod working_directory;
 
 use crate::ops::agent_turn::{self, TurnOutcome, source::InteractiveContext};
 use crate::ops::context::Context;
-use crate::ops::model;
-use crate::ops::permissions;
-use crate::ops::profiles;
 use crate::ops::rpc_connection::RpcConnection;
-use crate::ops::server_files;
+use crate::ops::{model, permissions, profiles, server_files};
 use crate::options::turn::TurnOptions;
 use anyhow::{Context as _, Result};
 use client::EditorClient;
@@ -31,6 +27,7 @@ use nanobot_config::settings::Settings;
 use nanobot_os::cancel::{self, CancelToken};
 use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
+use nanobot_os::symlinks::PathResolver;
 use nanobot_store::session::Session;
 use parking_lot::Mutex;
 use permission::{EditorPrompter, NoForms};
@@ -39,7 +36,7 @@ use serde_json::{Map, Value, json};
 use session::EditorSession;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::{self, Scope};
@@ -206,8 +203,7 @@ impl<'a> AcpServer<'a> {
             result.is_ok()
         });
         let granted_directory = self.options.grants.directory.as_deref();
-        let directory =
-            working_directory::choose(self.ctx, &settings, granted_directory, directory);
+        let directory = working_directory(self.ctx, &settings, granted_directory, directory);
         let ctx = self.ctx.beside_others();
         let session = Arc::new(EditorSession::new(ctx, key, directory, servers, profile.name));
         let mut sessions = self.sessions.lock();
@@ -368,4 +364,38 @@ fn failure(error: &anyhow::Error) -> ErrorObject {
 fn text_param<'p>(params: &'p Params, key: &str) -> Result<&'p str, ErrorObject> {
     let value = params.get(key).and_then(Value::as_str);
     value.ok_or_else(|| ErrorObject::invalid_params(format!("`{key}` is missing or no text")))
+}
+
+/// Returns the working directory of a session that the editor opens in `directory`. An editor without a project opens its sessions in
+/// the home directory. Only `-C` on the command line, as `granted_directory`, grants that as a whole, so the workspace replaces it. An
+/// editor also cannot lift a restriction of the config.
+fn working_directory(
+    ctx: &Context,
+    settings: &Settings,
+    granted_directory: Option<&Path>,
+    directory: PathBuf,
+) -> PathBuf {
+    let mut path_resolver = PathResolver::default();
+    let real_path = path_resolver.resolve(&directory);
+    let is_granted = granted_directory.is_some_and(|granted| {
+        real_path.starts_with(path_resolver.resolve(&permissions::absolute(granted)))
+    });
+    if is_granted {
+        return directory;
+    }
+    let workspace = &settings.workspace;
+    let reason = if settings.restrict_to_workspace {
+        "`tools.restrictToWorkspace` is set"
+    } else if permissions::is_replaced_by_workspace(
+        ctx,
+        &real_path,
+        workspace.is_dir(),
+        &mut path_resolver,
+    ) {
+        "it is the home directory, or one above it (`nanobot serve acp -C ~` opens it all the same)"
+    } else {
+        return directory;
+    };
+    ctx.notice(&format!("the workspace takes the place of the editor's directory: {reason}"));
+    workspace.clone()
 }

@@ -43,12 +43,10 @@ pub(super) fn check(
             "a larger `contextWindowTokens` if the model has that",
         ),
     };
-    Err(fail(
-        Exit::BadInput,
-        format!(
-            "the message has {}, about {tokens} tokens, and {limit} {window}",
-            format_size(bytes)
-        ),
-    )
-    .with_hint(format!("at most {} of such text, or {alternative}", format_size(fitting_bytes))))
+    let cause = format!(
+        "the message has {}, about {tokens} tokens, and {limit} {window}",
+        format_size(bytes)
+    );
+    let hint = format!("at most {} of such text, or {alternative}", format_size(fitting_bytes));
+    Err(fail(Exit::BadInput, cause).with_hint(hint))
 }

@@ -26,7 +26,7 @@ const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The spans of a turn, and where they go.
 pub(super) struct SpanExport {
-    trace: Arc<AgentTrace>,
+    pub(super) trace: Arc<AgentTrace>,
     target: OtlpTarget,
     network: Network,
 }
@@ -51,11 +51,6 @@ impl SpanExport {
         let network = request.settings.network.clone();
         let network = if options.limits.offline { network.offline() } else { network };
         Some(Self { trace, target: target.clone(), network })
-    }
-
-    /// The context of the turn.
-    pub(super) fn traced_context(&self, ctx: &Context) -> Context {
-        ctx.with_trace(Arc::clone(&self.trace))
     }
 
     /// Ends the span of the turn.

@@ -30,13 +30,10 @@ pub(super) fn stop_run(store: &SessionStore, key: &str) -> Result<String> {
     let mut deadline = Deadline::after(STOP_TIMEOUT);
     while is_holder() {
         if deadline.is_expired() {
-            return Err(fail(
-                Exit::TryAgain,
-                format!(
-                    "process {pid}, which runs session `{key}`, was asked to stop and still runs"
-                ),
-            )
-            .with_hint(format!("`kill -9 {pid}`")));
+            let cause = format!(
+                "process {pid}, which runs session `{key}`, was asked to stop and still runs"
+            );
+            return Err(fail(Exit::TryAgain, cause).with_hint(format!("`kill -9 {pid}`")));
         }
         signal::sleep(POLL_INTERVAL)?;
         deadline.subtract(POLL_INTERVAL);

@@ -250,15 +250,15 @@ pub(crate) fn spent_today(ctx: &Context, binding: &ChatBinding) -> Result<f64> {
     Ok(sum)
 }
 
-/// Changes the binding of a chat or a sender, or makes it: what is `None` in `change` stays as it is. The workspace is that of
+/// Changes the binding of a chat or a sender, or makes it: what is `None` in `new_binding` stays as it is. The workspace is that of
 /// `--workspace`, and created if it is missing. Returns the binding.
 ///
 /// # Errors
 /// Status 2 for an empty id, the errors of [`check`], and those of the config.
-pub(crate) fn bind(ctx: &Context, change: ChatBinding) -> Result<ChatBinding> {
-    let ChatBinding { channel, kind, profile, model, daily_budget, .. } = &change;
+pub(crate) fn bind(ctx: &Context, new_binding: ChatBinding) -> Result<ChatBinding> {
+    let ChatBinding { channel, kind, profile, model, daily_budget, .. } = &new_binding;
     let channel = find_named(channel)?;
-    let id = checked_id(channel, &change.id)?;
+    let id = checked_id(channel, &new_binding.id)?;
     let is_empty = profile.is_none() && model.is_none() && daily_budget.is_none();
     if is_empty && ctx.workspace.is_none() {
         let hint = "`--workspace DIR`, `--profile`, `--model` or `--budget`";
@@ -280,7 +280,7 @@ pub(crate) fn bind(ctx: &Context, change: ChatBinding) -> Result<ChatBinding> {
         }
     }
     let kind = *kind;
-    write_members(ctx, &ChatBinding { id: id.clone(), workspace, ..change })?;
+    write_members(ctx, &ChatBinding { id: id.clone(), workspace, ..new_binding })?;
     let bindings = of_channel(ctx, &ctx.load_config()?, channel)?;
     let binding = bindings.into_iter().find(|binding| binding.kind == kind && binding.id == id);
     binding.ok_or_else(|| fail(Exit::Config, "the binding is not in the config"))

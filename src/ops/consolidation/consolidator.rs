@@ -297,11 +297,8 @@ impl<'a> Consolidator<'a> {
         }
         let (size, path) = (format_size(memory.len() as u64), self.memory.path());
         let path = self.ctx.paths.display(&path);
-        Err(fail(
-            Exit::BadInput,
-            format!("`{path}` has {size}, more than half of the model's context window"),
-        )
-        .with_hint("nanobot memory edit"))
+        let cause = format!("`{path}` has {size}, more than half of the model's context window");
+        Err(fail(Exit::BadInput, cause).with_hint("nanobot memory edit"))
     }
 
     /// Returns the settings with an output limit that leaves room for the whole memory and more, because a truncated

@@ -133,9 +133,7 @@ pub(crate) fn require_applied(memory: &Memory, result: UpdateResult) -> Result<(
         return Ok(());
     }
     let id = memory.versions()?.last().map_or(0, |version| version.id);
-    Err(fail(
-        Exit::TryAgain,
-        format!("the memory was changed in the meantime; your text is stored as version {id}"),
-    )
-    .with_hint(format!("nanobot memory diff {id}")))
+    let cause =
+        format!("the memory was changed in the meantime; your text is stored as version {id}");
+    Err(fail(Exit::TryAgain, cause).with_hint(format!("nanobot memory diff {id}")))
 }

@@ -1,6 +1,5 @@
 //! `nanobot status`: an overview of the configuration, and the checks of `status check`.
 
-mod channel_checks;
 pub(crate) mod check;
 pub(crate) mod checks;
 mod crontab_checks;
