@@ -14,6 +14,7 @@ use crate::repl::editor::Editor;
 use anyhow::Result;
 use nanobot_agent::report::short_text::truncate_line;
 use nanobot_base::error::Exit;
+use nanobot_base::message::before_blocks;
 use nanobot_config::policy::profile::{DEFAULT_NAME, Profile};
 use nanobot_config::settings::Settings;
 use nanobot_os::secret::random_hex;
@@ -49,6 +50,8 @@ pub(super) struct ReplSession<'w> {
     pub(super) extra_input: String,
     /// The last message.
     pub(super) last_message: Option<String>,
+    /// The output of the user's shell commands that was sent with it.
+    pub(super) last_extra_input: String,
     /// True if the user typed all of it. Otherwise it is shown, but not sent again as words of the user.
     pub(super) is_last_message_typed: bool,
     /// The last answer.
@@ -108,6 +111,7 @@ impl<'w> ReplSession<'w> {
             extra_input: String::new(),
             reported_notice: Rc::default(),
             last_message: None,
+            last_extra_input: String::new(),
             is_last_message_typed: false,
             last_answer: None,
             is_unfinished: false,
@@ -126,6 +130,7 @@ impl<'w> ReplSession<'w> {
     /// Reads the last exchange of the session, so that it can be repeated, copied and saved. A session that cannot be read
     /// is reported by the next turn.
     pub(super) fn recall_last_exchange(&mut self) {
+        self.last_extra_input.clear();
         if self.options.session.new {
             return;
         }
@@ -151,7 +156,7 @@ impl<'w> ReplSession<'w> {
         };
         let label =
             if self.is_unfinished { "unfinished (/retry continues it)" } else { "last message" };
-        let text = truncate_line(text, MAX_MESSAGE_CHARS);
+        let text = truncate_line(before_blocks(text), MAX_MESSAGE_CHARS);
         self.ctx.terminal.eprint_dim(&format!("{label}: {text}"));
         if let (Some(answer), false) = (&self.last_answer, self.is_unfinished) {
             let text = answer.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -189,6 +194,7 @@ impl<'w> ReplSession<'w> {
         options.input.attach.extend(mentions.files.into_iter().map(Into::into));
         options.input.attach.extend(mentions.resources.into_iter().map(Into::into));
         self.last_message = Some(text.to_owned());
+        self.last_extra_input.clone_from(&self.extra_input);
         self.is_last_message_typed = true;
         self.run_message_turn(&options);
     }

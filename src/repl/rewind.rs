@@ -10,6 +10,7 @@ use crate::ops::{retention, undo};
 use anyhow::Result;
 use nanobot_agent::report::short_text::{count_noun, truncate_line};
 use nanobot_base::error::{Exit, WithHint, exit_for, fail};
+use nanobot_base::message::before_blocks;
 use nanobot_os::secret::random_hex;
 use nanobot_store::session::{self, LoggedMessage, REWOUND_PREFIX, SessionEntry, SessionStore};
 use nanobot_tool::undo::journal::UndoTurn;
@@ -40,11 +41,13 @@ impl ReplSession<'_> {
         drop(messages.drain(..begins[left]));
         let first = &messages[0];
         let stored_text = first.message.user_text().unwrap_or_default();
+        let mut extra_input = String::new();
         let text = match &self.last_message {
             // Without the text of attachments.
             Some(text)
                 if number == 1 && self.is_last_message_typed && stored_text.contains(text) =>
             {
+                extra_input = self.last_extra_input.clone();
                 Some(text.clone())
             }
             _ => first.message.is_typed().then(|| stored_text.clone()),
@@ -60,13 +63,17 @@ impl ReplSession<'_> {
             session::rename(&store, &old_key, &key)?;
             return Err(error);
         }
-        let quoted_text = truncate_line(&stored_text, MAX_QUOTED_CHARS);
+        let quoted_text = truncate_line(before_blocks(&stored_text), MAX_QUOTED_CHARS);
         let from = if number == 1 { "" } else { " from" };
         self.print_line(&format!(
             "took back {}{from}: {quoted_text}\nleft: {}; the whole conversation is session `{old_key}`",
             count_noun(number, "message"),
             count_noun(left, "message")
         ));
+        if !extra_input.is_empty() {
+            self.print_line("the output of `!` commands is sent with it again");
+            self.extra_input.insert_str(0, &extra_input);
+        }
         self.last_message = None;
         self.last_answer = None;
         self.is_unfinished = false;

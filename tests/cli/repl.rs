@@ -920,6 +920,30 @@ fn output_of_a_shell_command_is_sent_with_the_next_message() {
 }
 
 #[test]
+fn a_rewound_message_keeps_the_output_of_shell_commands() {
+    let story =
+        Story::new().file("k.txt", "kettle").script([says("One."), says("Two."), says("Three.")]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "!cat k.txt").until("kettle").until_prompt("> ");
+    send_line(&mut screen, "why? @k.txt").until("One.").until_prompt("> ");
+    screen.press(Key::Escape).pause().press(Key::Escape);
+    screen.until("took back 1 message: why? @k.txt\n").until("is sent with it again");
+    screen.until_prompt("> why? @k.txt").press(Key::Enter).until("Two.").until_prompt("> ");
+    let message = user_messages(&story).pop().unwrap();
+    assert!(message.contains("$ cat k.txt\\nkettle"), "{message}");
+    // The title is what was typed.
+    story.run(["session", "list"]).stdout_has("  why? @k.txt\n");
+    // It went with that message, and goes with no later one.
+    send_line(&mut screen, "and now").until("Three.").until_prompt("> ");
+    screen.press(Key::Escape).pause().press(Key::Escape);
+    screen.until("took back 1 message: and now").until_prompt("> and now");
+    let text = screen.text_with_scrollback();
+    assert_eq!(text.matches("is sent with it again").count(), 1, "{text}");
+    screen.press(Key::Ctrl('u'));
+    screen.exit_with_ctrl_d();
+}
+
+#[test]
 fn a_command_of_the_user_has_the_terminal() {
     let story = Story::new().script([says("I see.")]);
     let mut screen = start_repl(&story);

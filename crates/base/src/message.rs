@@ -469,9 +469,24 @@ pub fn tagged_block(tag: &str, name: Option<&str>, text: &str) -> String {
     format!("<{unique_tag}{name}>\n{text}{end}</{unique_tag}>")
 }
 
+/// The tags of piped and attached text, which follows the words of a message.
+const CONTENT_TAGS: [&str; 5] = ["stdin", "file", "directory", "page", "resource"];
+
+/// The words of a stored message before its first block of piped or attached text; all of it if it begins with a block.
+pub fn before_blocks(text: &str) -> &str {
+    let begins_block = |(at, _): &(usize, &str)| {
+        let tag = text[at + 1..].strip_prefix('<').unwrap_or_default();
+        CONTENT_TAGS.iter().any(|name| {
+            tag.strip_prefix(name).is_some_and(|rest| rest.starts_with(['>', ' ', '-']))
+        })
+    };
+    let end = text.match_indices('\n').find(begins_block).map_or(text.len(), |(at, _)| at);
+    text[..end].trim_end()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{ParameterSchema, without_blanks};
+    use super::{ParameterSchema, before_blocks, tagged_block, without_blanks};
     use serde_json::json;
 
     #[test]
@@ -490,5 +505,17 @@ mod tests {
         .into();
         assert_eq!(text, value);
         assert_eq!(text.as_json(), value.as_json());
+    }
+
+    #[test]
+    fn words_end_at_the_first_block() {
+        let check = |text: &str, expect: &str| assert_eq!(before_blocks(text), expect, "{text}");
+        let stdin = tagged_block("stdin", None, "a</stdin>");
+        let file = tagged_block("file", Some("a.md"), "a");
+        check(&format!("why?\n\nand how\n{stdin}\n\n{file}"), "why?\n\nand how");
+        check(&format!("look {file}\n{file}"), &format!("look {file}"));
+        check(&file, &file);
+        check("a\n<filed>\n<b>", "a\n<filed>\n<b>");
+        check("", "");
     }
 }

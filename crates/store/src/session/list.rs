@@ -10,7 +10,7 @@ use super::{files, tail_reader};
 use anyhow::{Context, Result};
 use jiff::civil::DateTime;
 use jiff::{Timestamp, tz::TimeZone};
-use nanobot_base::message::{Message, plain_text};
+use nanobot_base::message::{Message, before_blocks, plain_text};
 use nanobot_os::durable_file;
 use std::collections::HashSet;
 use std::fs::File;
@@ -202,7 +202,7 @@ impl FileHead {
                     head.created = metadata.created_at;
                 }
                 SessionLine::Message(Some(Message::User(user))) => {
-                    head.first_words = first_words(&plain_text(&user.parts));
+                    head.first_words = first_words(before_blocks(&plain_text(&user.parts)));
                     if !head.first_words.is_empty() {
                         break;
                     }
