@@ -79,6 +79,8 @@ pub(crate) struct TurnSetup {
     pub(crate) sections: Vec<PromptSection>,
     /// The skills that the model may read, and their paths.
     pub(crate) skills: Vec<(String, PathBuf)>,
+    /// The names of the skills whose text the run has from the start, as flags ask.
+    pub(crate) loaded_skills: Vec<String>,
     /// The list of skills in the system prompt.
     pub(crate) skill_list: String,
     /// The instructions of the directory.
@@ -204,6 +206,7 @@ pub(crate) fn build(
         shared,
         sections,
         skills: skills.into_iter().map(|skill| (skill.name, skill.location)).collect(),
+        loaded_skills: loaded_skills.into_iter().map(|skill| skill.name).collect(),
         skill_list,
         instructions,
         memory_file: notes.memory_file,

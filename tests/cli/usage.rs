@@ -3,6 +3,7 @@
 use crate::server::{calls, says};
 use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
+use std::time::{Duration, SystemTime};
 
 /// A ledger line of a call with this cost, modified by `changes`.
 fn ledger_line(time: &str, turn: &str, usd: Option<f64>, changes: &Value) -> String {
@@ -277,13 +278,14 @@ fn usage_of_the_offered_tools_is_counted() {
 
 #[test]
 fn unused_tools_are_reported() {
-    let line = |number: u32, tools: &Value| {
+    let line_of = |day: &str, number: u32, tools: &Value| {
         let line = json!({
-            "v": 1, "time": "2026-01-01T10:00:00Z", "day": "2026-01-01", "session": "s", "turn": format!("t{number}"),
+            "v": 1, "time": format!("{day}T10:00:00Z"), "day": day, "session": "s", "turn": format!("t{number}"),
             "requests": 2, "tools": tools, "told": { "": 900, "clock": 40, "hub": 200 },
         });
         format!("{line}\n")
     };
+    let line = |number: u32, tools: &Value| line_of("2026-01-01", number, tools);
     let none = json!({});
     let mut text: String = (0..11).map(|number| line(number, &none)).collect();
     text += &line(11, &json!({ "mcp_clock_now": { "count": 3, "failed": 1 } }));
@@ -295,11 +297,33 @@ fn unused_tools_are_reported() {
             "off": { "command": "off", "disabled": true },
         } }),
     );
-    write(&story.home().join(".nanobot/tools.jsonl"), text.as_bytes());
+    let path = story.home().join(".nanobot/tools.jsonl");
+    write(&path, text.as_bytes());
+    let skill = |name: &str, day: u64| {
+        let text = format!("---\nname: {name}\ndescription: d\n---\nBody.\n");
+        let path = story.workspace().join(format!("skills/{name}/SKILL.md"));
+        write(&path, text.as_bytes());
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(day * 86_400);
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+    };
+    // On 2025-12-01, and on 2026-01-01.
+    for (name, day) in [("old", 20_423), ("named", 20_423), ("asked", 20_423), ("new", 20_454)] {
+        skill(name, day);
+    }
+    // What came within the 30 days is not unused for 30 days, and neither is anything of a new home.
     let status = story.run(["status", "--json"]).json();
+    assert_eq!(status["offered"]["unused"]["servers"], json!([]));
+    assert_eq!(status["offered"]["unused"]["skills"], json!([]));
+    write(&path, (line_of("2025-12-01", 99, &none) + &text).as_bytes());
+    // A skill that the user names is used.
+    story.server().script([says("One."), says("Two.")]);
+    story.run(["agent", "--offline", "--skill", "named", "-m", "x"]).stdout("One.\n").error_text();
+    story.run(["agent", "--offline", "-m", "/asked now"]).stdout("Two.\n").error_text();
+    let status = story.run(["status", "--json"]).json();
+    assert_eq!(status["offered"]["unused"]["skills"], json!(["old"]));
     assert_eq!(status["offered"]["servers"], json!(["clock", "hub"]));
     assert_eq!(status["offered"]["unused"]["servers"], json!(["hub"]));
-    assert_eq!(status["offered"]["unused"]["runs"], 12);
+    assert_eq!(status["offered"]["unused"]["runs"], 14);
     let text = story.run(["status"]).text();
     assert!(text.contains("the server hub (200 tokens of each request)"), "{text}");
     assert!(!text.contains("the server clock"), "{text}");

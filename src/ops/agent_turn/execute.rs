@@ -94,7 +94,7 @@ pub(crate) fn execute(
         session.record_title(title.trim());
     }
     let servers: Vec<&str> = settings.servers.iter().map(|server| server.name.as_str()).collect();
-    let mut usage = UsageRecorder::new(setup, &servers);
+    let mut usage = UsageRecorder::new(setup, &servers, prepared.message.as_ref());
     let tools = setup.toolbox.specs().iter();
     let running_subagents = prepared.subagents.begin_turn(TurnContext {
         shared: setup.shared.clone(),

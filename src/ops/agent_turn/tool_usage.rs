@@ -1,12 +1,13 @@
 //! Records which of the offered tools and skills a turn used, for reports such as `nanobot usage --by tool`.
 
 use crate::ops::context::Context;
+use crate::ops::skills::use_message;
 use crate::ops::turn_setup::TurnSetup;
 use anyhow::Result;
 use nanobot_agent::turn::agent::tool_tokens;
 use nanobot_agent::turn::ending::TurnStats;
 use nanobot_base::event::Event;
-use nanobot_base::message::token_estimate;
+use nanobot_base::message::{UserMessage, plain_text, token_estimate};
 use nanobot_mcp::tool_name;
 use nanobot_model::ledger::CallPurpose;
 use nanobot_model::ledger::tool_usage::{CallCounts, ToolUsage, ToolUsageLog};
@@ -18,16 +19,19 @@ use std::path::PathBuf;
 pub(crate) struct UsageRecorder {
     /// The path of each skill's file.
     skills: Vec<(String, PathBuf)>,
-    /// The skills that the model asked to read, even if the call failed.
-    read_skills: BTreeSet<String>,
+    /// The skills that the user named, and those that the model asked to read, even if the call failed.
+    used_skills: BTreeSet<String>,
     /// By server; the empty name is for the program's own tools.
     definition_tokens: BTreeMap<String, u64>,
     skill_list_tokens: u64,
 }
 
 impl UsageRecorder {
-    /// Creates a recorder before the turn. `servers` are the names of the configured MCP servers.
-    pub(crate) fn new(setup: &TurnSetup, servers: &[&str]) -> Self {
+    /// Creates a recorder before the turn with this `message`. `servers` are the names of the configured MCP servers.
+    pub(crate) fn new(setup: &TurnSetup, servers: &[&str], message: Option<&UserMessage>) -> Self {
+        let text = message.map(|message| plain_text(&message.parts)).unwrap_or_default();
+        let names = setup.skills.iter().map(|(name, _)| name);
+        let requested = names.filter(|name| text.starts_with(&use_message(name, "")));
         let mut definition_tokens = BTreeMap::new();
         for spec in &*setup.toolbox.requested_specs(&[]) {
             let server = find_server(&spec.name, servers).unwrap_or_default();
@@ -35,7 +39,7 @@ impl UsageRecorder {
         }
         Self {
             skills: setup.skills.clone(),
-            read_skills: BTreeSet::new(),
+            used_skills: setup.loaded_skills.iter().chain(requested).cloned().collect(),
             definition_tokens,
             skill_list_tokens: token_estimate::for_text(&setup.skill_list),
         }
@@ -49,11 +53,11 @@ impl UsageRecorder {
         {
             let absolute = setup.policy.file_scope.absolute(path);
             let skill = skill_at(&absolute.to_string_lossy(), &self.skills);
-            self.read_skills.extend(skill.map(str::to_owned));
+            self.used_skills.extend(skill.map(str::to_owned));
         }
     }
 
-    /// Writes the record after the turn. A turn that called no tool is recorded only if MCP servers offered some.
+    /// Writes the record after the turn. A turn that called no tool is recorded only if it used a skill, or MCP servers offered tools.
     pub(crate) fn record(
         self,
         ctx: &Context,
@@ -62,7 +66,8 @@ impl UsageRecorder {
     ) -> Result<()> {
         // Most runs call no tools and have no servers; they are not worth a write.
         let has_servers = self.definition_tokens.keys().any(|server| !server.is_empty());
-        if stats.iterations == 0 || (stats.tools.is_empty() && !has_servers) {
+        let has_used_any = !stats.tools.is_empty() || !self.used_skills.is_empty();
+        if stats.iterations == 0 || !(has_used_any || has_servers) {
             return Ok(());
         }
         let tools = stats.tools.iter().map(|(name, calls)| {
@@ -73,7 +78,7 @@ impl UsageRecorder {
         let usage = ToolUsage {
             requests: stats.iterations,
             tools: tools.collect(),
-            skills: self.read_skills,
+            skills: self.used_skills,
             definition_tokens: self.definition_tokens,
             skill_list_tokens: self.skill_list_tokens,
         };

@@ -6,6 +6,7 @@ use crate::ops::since::SinceFilter;
 use crate::ops::skills::{self, SkillsSummary};
 use crate::options::value::Since;
 use anyhow::Result;
+use jiff::Timestamp;
 use nanobot_config::settings::Settings;
 use nanobot_model::ledger::tool_usage::ToolUsageLog;
 use nanobot_store::skill::{Skill, SkillSource};
@@ -29,6 +30,9 @@ pub(crate) struct UnusedTools {
     pub(crate) run_count: usize,
     used_servers: BTreeSet<String>,
     used_skills: BTreeSet<String>,
+    /// The servers and skills that were there before the examined days.
+    old_servers: BTreeSet<String>,
+    old_skills: BTreeSet<String>,
     /// Tokens that each server took in the last request.
     pub(crate) server_tokens: BTreeMap<String, u64>,
 }
@@ -39,6 +43,8 @@ impl UnusedTools {
         let servers = settings.servers.iter().filter(|server| !server.is_disabled);
         let servers = servers.map(|server| server.name.clone()).collect();
         let mut tools = Self { servers, ..Self::default() };
+        let now = ctx.clock.now();
+        let start = SinceFilter::new(Since::Days(USAGE_DAYS), &now);
         // `status check` reports errors in the skills.
         if let Ok(skills) = skills::find(ctx, settings, Path::new(".")) {
             tools.summary = SkillsSummary::new(&skills, settings);
@@ -49,10 +55,19 @@ impl UnusedTools {
                     && skill.is_available()
                     && !skill.always
             };
-            let chosen = skills.skills.into_iter().filter(is_chosen);
-            tools.skills = chosen.map(|skill| skill.name).collect();
+            let is_old = |skill: &&Skill| {
+                let modified = std::fs::metadata(&skill.location).and_then(|file| file.modified());
+                let modified = modified.ok().and_then(|time| Timestamp::try_from(time).ok());
+                modified.is_some_and(|time| {
+                    !start.includes(time, time.to_zoned(now.time_zone().clone()).date())
+                })
+            };
+            let chosen: Vec<Skill> = skills.skills.into_iter().filter(is_chosen).collect();
+            tools.old_skills =
+                chosen.iter().filter(is_old).map(|skill| skill.name.clone()).collect();
+            tools.skills = chosen.into_iter().map(|skill| skill.name).collect();
         }
-        let start = SinceFilter::new(Since::Days(USAGE_DAYS), &ctx.clock.now());
+        let mut has_old_runs = false;
         ToolUsageLog::new(&ctx.paths.root, &ctx.clock).for_each_entry(&mut |line| {
             if start.includes(line.time, line.day) {
                 let names: Vec<&str> = tools.servers.iter().map(String::as_str).collect();
@@ -63,12 +78,19 @@ impl UnusedTools {
                 tools.used_skills.extend(line.usage.skills);
                 tools.server_tokens.extend(line.usage.definition_tokens);
                 tools.run_count += 1;
+            } else {
+                has_old_runs = true;
+                tools.old_servers.extend(line.usage.definition_tokens.into_keys());
             }
         })?;
+        if !has_old_runs {
+            // The files of the skills may be older than this installation.
+            tools.old_skills.clear();
+        }
         Ok(tools)
     }
 
-    /// The servers and the skills that no run has used; none if there were too few runs.
+    /// The servers and the skills that were there all the time, and that no run has used; none if there were too few runs.
     pub(crate) fn unused(&self) -> (Vec<&String>, Vec<&String>) {
         if self.run_count < MIN_RUNS {
             return (Vec::new(), Vec::new());
@@ -76,8 +98,14 @@ impl UnusedTools {
         let servers = self.servers.iter();
         let skills = self.skills.iter();
         (
-            servers.filter(|name| !self.used_servers.contains(*name)).collect(),
-            skills.filter(|name| !self.used_skills.contains(*name)).collect(),
+            servers
+                .filter(|name| self.old_servers.contains(*name))
+                .filter(|name| !self.used_servers.contains(*name))
+                .collect(),
+            skills
+                .filter(|name| self.old_skills.contains(*name))
+                .filter(|name| !self.used_skills.contains(*name))
+                .collect(),
         )
     }
 }

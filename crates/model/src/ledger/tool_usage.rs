@@ -22,7 +22,7 @@ pub struct ToolUsage {
     /// Calls per tool name.
     #[serde(default)]
     pub tools: BTreeMap<String, CallCounts>,
-    /// Names of the skills that were read.
+    /// Names of the skills that were read, or that the user named.
     #[serde(default)]
     pub skills: BTreeSet<String>,
     /// Estimated tokens per request for tool definitions, by MCP server; the empty name means the built-in tools.
