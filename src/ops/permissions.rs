@@ -416,6 +416,7 @@ fn build_file_scope(
 ) -> Result<FileScope> {
     let workspace = &workspace_place.path;
     let directory = working_directory(ctx, grants, settings, workspace_place, real_paths)?;
+    refuse_paths_of_replaced_directory(ctx, grants, settings, &directory)?;
     if profile.reads_only && !grants.write.is_empty() {
         let cause =
             format!("profile `{}` is read-only, so `--write` cannot be used with it", profile.name);
@@ -660,6 +661,13 @@ pub(crate) fn is_replaced_by_workspace(
     home.starts_with(directory) && has_workspace
 }
 
+/// True if a flag or the config chooses the working directory.
+fn is_directory_chosen(grants: &Grants, settings: &Settings) -> bool {
+    grants.directory.is_some()
+        || settings.restrict_to_workspace
+        || settings.directory == DefaultDirectory::Workspace
+}
+
 /// A notice that the workspace replaces the current directory, which is the home directory, one of its parents, or deleted.
 /// The notice is given if `--write` was meant for the current directory, or if `is_requested`.
 pub(crate) fn replaced_directory_notice(
@@ -671,10 +679,7 @@ pub(crate) fn replaced_directory_notice(
 ) -> Option<String> {
     let directory = &policy.file_scope.directory;
     let writes_directory = grants.write.iter().any(|path| path == Path::new("."));
-    let is_chosen = grants.directory.is_some()
-        || settings.restrict_to_workspace
-        || settings.directory == DefaultDirectory::Workspace;
-    if !(writes_directory || is_requested) || is_chosen {
+    if !(writes_directory || is_requested) || is_directory_chosen(grants, settings) {
         return None;
     }
     let cause = match std::env::current_dir() {
@@ -692,6 +697,31 @@ pub(crate) fn replaced_directory_notice(
     let directory_name = ctx.paths.display(directory);
     let text = format!("{effect} `{directory_name}`: {cause}");
     ctx.single_notices.is_new(&text).then_some(text)
+}
+
+/// Fails if a flag names a relative path where the workspace replaces the current directory: tools would look for it in the workspace.
+fn refuse_paths_of_replaced_directory(
+    ctx: &Context,
+    grants: &Grants,
+    settings: &Settings,
+    directory: &Path,
+) -> Result<()> {
+    let mut paths = grants.read.iter().chain(&grants.write);
+    let relative = paths.find(|path| path.is_relative() && path.as_path() != Path::new("."));
+    match (relative, std::env::current_dir()) {
+        (Some(path), Ok(current))
+            if !is_directory_chosen(grants, settings) && current != directory =>
+        {
+            let cause = format!(
+                "`{}` is relative, and the tools work in `{}`, not in the current directory",
+                path.display(),
+                ctx.paths.display(directory)
+            );
+            Err(fail(Exit::Usage, cause)
+                .with_hint(format!("`{}`", ctx.paths.display(&current.join(path)))))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn resolve_existing(path: &Path, hint: Option<&str>) -> Result<PathBuf> {

@@ -806,9 +806,17 @@ fn the_workspace_takes_the_place_of_the_home_directory_and_says_so() {
         story.wait(child)
     };
     start(&["--json", "-s", "work"]).stdout_has("\"one\"").stderr_has(message);
-    // Once for each conversation; not in a script that prints text, and not where `-C` says what is meant.
+    // Once for each conversation, and not where `-C` says what is meant.
     start(&["--json", "-s", "work"]).stdout_has("\"two\"");
-    start(&["-s", "other"]).stdout("three\n");
+    start(&["-s", "other"]).stdout("three\n").stderr_has(message);
+    // The flag and the tools would mean two directories.
+    std::fs::create_dir(story.home().join("inbox")).unwrap();
+    for flag in ["--write=inbox", "--read=inbox"] {
+        let result = start(&[flag]).status(2);
+        result
+            .stderr_has("`inbox` is relative, and the tools work in `~/.nanobot/workspace`")
+            .stderr_has("try: `~/inbox`");
+    }
     start(&["--json", "-s", "third", "-C", "."]).stdout_has("\"four\"");
     // Again where the conversation comes back from another directory.
     story.server().script([says("five"), says("six"), says("seven")]);
