@@ -781,6 +781,12 @@ fn a_machine_without_cron_is_reported() {
     run_cron_with_env(&story, &[("NANOBOT_TEST_DAEMON", "no")], &["add", "-m", "x", "-e", "1h"])
         .stdout_has("✓ Added")
         .stderr("nanobot: no cron daemon is running: nothing starts the jobs until one does\n");
+    // What removes a line needs no daemon, and what all jobs lack is reported with a new job.
+    let add = ["add", "-n", "y", "-m", "y", "-e", "2h"];
+    let variables = [("NANOBOT_TEST_DAEMON", "no"), ("SSL_CERT_DIR", "/certs")];
+    run_cron_with_env(&story, &variables, &add).stdout_has("✓ Added").stderr_has("SSL_CERT_DIR");
+    run_cron_with_env(&story, &variables, &["edit", "y", "-m", "z"]).stdout_has("✓ Changed");
+    run_cron_with_env(&story, &variables, &["remove", "y"]).stdout_has("✓ Removed");
 }
 
 #[test]

@@ -132,7 +132,10 @@ fn nothing_is_changed_if_an_item_is_wrong() {
         &format!("{good}- {{every: 1h, message: x}}\n"),
         "item 2 of `jobs.yaml`: it has no `name`",
     );
-    check(&format!("{good}- {{name: b, evry: 1h, message: x}}\n"), "unexpected argument '--evry");
+    check(
+        &format!("{good}- {{name: b, evry: 1h, message: x}}\n"),
+        "there is no key `evry`; `every` is one",
+    );
     check(&format!("{good}- text\n"), "it is not a map of flags");
     check(&format!("{good}{good}"), "item 2 of `jobs.yaml`: an earlier item has the same name");
     check(
@@ -144,13 +147,13 @@ fn nothing_is_changed_if_an_item_is_wrong() {
         "{name: b, every: 1h, message: x, enabld: false}",
         "{name: b, every: 1h, message: x, retri: null}",
     ] {
-        check(&format!("{good}- {item}\n"), "item 2 of `jobs.yaml`: unexpected argument '--");
+        check(&format!("{good}- {item}\n"), "item 2 of `jobs.yaml`: there is no key `");
     }
     check(
         &format!("{good}- {{name: b, every: 1h, message: x, enabled: maybe}}\n"),
         "item 2 of `jobs.yaml`: `enabled` is `true` or `false`",
     );
-    check("name: a\n", "`jobs.yaml` is not a list of jobs");
+    check("jobs: [{name: a}]\n", "a list of maps, without a key above it");
     check("- [\n", "is not YAML or JSON");
     let story = story().file("jobs.yaml", "- {name: a, cron: \"61 * * * *\", message: x}\n");
     quiet(&story, &["cron", "apply", "-f", "jobs.yaml"])

@@ -195,6 +195,9 @@ fn a_quoted_tilde_expands_to_the_home() {
         .stdout_has("✓ Changed")
         .stderr_has("its earlier permission flags `--read=");
     assert_eq!(read()["write"], json!([inbox]));
+    // A directory that stays is no flag that is replaced.
+    let id = add_job(&story, &["-e", "1h", "-C", "."]);
+    run_cron(&story, &["edit", &id, "--write"]).stdout_has("✓ Changed");
 }
 
 #[test]

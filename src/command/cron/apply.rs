@@ -12,6 +12,7 @@ use crate::ops::jobs::time_format::to_one_line;
 use anyhow::Result;
 use clap::{Args, FromArgMatches};
 use nanobot_base::error::{Exit, WithHint, fail};
+use nanobot_config::settings::keys::nearest;
 use nanobot_cron::job::Job;
 use nanobot_os::input;
 use serde_json::{Map, Value, json};
@@ -84,8 +85,9 @@ fn read_items(file: &Path) -> Result<Vec<Value>> {
         .map_err(|error| fail(Exit::BadInput, format!("`{name}` is not YAML or JSON: {error}")))?;
     match value {
         Value::Array(items) => Ok(items),
-        _ => Err(fail(Exit::BadInput, format!("`{name}` is not a list of jobs"))
-            .with_hint("`nanobot cron apply --help` for an example")),
+        _ => Err(fail(Exit::BadInput, format!("`{name}` is not a list of jobs")).with_hint(
+            "a list of maps, without a key above it; `nanobot cron apply --help` has an example",
+        )),
     }
 }
 
@@ -145,7 +147,9 @@ fn to_flags(command: &clap::Command, keys: &Map<String, Value>) -> Result<Vec<St
         };
         // The value does not matter here: a misspelled key with `false` would silently do nothing.
         let Some(argument) = command.get_arguments().find(has_name) else {
-            return Err(format!("unexpected argument '--{key}' found"));
+            let names = command.get_arguments().filter_map(clap::Arg::get_long);
+            let hint = nearest(key, names).map(|name| format!("; `{name}` is one"));
+            return Err(format!("there is no key `{key}`{}", hint.unwrap_or_default()));
         };
         let needs_value = argument.get_num_args().is_some_and(|count| count.min_values() > 0);
         let values = match value {

@@ -45,14 +45,6 @@ pub(crate) fn real_path(workspace: &Path) -> PathBuf {
     PathResolver::default().resolve(&permissions::absolute(workspace))
 }
 
-/// Messages about variables and keys that exist here and not in a run of `job` under cron.
-pub(crate) fn missing_in_cron(ctx: &Context, job: &Job, resolved: &ResolvedJob) -> Vec<String> {
-    let mut messages = Vec::new();
-    messages.extend(missing_variables(ctx));
-    messages.extend(endpoint_mismatch(ctx, job, resolved).map(EndpointMismatch::describe));
-    messages
-}
-
 /// A message about variables that change a run here and that cron does not have. A variable whose config key is set is
 /// left out.
 pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
@@ -99,7 +91,7 @@ pub(crate) struct EndpointMismatch {
 }
 
 impl EndpointMismatch {
-    fn describe(self) -> String {
+    pub(crate) fn describe(self) -> String {
         match self.fix_command {
             Some(command) => format!("{}: {command} stores it in the config file", self.message),
             None => self.message,

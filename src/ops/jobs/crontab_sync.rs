@@ -48,8 +48,6 @@ pub(crate) struct CrontabChange {
     pub(crate) added: Vec<String>,
     /// Removed lines.
     pub(crate) removed: Vec<String>,
-    /// True if the block has any line.
-    pub(crate) has_lines: bool,
     /// Jobs that cannot have a line: the name, and the reason.
     pub(crate) skipped: Vec<(String, String)>,
     /// Further notices for the user.
@@ -359,7 +357,6 @@ fn compare_blocks(before: &[String], block: WorkspaceBlock) -> CrontabChange {
     CrontabChange {
         added: not_in(&lines, before),
         removed: not_in(before, &lines),
-        has_lines: !lines.is_empty(),
         skipped,
         notices,
     }
@@ -625,7 +622,7 @@ fn print_warnings(ctx: &Context, change: &CrontabChange) {
     for notice in &change.notices {
         ctx.notice(notice);
     }
-    if is_cron_running(ctx) == Some(false) && change.has_lines {
+    if !change.added.is_empty() && is_cron_running(ctx) == Some(false) {
         ctx.notice("no cron daemon is running: nothing starts the jobs until one does");
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn enable(ctx: &Context, job_settings: &JobSettings) -> Result<SavedJ
     let old_grants = job.options.as_ref().map(stored_grants).transpose()?;
     let resolved = apply_flags(ctx, &mut job, job_settings, None)?;
     store.add(&job, now, None)?;
-    let mut notices = consequence_notices(ctx, &job, grants, &resolved);
+    let mut notices = consequence_notices(ctx, &job, grants, &resolved, is_new);
     if let Some(old_grants) = old_grants {
         notices.extend(replaced_grants_notice(&old_grants, grants, &resolved)?);
     }

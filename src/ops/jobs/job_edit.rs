@@ -187,7 +187,8 @@ pub(super) fn plan(
     timing::update_next_run(ctx, &mut job, now);
     if change != JobChange::Unchanged {
         notices.extend(unknown_price_notice(ctx, &job, &resolved));
-        notices.extend(consequence_notices(ctx, &job, grants, &resolved));
+        let is_new = change == JobChange::Added;
+        notices.extend(consequence_notices(ctx, &job, grants, &resolved, is_new));
     }
     Ok(PlannedJob { job, change, notices })
 }
@@ -305,7 +306,7 @@ pub(crate) fn edit(
     if let Some(old_grants) = old_grants {
         notices.extend(replaced_grants_notice(&old_grants, grants, &resolved)?);
     }
-    notices.extend(consequence_notices(ctx, &job, grants, &resolved));
+    notices.extend(consequence_notices(ctx, &job, grants, &resolved, false));
     Ok(SavedJob::new(ctx, &settings, &store, job, JobChange::Changed, notices))
 }
 

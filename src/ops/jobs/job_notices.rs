@@ -1,7 +1,7 @@
 //! Notices about a job: consequences of its options that are not obvious.
 
 use crate::ops::context::Context;
-use crate::ops::jobs::cron_environment;
+use crate::ops::jobs::cron_environment::{self, EndpointMismatch};
 use crate::ops::jobs::delivery;
 use crate::ops::jobs::job_context::{job_context, with_config};
 use crate::ops::jobs::job_grants::{as_flags, has_any_flag};
@@ -23,7 +23,9 @@ pub(crate) fn replaced_grants_notice(
     grants: &Grants,
     resolved: &ResolvedJob,
 ) -> Result<Option<String>> {
-    if !(has_any_flag(grants)? && has_any_flag(old_grants)?) {
+    // The directory stays, and is no permission.
+    let old_permissions = Grants { directory: None, ..old_grants.clone() };
+    if !(has_any_flag(grants)? && has_any_flag(&old_permissions)?) {
         return Ok(None);
     }
     let flags = match as_flags(&resolved.grants) {
@@ -34,12 +36,14 @@ pub(crate) fn replaced_grants_notice(
     Ok(Some(format!("its earlier permission flags `{old_flags}` are replaced: it now has {flags}")))
 }
 
-/// Notices about a job that was just created or changed. They state consequences, not the flags themselves.
+/// Notices about a job that was just created or changed. They state consequences, not the flags themselves. What the environment of all
+/// jobs lacks is reported with a new job.
 pub(crate) fn consequence_notices(
     ctx: &Context,
     job: &Job,
     grants: &Grants,
     resolved: &ResolvedJob,
+    is_new: bool,
 ) -> Vec<String> {
     let mut notices = Vec::new();
     if resolved.is_taken_over {
@@ -66,7 +70,9 @@ pub(crate) fn consequence_notices(
     notices.extend(chat_error_notice(ctx, job));
     notices.extend(relative_program_notices(ctx, job));
     if job.kind() != JobKind::Command {
-        notices.extend(cron_environment::missing_in_cron(ctx, job, resolved));
+        notices.extend(is_new.then(|| cron_environment::missing_variables(ctx)).flatten());
+        let mismatch = cron_environment::endpoint_mismatch(ctx, job, resolved);
+        notices.extend(mismatch.map(EndpointMismatch::describe));
     }
     notices
 }
