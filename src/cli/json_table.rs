@@ -301,7 +301,7 @@ pub const COMMANDS: &[JsonShape] = &[
         ("missing", List(&Text), "requirements that this system does not meet"), ("install", List(&Text), "commands that install them"),
     ] },
     JsonShape { name: "skill list --json", form: Lines, meaning: "Each skill.", base: None, fields: &[
-        ("name", OrNull(&Text), "`null` if it cannot be read"), ("location", Text, "the path"),
+        ("name", OrNull(&Text), "`null` if it cannot be read"), ("location", OrNull(&Text), "the path; `null` if it is built in"),
         ("state", OneOf("available not-offered unavailable hidden disabled changed unreadable"), ""),
         ("description?", Text, "of a skill that can be read, as are the following"),
         ("source?", Text, "`workspace`, `built-in`, or a directory"),
@@ -311,7 +311,7 @@ pub const COMMANDS: &[JsonShape] = &[
     ] },
     JsonShape { name: "skill show NAME --json", form: OneObject, meaning: "The skill.", base: None, fields: &[
         ("name", Text, ""), ("description", Text, ""), ("source", Text, "`workspace`, `built-in`, or a directory"),
-        ("location", Text, "the path"), ("available", Bool, "true if this system meets its requirements"),
+        ("location", OrNull(&Text), "the path; `null` if it is built in"), ("available", Bool, "true if this system meets its requirements"),
         ("offered", Bool, "true if it is in the list that models get"), ("always", Bool, "true if each request has its text"),
         ("missing", List(&Text), "requirements that this system does not meet"), ("needs", List(&Text), "its requirements"),
         ("install", List(&Text), "commands that install them"), ("license", OrNull(&Text), ""), ("compatibility", OrNull(&Text), ""),

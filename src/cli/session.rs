@@ -90,7 +90,7 @@ pub enum SessionCommand {
         detached: bool,
     },
     /// Move sessions to the trash
-    #[command(visible_alias = "rm")]
+    #[command(visible_alias = "rm", alias = "delete")]
     Remove {
         /// Session keys, from `session list`
         #[arg(required = true)]

@@ -133,6 +133,7 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("auth", "nanobot model provider login"),
     ("channels", "`nanobot channel list`"),
     ("configure", "nanobot onboard"),
+    ("cron rename", "nanobot cron edit JOB --name NAME"),
     ("continue", "nanobot agent --continue -m TEXT"),
     ("delete", "`rm`"),
     ("exec", "nanobot agent -m TEXT, or nanobot tool run exec JSON"),
@@ -149,10 +150,13 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("permissions", "nanobot policy explain"),
     ("plugins", "nanobot tool list"),
     ("print", "nanobot agent -m TEXT"),
+    ("memory add", MEMORY_ADVICE),
+    ("memory set", MEMORY_ADVICE),
     ("prompt", "nanobot agent -m TEXT"),
     ("providers", "nanobot model provider list"),
     ("resume", "nanobot agent --resume, or nanobot repl --session KEY"),
     ("sessions", "nanobot session"),
+    ("schedule", "nanobot cron add"),
     ("setup", "nanobot onboard"),
     ("skills", "nanobot skill list"),
     ("tools", "nanobot tool list"),
@@ -171,6 +175,8 @@ const TURN_REPLACEMENTS: &[(&str, &str)] = &[
     ("-y", PERMISSIONS_TOPIC),
 ];
 
+const MEMORY_ADVICE: &str =
+    "`nanobot memory edit`, or tell the agent: `nanobot agent -m 'Remember that …'`";
 const PERMISSIONS_TOPIC: &str =
     "nanobot help permissions: what a run may do, and what permits more";
 
@@ -185,8 +191,9 @@ fn suggest_replacement(error: &clap::Error, arguments: &[OsString]) -> Option<St
     // `--flag=value` is reported with its value.
     let unknown = unknown.split('=').next().unwrap_or_default();
     let of_turns = if names_turn(arguments) { TURN_REPLACEMENTS } else { &[] };
-    let (_, replacement) =
-        REPLACEMENTS.iter().chain(of_turns).find(|(name, _)| unknown == *name || first == name)?;
+    let both = format!("{} {unknown}", first.to_string_lossy());
+    let is_named = |name: &str| unknown == name || first == name || both == name;
+    let (_, replacement) = REPLACEMENTS.iter().chain(of_turns).find(|(name, _)| is_named(name))?;
     Some((*replacement).to_owned())
 }
 
@@ -212,7 +219,10 @@ fn suggest_similar(error: &clap::Error) -> Option<String> {
             .filter(|suggestion| suggestion.len() > 1)
             .filter(|suggestion| !PERMITTING_FLAGS.contains(&suggestion.as_str()))
             .min_by_key(errors)
-            .filter(|best| errors(best) <= MAX_TYPING_ERRORS)?;
+            // In a short word, every letter counts.
+            .filter(|best| {
+                errors(best) <= MAX_TYPING_ERRORS.min(typed.trim_start_matches('-').len() / 3)
+            })?;
         Some(format!("`{best}`"))
     })
 }
@@ -320,6 +330,9 @@ fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String
     let message = quote(&rest.join(" "));
     let message = if message.contains('\'') { message } else { format!("'{message}'") };
     let command = format!("nanobot agent -m {message}");
+    if arguments[1] == "repl" {
+        return Some(format!("`nanobot repl`, and type it there; {command} answers once"));
+    }
     // A single word is more likely a command that does not exist.
     Some(if is_agent || message.contains(' ') {
         command

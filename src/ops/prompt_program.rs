@@ -145,8 +145,8 @@ impl PromptProgram {
         }
         for input in &self.inputs {
             usage += &match input.default {
-                Some(_) => format!(" [{}]", input.name),
-                None => format!(" {}", input.name),
+                Some(_) => format!(" [{}]", input.name.to_uppercase()),
+                None => format!(" {}", input.name.to_uppercase()),
             };
         }
         usage

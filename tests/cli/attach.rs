@@ -3,8 +3,7 @@
 use crate::requirements::require;
 use crate::screen::Key;
 use crate::server::{Response, says, sends};
-use crate::story::Story;
-use crate::story::write_program;
+use crate::story::{Story, write, write_program};
 use base64::Engine;
 use serde_json::{Value, json};
 use std::io::{Cursor, Write};
@@ -310,10 +309,10 @@ fn a_directory_in_a_repository_respects_parent_gitignore_files() {
     story.run(["agent", "-m", "x", "-a", "sub"]).stdout("ok\n");
     assert!(last_text(&story).contains("seen") && !story.requests()[0].raw.contains("SECRET"));
     std::fs::create_dir(story.dir().join("empty")).unwrap();
-    story
-        .run(["agent", "-m", "x", "-a", "empty"])
-        .status(66)
-        .stderr_has("`empty` contains only hidden and ignored files");
+    let run = || story.run(["agent", "-m", "x", "-a", "empty"]).status(66);
+    run().stderr_has("`empty` is empty");
+    write(&story.dir().join("empty/b.log"), b"SECRET");
+    run().stderr_has("`empty` contains only hidden and ignored files");
 }
 
 #[test]

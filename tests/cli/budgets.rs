@@ -260,10 +260,9 @@ fn days_months_and_sessions_have_budgets() {
             .script([says("1"), says("2")]);
         story.run(["agent", "-m", "hi"]).stdout("1\n");
         story.run(["agent", "-m", "hi"]).stdout("2\n");
-        story
-            .run(["agent", "-m", "hi", "-s", session])
-            .status(4)
-            .stderr_has(&format!("budget.{name}"));
+        story.run(["agent", "-m", "hi", "-s", session]).status(4).stderr_has(&format!(
+            "try: `nanobot config set budget.{name} …` with a higher limit, or "
+        ));
         assert_eq!(story.requests().len(), 2);
         if name == "perSession" {
             story.server().script([says("3")]);

@@ -225,7 +225,8 @@ fn a_typo_is_reported_with_a_suggestion() {
     check(&["-s", "work"], "try: nanobot repl -s work");
     check(&["--write", "--model", "a b"], "try: nanobot repl --write --model 'a b'");
     check(&["--sesion", "x"], "unexpected argument");
-    check(&["repl", "hello"], "try: nanobot agent -m 'hello'");
+    let type_it = "try: `nanobot repl`, and type it there; nanobot agent -m 'hello' answers once";
+    check(&["repl", "hello"], type_it);
     check(&["agent", "--mesage", "x"], "`--message`");
     check(&["cron", "add", "--evry", "1h"], "`--every`");
     check(&["usage", "--by", "modle"], "`model`");
@@ -265,7 +266,12 @@ fn commands_of_the_python_program_get_a_suggestion() {
     check(&["exec", "fix it"], "nanobot agent -m TEXT");
     check(&["init"], "nanobot onboard");
     check(&["version"], "nanobot --version");
-    check(&["session", "delete", "work"], "`rm`");
+    check(&["mcp", "delete", "work"], "`rm`");
+    check(&["cron", "rename", "a", "b"], "nanobot cron edit JOB --name NAME");
+    check(&["schedule", "daily"], "nanobot cron add");
+    check(&["memory", "set", "likes tea"], "`nanobot memory edit`, or tell the agent");
+    // In a short word, two letters are another word.
+    check(&["agent", "--bogus"], "nanobot agent --help");
     check(&["session", "repair"], "nanobot session repair --all");
     check(&["cron", "disable"], "nanobot cron disable --all");
     let stderr = story.run(["channels"]).status(2).error_text();
@@ -523,7 +529,10 @@ fn help_is_a_subcommand_and_a_message_needs_its_flag() {
     };
     check(&["hello"], Some("`nanobot --help`; as a message: nanobot agent -m 'hello'"));
     check(&["hello", "there, it's me"], Some(r"nanobot agent -m 'hello there, it'\''s me'"));
-    check(&["repl", "hello"], Some("nanobot agent -m 'hello'"));
+    check(
+        &["repl", "hello"],
+        Some("`nanobot repl`, and type it there; nanobot agent -m 'hello' answers once"),
+    );
     check(&["agent", "-s", "work", "hello", "there"], Some("nanobot agent -m 'hello there'"));
     check(&["agnet"], None);
     check(&["agent", "--nosuch"], None);

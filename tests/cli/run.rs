@@ -255,13 +255,13 @@ fn wrong_arguments_are_told_with_the_usage() {
     story
         .run(["run", "p.md"])
         .status(2)
-        .stderr("nanobot: the argument `place` is missing\n  try: p.md place [days]\n");
+        .stderr("nanobot: the argument `place` is missing\n  try: p.md PLACE [DAYS]\n");
     story
         .run(["run", "p.md", "a", "b", "c"])
         .status(2)
         .stderr_has("there is no place for the argument `c`");
     story.run(["run", "p.md", "--help"]).stdout(
-        "Times of the tides\n\nUsage: p.md place [days]\n  place  a port\n  days   [default: 3]\n\n$place for $days days\n",
+        "Times of the tides\n\nUsage: p.md PLACE [DAYS]\n  place  a port\n  days   [default: 3]\n\n$place for $days days\n",
     );
     story.run(["run", "missing.md"]).status(66).stderr_has("missing.md");
     assert!(story.requests().is_empty());

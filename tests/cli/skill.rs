@@ -219,6 +219,12 @@ fn a_skill_is_created_shown_checked_and_removed() {
     drop(removed.stderr_has("built-in").stderr_has(hint));
     story.run(["skill", "rm", "tea", "-y"]).stderr_has("removed `~/.nanobot/workspace/skills/tea`");
     assert_eq!(stored_skills(&story), [""; 0]);
+    drop(story.run(["skill", "new", "draft"]).text());
+    story.run(["skill", "check", "draft"]).status(1).stdout_has("is still that of the template");
+    let listed = story.run(["skill", "list", "--json"]).json_lines();
+    let is_built_in = |line: &&Value| line["source"] == "built-in";
+    assert!(listed.iter().any(|line| is_built_in(&line)));
+    assert!(listed.iter().all(|line| is_built_in(&line) == line["location"].is_null()));
     story.run(["skill", "show", "tee"]).status(66).stderr_has("there is no skill `tee`");
     story.run(["skill", "show", "memry"]).status(66).stderr_has("nanobot skill show memory");
     story.run(["skill", "show", "memory", "--file", "../../x"]).status(66).stderr_has("no file");

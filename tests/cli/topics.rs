@@ -79,7 +79,7 @@ fn commands_of_the_topic_programs() {
     let rows = rows.into_iter().chain([
         prints("printf '%s\\n' '#!", ""),
         prints("chmod", ""),
-        prints("--help", "Usage: ./sum-up [words]"),
+        prints("--help", "Usage: ./sum-up [WORDS]"),
         answers("sum-up 10", [says("Short.")], "Short."),
         answers("--json ./sum-up", [says("Shorter.")], "\"text\":\"Shorter.\""),
         prints("nanobot trust sum-up", "is now trusted"),

@@ -513,15 +513,18 @@ fn latest_day(today: Date) -> Date {
 }
 
 fn check_limits(limits: &BudgetLimits, totals: &CostTotals, session_usd: f64) -> Result<()> {
-    for (name, limit, spent) in [
-        ("daily", limits.daily, totals.daily),
-        ("monthly", limits.monthly, totals.monthly),
-        ("perSession", limits.per_session, session_usd),
+    for (name, limit, spent, until) in [
+        ("daily", limits.daily, totals.daily, "tomorrow"),
+        ("monthly", limits.monthly, totals.monthly, "next month"),
+        ("perSession", limits.per_session, session_usd, "another session"),
     ] {
         if let Some(limit) = limit.filter(|limit| spent >= *limit) {
             let spent = format_dollars(spent);
             let cause = format!("`budget.{name}` limit of ${limit} reached (${spent} spent)");
-            return Err(fail(Exit::Budget, cause).with_hint("`nanobot usage` to see the costs"));
+            let hint = format!(
+                "`nanobot config set budget.{name} …` with a higher limit, or {until}; `nanobot usage` shows the costs"
+            );
+            return Err(fail(Exit::Budget, cause).with_hint(hint));
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use crate::ops::skill_package::SkillPackage;
 use anyhow::Result;
 use nanobot_base::error::Exit;
 use nanobot_os::terminal::sanitize;
-use nanobot_store::skill::{Skill, SkillSource};
+use nanobot_store::skill::{Skill, SkillSource, TEMPLATE_DESCRIPTION};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -24,9 +24,13 @@ struct SkillCheck {
 
 impl SkillCheck {
     fn new(skill: &Skill, needs_requirements: bool) -> Self {
+        let mut problems = skill.warnings.clone();
+        if skill.description == TEMPLATE_DESCRIPTION {
+            problems.push("its `description` is still that of the template".into());
+        }
         Self {
             name: skill.name.clone(),
-            problems: skill.warnings.clone(),
+            problems,
             missing: skill.unmet_requirements.clone(),
             install: skill.requirements.install.clone(),
             needs_requirements,

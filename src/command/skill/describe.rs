@@ -30,6 +30,11 @@ pub(super) fn origin_json(source: &SkillSource) -> String {
     }
 }
 
+/// The path of a skill for JSON. A built-in skill is no file.
+pub(super) fn location_json(skill: &Skill) -> Option<String> {
+    (skill.source != SkillSource::BuiltIn).then(|| skill.location.display().to_string())
+}
+
 /// The tokens of a skill's text, which each request contains once a model has read it, or always if it is always on.
 pub(super) fn body_tokens(skill: &Skill) -> u64 {
     token_estimate::for_text(&skill.body)

@@ -1,6 +1,6 @@
 //! `nanobot skill list`: lists every skill, active or not.
 
-use super::describe::{body_tokens, describe_origin, describe_state, origin_json};
+use super::describe::{body_tokens, describe_origin, describe_state, location_json, origin_json};
 use crate::command::name_pattern::NamePattern;
 use crate::ops::context::Context;
 use crate::ops::skill_lookup::current_skills;
@@ -91,7 +91,7 @@ fn json_lines(found_skills: &FoundSkills) -> impl Iterator<Item = Value> {
     let line = |skill: &Skill, state: &str, hidden_by: Option<String>| {
         json!({
             "name": skill.name, "description": skill.description, "source": origin_json(&skill.source),
-            "location": skill.location.display().to_string(), "state": state, "hidden_by": hidden_by, "always": skill.always, "missing": skill.unmet_requirements,
+            "location": location_json(skill), "state": state, "hidden_by": hidden_by, "always": skill.always, "missing": skill.unmet_requirements,
             "tokens": body_tokens(skill), "warnings": skill.warnings,
         })
     };

@@ -1,7 +1,8 @@
 //! `nanobot skill show`: prints one skill in full.
 
 use super::describe::{
-    body_tokens, describe_origin, describe_state, entry_line, format_rows, origin_json,
+    body_tokens, describe_origin, describe_state, entry_line, format_rows, location_json,
+    origin_json,
 };
 use crate::cli::skill::SkillShowArgs;
 use crate::ops::context::Context;
@@ -110,7 +111,7 @@ fn skill_json(ctx: &Context, skill: &Skill) -> Value {
     let files: Vec<Value> = entries.iter().map(entry_json).collect();
     json!({
         "name": skill.name, "description": skill.description, "source": origin_json(&skill.source),
-        "location": skill.location.display().to_string(), "available": skill.is_available(), "offered": skill.is_offered,
+        "location": location_json(skill), "available": skill.is_available(), "offered": skill.is_offered,
         "always": skill.always, "missing": skill.unmet_requirements,
         "needs": skill.requirements.describe(&RequirementChecker::new(&ctx.env)), "install": skill.requirements.install,
         "license": skill.inert_fields.license, "compatibility": skill.inert_fields.compatibility,

@@ -29,7 +29,7 @@ pub(crate) fn check_message(options: &TurnOptions, request: &TurnRequest) -> Res
     let is_empty = request.parts.is_empty() && request.server_content.is_empty();
     if is_empty && !options.session.resume && !shows_context {
         return Err(fail(Exit::NoInput, "no message")
-            .with_hint("`nanobot agent -m \"…\"`, or text on standard input"));
+            .with_hint("`nanobot agent -m \"…\"`, or text on standard input; `nanobot repl` for a conversation"));
     }
     if options.session.resume && !is_empty {
         return Err(fail_with_parts(

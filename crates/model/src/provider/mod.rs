@@ -271,7 +271,7 @@ impl ProviderError {
                 fail_with_step(Exit::BadInput, cause, NextStep::ShortenInput)
             }
             FailureKind::KeyRejected | FailureKind::Forbidden => {
-                fail(Exit::Refused, cause).with_hint("another key; `nanobot status check` tries it")
+                fail(Exit::Refused, cause).with_hint("a valid key; `nanobot status check` tries it")
             }
             FailureKind::OutOfCredit => fail(Exit::Refused, cause)
                 .with_hint("credit or a payment method for the account at the provider, or another model"),

@@ -25,7 +25,7 @@ pub use parse::{
 pub use requirements::{RequirementChecker, SkillRequirements, is_on_path};
 pub use skill_files::MAX_TEXT_BYTES;
 pub use summary::{ListDetail, SkillList, active_bodies, join_bodies, render_list};
-pub use template::skill_template;
+pub use template::{TEMPLATE_DESCRIPTION, skill_template};
 pub use written_skills::WrittenSkills;
 
 use crate::trust::{SkillPin, TrustList};

@@ -1,13 +1,13 @@
 //! The template for the SKILL.md of a new skill. No I/O.
 
+/// The description that the author replaces.
+pub const TEMPLATE_DESCRIPTION: &str =
+    "what it does and when to use it; the model decides by this line only";
+
 /// Returns a SKILL.md that the author completes.
 pub fn skill_template(name: &str, description: Option<&str>) -> String {
-    let description = description.map_or_else(
-        || "what it does and when to use it; the model decides by this line only".to_owned(),
-        str::to_owned,
-    );
     // JSON strings are valid YAML, whatever they contain.
-    let description = serde_json::Value::String(description);
+    let description = serde_json::Value::String(description.unwrap_or(TEMPLATE_DESCRIPTION).into());
     let title = name.replace('-', " ");
     format!(
         "---\nname: {name}\ndescription: {description}\n# The requirements; remove what does not apply.\n\

@@ -33,7 +33,7 @@ pub(super) fn read(
     let context = || format!("read `{name}`");
     let path = std::fs::canonicalize(path).with_context(context)?;
     let root = RootDir::open(&path).with_context(context)?;
-    std::fs::read_dir(&path).with_context(context)?;
+    let mut entries = std::fs::read_dir(&path).with_context(context)?;
     let mut list = String::new();
     let mut blocks = String::new();
     let mut remaining_bytes = MAX_TEXT_BYTES;
@@ -71,10 +71,11 @@ pub(super) fn read(
         writeln!(list, "{display_name}  {note}").expect("writing to a string cannot fail");
     }
     if file_count == 0 {
-        return Err(fail(
-            Exit::NoInput,
-            format!("`{name}` contains only hidden and ignored files"),
-        ));
+        let cause = match entries.next() {
+            Some(_) => "contains only hidden and ignored files",
+            None => "is empty",
+        };
+        return Err(fail(Exit::NoInput, format!("`{name}` {cause}")));
     }
     if let Some(summary) = omitted.describe() {
         on_notice(&format!("`{name}`: {summary}"));
