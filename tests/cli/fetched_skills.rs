@@ -1,5 +1,6 @@
 //! Skills from elsewhere: archives at an address, and commits of git repositories, harmless and hostile ones.
 
+use crate::listener::Listener;
 use crate::provenance::may_reach;
 use crate::requirements::require;
 use crate::screen::Key;
@@ -8,7 +9,7 @@ use crate::web::{PageServer, page_response};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -282,22 +283,14 @@ fn an_update_shows_what_changes() {
 }
 
 /// A server of git repositories: git's own program behind a few lines of HTTP.
-fn serve_git(root: &Path) -> String {
-    let listener = TcpListener::bind("127.0.0.2:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
+fn serve_git(root: &Path) -> Listener {
     let root = root.to_owned();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let root = root.clone();
-            std::thread::spawn(move || answer_git(stream, &root));
-        }
-    });
-    address
+    Listener::start_at("127.0.0.2:0", move |stream| answer_git(stream, &root))
 }
 
 /// Passes one request to git, as a web server does (RFC 3875).
-fn answer_git(mut stream: TcpStream, root: &Path) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
+fn answer_git(mut stream: &TcpStream, root: &Path) {
+    let mut reader = BufReader::new(stream);
     let mut first = String::new();
     reader.read_line(&mut first).unwrap();
     let mut headers = BTreeMap::new();
@@ -353,16 +346,17 @@ fn as_user(story: &Story, command: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A story with a repository `skills.git` that is served, and the address of that.
-fn repository() -> (Story, String) {
+/// A story with a repository `r`, what serves it, and its address.
+fn repository() -> (Story, Listener, String) {
     let story = Story::new();
     as_user(
         &story,
         "git init -q -b main r && cd r && mkdir tea && printf -- '---\\nname: tea\\ndescription: tea\\n---\\nBrew.\\n' > tea/SKILL.md \
          && printf '#!/bin/sh\\necho tea\\n' > tea/run.sh && chmod +x tea/run.sh && git add . && git commit -qm one",
     );
-    let address = serve_git(&story.dir());
-    (story, format!("{address}/r"))
+    let listener = serve_git(&story.dir());
+    let url = format!("http://127.0.0.2:{}/r", listener.port);
+    (story, listener, url)
 }
 
 #[test]
@@ -370,7 +364,7 @@ fn a_commit_of_a_repository_is_installed() {
     if !require("git") {
         return;
     }
-    let (story, url) = repository();
+    let (story, _listener, url) = repository();
     let commit = as_user(&story, "git -C r rev-parse HEAD");
     as_user(&story, "cd r && echo Later. >> tea/SKILL.md && git commit -qam two");
     let latest = as_user(&story, "git -C r rev-parse HEAD");
@@ -404,7 +398,7 @@ fn hostile_repositories_run_nothing_and_hide_nothing() {
     if !require("git") {
         return;
     }
-    let (story, url) = repository();
+    let (story, _listener, url) = repository();
     // The user's own git would run a filter, and hooks.
     let marks = story.home().join("marks");
     std::fs::create_dir(&marks).unwrap();

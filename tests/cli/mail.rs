@@ -447,7 +447,7 @@ fn another_mailbox_begins_with_now() {
     other.receive("x", "not to us");
     let story = story
         .set("channels.email.imapHost", json!("localhost"))
-        .set("channels.email.imapPort", json!(other.imap_port));
+        .set("channels.email.imapPort", json!(other.imap.port));
     story.run(["channel", "poll"]);
     assert!(server.sent().is_empty());
     other.receive("y", "hi");

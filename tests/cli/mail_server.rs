@@ -1,13 +1,14 @@
 //! A stand-in for a mail service on loopback: IMAP for one mailbox, and SMTP that keeps what is sent. `tests/real/mail` has
 //! the real counterparts, Dovecot and Postfix.
 
+use crate::listener::Listener;
 use crate::wait::DEADLINE;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex};
 
 /// Our address there.
@@ -56,8 +57,8 @@ struct State {
 type Shared = Arc<(Mutex<State>, Condvar)>;
 
 pub(crate) struct MailServer {
-    pub(crate) imap_port: u16,
-    pub(crate) smtp_port: u16,
+    pub(crate) imap: Listener,
+    smtp: Listener,
     shared: Shared,
 }
 
@@ -71,20 +72,16 @@ impl MailServer {
                 "250-SIZE 1000000\r\n250-8BITMIME\r\n250 AUTH PLAIN LOGIN".to_owned();
             state.capabilities = "IMAP4rev1 SASL-IR AUTH=PLAIN IDLE MOVE UIDPLUS".to_owned();
         }
-        Self {
-            imap_port: listen(&shared, serve_imap),
-            smtp_port: listen(&shared, serve_smtp),
-            shared,
-        }
+        Self { imap: listen(&shared, serve_imap), smtp: listen(&shared, serve_smtp), shared }
     }
 
     /// The keys of the channel, with which Ann is answered.
     pub(crate) fn keys(&self) -> Value {
         json!({
             "enabled": true, "consentGranted": true,
-            "imapHost": "127.0.0.1", "imapPort": self.imap_port, "imapUseSsl": false,
+            "imapHost": "127.0.0.1", "imapPort": self.imap.port, "imapUseSsl": false,
             "imapUsername": BOT, "imapPassword": PASSWORD,
-            "smtpHost": "127.0.0.1", "smtpPort": self.smtp_port, "smtpUseTls": false,
+            "smtpHost": "127.0.0.1", "smtpPort": self.smtp.port, "smtpUseTls": false,
             "smtpUsername": BOT, "smtpPassword": PASSWORD,
             "allowFrom": ["Ann@Example.org"], "trustedAuthservIds": [VERIFIER],
         })
@@ -176,17 +173,9 @@ pub(crate) fn verified() -> String {
     format!("Authentication-Results: {VERIFIER}; dmarc=pass header.from=example.org")
 }
 
-fn listen(shared: &Shared, serve: fn(TcpStream, &Shared) -> Option<()>) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+fn listen(shared: &Shared, serve: fn(&TcpStream, &Shared) -> Option<()>) -> Listener {
     let shared = shared.clone();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let shared = shared.clone();
-            std::thread::spawn(move || serve(stream, &shared));
-        }
-    });
-    port
+    Listener::start(move |stream| serve(stream, &shared).unwrap_or_default())
 }
 
 fn read_line(reader: &mut impl BufRead) -> Option<String> {
@@ -212,9 +201,8 @@ fn is_login(base64: &str) -> bool {
     STANDARD.decode(base64).is_ok_and(|text| accepted.iter().any(|it| text == it.as_bytes()))
 }
 
-fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut stream = stream;
+fn serve_imap(mut stream: &TcpStream, shared: &Shared) -> Option<()> {
+    let mut reader = BufReader::new(stream);
     let mut send = |text: &str| stream.write_all(format!("{text}\r\n").as_bytes()).ok();
     send("* OK the story's server")?;
     let mut mail_count = 0;
@@ -288,7 +276,7 @@ fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
 fn idle(
     shared: &Shared,
     mut mail_count: usize,
-    reader: &mut BufReader<TcpStream>,
+    reader: &mut BufReader<&TcpStream>,
     send: &mut dyn FnMut(&str) -> Option<()>,
 ) -> Option<()> {
     loop {
@@ -371,9 +359,8 @@ fn fetch(number: usize, mail: &StoredMail, items: &str) -> String {
     )
 }
 
-fn serve_smtp(stream: TcpStream, shared: &Shared) -> Option<()> {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut stream = stream;
+fn serve_smtp(mut stream: &TcpStream, shared: &Shared) -> Option<()> {
+    let mut reader = BufReader::new(stream);
     let mut send = |text: &str| stream.write_all(format!("{text}\r\n").as_bytes()).ok();
     let (mut from, mut to) = (String::new(), String::new());
     send("220-the story's server\r\n220 at your service")?;

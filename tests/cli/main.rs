@@ -107,6 +107,7 @@ mod json_schema;
 mod json_table;
 mod keys;
 mod links;
+mod listener;
 mod locks;
 mod login;
 mod logs;

@@ -1,13 +1,14 @@
 //! Logins to remote MCP servers: the flow with a scripted authorization server and browser, renewal, and servers that cannot be
 //! trusted.
 
+use crate::listener::Listener;
 use crate::requirements::require;
 use crate::story::Story;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -51,8 +52,10 @@ struct ServerState {
     tokens: Vec<String>,
 }
 
-#[derive(Clone)]
-struct OAuthServer(Arc<Mutex<ServerState>>);
+struct OAuthServer {
+    state: Arc<Mutex<ServerState>>,
+    listener: Listener,
+}
 
 struct HttpAnswer {
     status: u16,
@@ -67,73 +70,63 @@ fn answer(status: u16, body: &Value) -> HttpAnswer {
 
 impl OAuthServer {
     fn start(fault: Fault) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let state = ServerState { fault, port, generation: 1, ..ServerState::default() };
-        let server = Self(Arc::new(Mutex::new(state)));
-        let shared = server.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let shared = shared.clone();
-                std::thread::spawn(move || shared.serve(stream.unwrap()));
-            }
-        });
-        server
+        let state = ServerState { fault, generation: 1, ..ServerState::default() };
+        let state = Arc::new(Mutex::new(state));
+        let shared = Arc::clone(&state);
+        let listener = Listener::start(move |stream| serve(stream, &shared));
+        state.lock().unwrap().port = listener.port;
+        Self { state, listener }
     }
 
     fn base(&self) -> String {
-        format!("http://127.0.0.1:{}", self.0.lock().unwrap().port)
+        format!("http://127.0.0.1:{}", self.listener.port)
     }
 
     fn count(&self, request: &str) -> usize {
-        let state = self.0.lock().unwrap();
+        let state = self.state.lock().unwrap();
         state.requests.iter().filter(|(head, _)| head == request).count()
     }
+}
 
-    fn serve(&self, stream: TcpStream) {
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        let mut stream = stream;
-        loop {
-            let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") {
-                if reader.read_line(&mut head).unwrap_or(0) == 0 {
-                    return;
-                }
-            }
-            let header = |name: &str| {
-                let mut lines = head.lines();
-                lines.find_map(|line| {
-                    let (key, value) = line.split_once(':')?;
-                    key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
-                })
-            };
-            let length: usize =
-                header("content-length").map_or(0, |length| length.parse().unwrap());
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            let body = String::from_utf8(body).unwrap();
-            let mut parts = head.split(' ');
-            let (method, target) = (parts.next().unwrap(), parts.next().unwrap());
-            let (path, query) = target.split_once('?').unwrap_or((target, ""));
-            let token = header("authorization")
-                .and_then(|value| value.strip_prefix("Bearer ").map(str::to_owned));
-            let credentials = header("authorization").unwrap_or_default();
-            let mut state = self.0.lock().unwrap();
-            if path == "/token" {
-                state.credentials = credentials;
-            }
-            state.requests.push((format!("{method} {path}"), body.clone()));
-            let HttpAnswer { status, headers, body } =
-                state.answer(method, path, query, &body, token.as_deref());
-            drop(state);
-            let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
-            let text = format!(
-                "HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}",
-                body.len()
-            );
-            if stream.write_all(text.as_bytes()).is_err() {
+fn serve(mut stream: &TcpStream, state: &Mutex<ServerState>) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head).unwrap_or(0) == 0 {
                 return;
             }
+        }
+        let header = |name: &str| {
+            let mut lines = head.lines();
+            lines.find_map(|line| {
+                let (key, value) = line.split_once(':')?;
+                key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+            })
+        };
+        let length: usize = header("content-length").map_or(0, |length| length.parse().unwrap());
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let body = String::from_utf8(body).unwrap();
+        let mut parts = head.split(' ');
+        let (method, target) = (parts.next().unwrap(), parts.next().unwrap());
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let token = header("authorization")
+            .and_then(|value| value.strip_prefix("Bearer ").map(str::to_owned));
+        let credentials = header("authorization").unwrap_or_default();
+        let mut state = state.lock().unwrap();
+        if path == "/token" {
+            state.credentials = credentials;
+        }
+        state.requests.push((format!("{method} {path}"), body.clone()));
+        let HttpAnswer { status, headers, body } =
+            state.answer(method, path, query, &body, token.as_deref());
+        drop(state);
+        let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+        let text =
+            format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+        if stream.write_all(text.as_bytes()).is_err() {
+            return;
         }
     }
 }
@@ -431,8 +424,8 @@ fn a_login_that_has_ended_names_the_way_back_and_no_token() {
     let server = OAuthServer::start(Fault::None);
     let story = story(&server);
     log_in(&story);
-    server.0.lock().unwrap().fault = Fault::EndedLogin;
-    server.0.lock().unwrap().generation = 9;
+    server.state.lock().unwrap().fault = Fault::EndedLogin;
+    server.state.lock().unwrap().generation = 9;
     let result =
         story.run(CALL).status(78).stderr_has("the login has ended: `nanobot mcp login far`");
     assert!(!result.error_text().contains("renewal-secret"));
@@ -456,7 +449,7 @@ fn a_token_goes_to_no_other_address() {
     log_in(&story);
     let story = story.set("tools.mcpServers.far.url", json!(format!("{}/mcp", other.base())));
     story.run(CALL).status(78).stderr_has("the login is for another address");
-    assert!(other.0.lock().unwrap().tokens.is_empty());
+    assert!(other.state.lock().unwrap().tokens.is_empty());
 }
 
 #[test]
@@ -544,7 +537,7 @@ fn a_program_logs_in_without_a_person_and_gets_new_tokens_by_itself() {
     assert_eq!(stored(&story)["access_token"], "access-secret-2");
     story.run(CALL).stdout("seen\n");
     // It asks for a new token when the old one is refused, and before its end.
-    server.0.lock().unwrap().generation += 1;
+    server.state.lock().unwrap().generation += 1;
     story.run(CALL).stdout("seen\n");
     assert_eq!(stored(&story)["access_token"], "access-secret-4");
     let mut ending = stored(&story);
@@ -554,7 +547,7 @@ fn a_program_logs_in_without_a_person_and_gets_new_tokens_by_itself() {
     assert_eq!(server.count("POST /token"), 3);
     assert_eq!(server.count("GET /authorize") + server.count("POST /register"), 0);
     let (_, form) = &server
-        .0
+        .state
         .lock()
         .unwrap()
         .requests
@@ -578,7 +571,7 @@ fn a_program_logs_in_with_a_key() {
     login("other.pem").status(78).stderr_has("PKCS #8");
     login("key.pem").stdout("logged in to `far`\n");
     story.run(CALL).stdout("seen\n");
-    server.0.lock().unwrap().generation += 1;
+    server.state.lock().unwrap().generation += 1;
     story.run(CALL).stdout("seen\n");
     assert_eq!(server.count("POST /token"), 2);
 }
@@ -598,13 +591,13 @@ fn a_program_logs_in_with_an_rsa_key() {
         let mut shell = story.program("sh");
         assert!(shell.args(["-c", &make]).status().unwrap().success());
     }
-    server.0.lock().unwrap().public_key = Some(story.dir().join("key.pub"));
+    server.state.lock().unwrap().public_key = Some(story.dir().join("key.pub"));
     let login = |file: &str| story.run([&CLIENT_LOGIN[..], &["--client-key", file]].concat());
     login("other.pem").status(77).stderr_has("rejected the request to issue a token");
     assert!(!login_path(&story).exists());
     login("key.pem").stdout("logged in to `far`\n");
     story.run(CALL).stdout("seen\n");
-    server.0.lock().unwrap().generation += 1;
+    server.state.lock().unwrap().generation += 1;
     story.run(CALL).stdout("seen\n");
     assert_eq!(server.count("POST /token"), 3);
 }

@@ -502,15 +502,15 @@ fn the_policy_withstands_bypass_attempts() {
 }
 
 /// A story with a page from outside, at the returned address.
-fn story_with_page() -> (Story, String) {
+fn story_with_page() -> (Story, String, PageServer) {
     let pages = PageServer::start(|_| page_response("text/plain", "words of another"));
     let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
-    (story, pages.url("/page"))
+    (story, pages.url("/page"), pages)
 }
 
 #[test]
 fn instruction_files_are_changed_after_content_from_outside_only_with_permission() {
-    let (story, page) = story_with_page();
+    let (story, page, _pages) = story_with_page();
     let story = story
         .file("AGENTS.md", "mine")
         .file("skills/cow/SKILL.md", "---\ndescription: moo\n---\nMoo.\n")
@@ -658,7 +658,7 @@ fn the_agents_own_notes_are_changed_after_daily_work() {
 
 #[test]
 fn explain_shows_the_origin_of_a_session() {
-    let (story, page) = story_with_page();
+    let (story, page, _pages) = story_with_page();
     let story = story.file("plan.md", "the plan").script([
         says("hello"),
         calls("read_file", json!({ "path": "plan.md" })),
@@ -687,7 +687,7 @@ fn explain_shows_the_origin_of_a_session() {
 
 #[test]
 fn a_killed_turn_does_not_lose_the_origin_of_what_it_has_read() {
-    let (story, page) = story_with_page();
+    let (story, page, _pages) = story_with_page();
     let stalls = sends(Response::events([": wait\n\n"]).ending(Ending::Stall));
     story.server().script([says("hello"), calls("web_fetch", json!({ "url": page })), stalls]);
     story.run(["agent", "-m", "hello"]).stdout("hello\n");
@@ -706,7 +706,7 @@ fn a_killed_turn_does_not_lose_the_origin_of_what_it_has_read() {
 
 #[test]
 fn memory_from_outside_stays_labelled_until_it_is_accepted() {
-    let (story, page) = story_with_page();
+    let (story, page, _pages) = story_with_page();
     let story = story.workspace_file("memory/MEMORY.md", "likes tea\n");
     let memory = story.workspace().join("memory/MEMORY.md");
     let soul = story.workspace().join("SOUL.md");

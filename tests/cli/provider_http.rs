@@ -2,6 +2,7 @@
 
 use crate::attach::png_image;
 use crate::formats::{self, ALL_FORMATS, Format};
+use crate::listener::Listener;
 use crate::mail_server::MailServer;
 use crate::requirements::require;
 use crate::server::{
@@ -11,7 +12,6 @@ use crate::story::Story;
 use base64::Engine;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -598,19 +598,13 @@ fn tls_requires_a_valid_certificate() {
     story.run(["agent", "-m", "x", "--timeout", "0.5"]).status(124).stderr_has("--timeout");
 }
 
-/// A server that answers whatever a client sends first with `bytes`, and its port.
-fn start_byte_server(bytes: &'static [u8]) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let has_sent = stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0);
-            // The client may be gone.
-            drop(stream.write_all(if has_sent { bytes } else { b"" }));
-        }
-    });
-    port
+/// A server that answers whatever a client sends first with `bytes`.
+fn start_byte_server(bytes: &'static [u8]) -> Listener {
+    Listener::start(move |mut stream| {
+        let has_sent = stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0);
+        // The client may be gone.
+        drop(stream.write_all(if has_sent { bytes } else { b"" }));
+    })
 }
 
 /// One message for all that connects: a provider, an MCP server, and a channel.
@@ -619,10 +613,10 @@ fn tls_and_plain_text_are_told_apart() {
     let plain = start_byte_server(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
     // An alert: "unexpected message" (RFC 8446, section 6).
     let tls = start_byte_server(&[21, 3, 3, 0, 2, 2, 10]);
-    let no_tls = format!("`127.0.0.1:{plain}` does not speak TLS");
-    let speaks_tls = format!("`127.0.0.1:{tls}` speaks TLS");
-    let (no_tls_url, tls_url) =
-        (format!("https://127.0.0.1:{plain}/v1"), format!("http://127.0.0.1:{tls}/v1"));
+    let no_tls = format!("`127.0.0.1:{}` does not speak TLS", plain.port);
+    let speaks_tls = format!("`127.0.0.1:{}` speaks TLS", tls.port);
+    let no_tls_url = format!("https://127.0.0.1:{}/v1", plain.port);
+    let tls_url = format!("http://127.0.0.1:{}/v1", tls.port);
     for (url, cause, hint) in [
         (&no_tls_url, &no_tls, "  try: `http://` in its address, "),
         (&tls_url, &speaks_tls, "  try: `https://` in its address, "),
@@ -640,14 +634,15 @@ fn tls_and_plain_text_are_told_apart() {
     }
     // Mail, where the port decides.
     let greeting = start_byte_server(b"* OK ready\r\n");
+    let mail = MailServer::start();
     let story = Story::new()
-        .set("channels", json!({ "email": MailServer::start().keys() }))
-        .set("channels.email.imapPort", json!(greeting))
+        .set("channels", json!({ "email": mail.keys() }))
+        .set("channels.email.imapPort", json!(greeting.port))
         .set("channels.email.imapUseSsl", json!(true));
     story
         .run(["channel", "check", "email"])
         .status(69)
-        .stderr_has(&format!("`127.0.0.1:{greeting}` does not speak TLS"));
+        .stderr_has(&format!("`127.0.0.1:{}` does not speak TLS", greeting.port));
 }
 
 /// Every format, streamed and not, with the flags for it.

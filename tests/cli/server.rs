@@ -1,11 +1,12 @@
 //! A model server on loopback that responds by a script and records its requests.
 
 use crate::formats::{self, build_response};
+use crate::listener::Listener;
 use crate::wait::DEADLINE;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -192,10 +193,11 @@ pub(crate) fn fails(status: u16, message: &str) -> Responder {
     sends(Response::json(status, &json!({ "error": { "message": message } })))
 }
 
-/// The server. It lives until the test process ends.
+/// The server.
 pub(crate) struct Server {
     pub(crate) port: u16,
     shared: Arc<SharedState>,
+    _listener: Listener,
 }
 
 #[derive(Default)]
@@ -244,17 +246,10 @@ impl ServerState {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("a bound listener has an address").port();
         let shared = Arc::new(SharedState::default());
         let server_state = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let server_state = Arc::clone(&server_state);
-                std::thread::spawn(move || serve(stream, &server_state));
-            }
-        });
-        Self { port, shared }
+        let listener = Listener::start(move |stream| serve(stream, &server_state));
+        Self { port: listener.port, shared, _listener: listener }
     }
 
     pub(crate) fn script(&self, responders: impl IntoIterator<Item = Responder>) {
@@ -317,19 +312,18 @@ impl Server {
 }
 
 /// Serves the requests of one connection until it closes.
-fn serve(stream: TcpStream, SharedState { state, request_arrived }: &SharedState) {
+fn serve(stream: &TcpStream, SharedState { state, request_arrived }: &SharedState) {
     let connection = {
         let mut state = state.lock().unwrap();
         state.connections += 1;
         state.connections - 1
     };
-    let mut reader = BufReader::new(stream.try_clone().expect("a socket can be cloned"));
-    let mut writer = stream;
+    let mut reader = BufReader::new(stream);
     while let Some(request) = read_request(&mut reader, connection) {
         // Validated and answered without the lock: a slow response must not block other requests.
         let response = state.lock().unwrap().answer_model_question(&request);
         if let Some(response) = response {
-            if !send(&mut writer, &mut reader, &response) {
+            if !send(stream, &mut reader, &response) {
                 return;
             }
             continue;
@@ -348,13 +342,13 @@ fn serve(stream: TcpStream, SharedState { state, request_arrived }: &SharedState
             Some(responder) => responder(&request),
             None => Response::text(500, "text/plain", "the script has run out"),
         };
-        if !send(&mut writer, &mut reader, &response) {
+        if !send(stream, &mut reader, &response) {
             return;
         }
     }
 }
 
-fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<Request> {
+fn read_request(reader: &mut BufReader<&TcpStream>, connection: usize) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
     let mut parts = line.split(' ');
@@ -381,7 +375,7 @@ fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<
 }
 
 /// Sends `response`; returns true if the connection can be reused.
-fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, response: &Response) -> bool {
+fn send(mut writer: &TcpStream, reader: &mut BufReader<&TcpStream>, response: &Response) -> bool {
     if let Some(Upgrade(run)) = &response.upgrade {
         let headers = response.headers.iter();
         let headers = headers.map(|(name, value)| format!("{name}: {value}\r\n"));

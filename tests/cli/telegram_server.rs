@@ -5,10 +5,11 @@
 use crate::attach::png_image;
 use crate::call_schemas::form_fields;
 use crate::json_schema::Validator;
+use crate::listener::Listener;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -64,23 +65,17 @@ impl State {
 pub(crate) struct TelegramServer {
     pub(crate) port: u16,
     state: Arc<(Mutex<State>, Condvar)>,
+    _listener: Listener,
 }
 
 impl TelegramServer {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
         let state: Arc<(Mutex<State>, Condvar)> = Arc::default();
         state.0.lock().unwrap().next_update = 100;
         state.0.lock().unwrap().next_message = 1000;
         let shared = state.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let shared = shared.clone();
-                std::thread::spawn(move || serve(&stream, &shared));
-            }
-        });
-        Self { port, state }
+        let listener = Listener::start(move |stream| serve(stream, &shared));
+        Self { port: listener.port, state, _listener: listener }
     }
 
     pub(crate) fn base(&self) -> String {

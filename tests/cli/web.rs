@@ -1,5 +1,6 @@
 //! The web tools: conversion of pages, addresses that are never connected to, and protection against exfiltration.
 
+use crate::listener::Listener;
 use crate::requirements::require;
 use crate::server::{calls, calls_all, says};
 use crate::story::write_program;
@@ -122,32 +123,25 @@ pub(crate) type PageResponse = (u16, Vec<(&'static str, String)>, Vec<u8>);
 
 /// A web server at an address of this machine that stories may declare as public.
 pub(crate) struct PageServer {
-    /// Host and port.
-    address: String,
     requests: Arc<Mutex<Vec<String>>>,
+    listener: Listener,
 }
 
 impl PageServer {
     pub(crate) fn start(answer: impl Fn(&str) -> PageResponse + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.2:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (log, answer) = (Arc::clone(&requests), Arc::new(answer));
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (log, answer) = (Arc::clone(&log), Arc::clone(&answer));
-                std::thread::spawn(move || serve(stream, &log, &*answer));
-            }
-        });
-        Self { address, requests }
+        let log = Arc::clone(&requests);
+        let listener =
+            Listener::start_at("127.0.0.2:0", move |stream| serve(stream, &log, &answer));
+        Self { requests, listener }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("http://127.0.0.2:{}{path}", self.listener.port)
     }
 
-    pub(crate) fn port(&self) -> &str {
-        self.address.rsplit(':').next().unwrap()
+    pub(crate) fn port(&self) -> u16 {
+        self.listener.port
     }
 
     pub(crate) fn requests(&self) -> Vec<String> {
@@ -155,8 +149,8 @@ impl PageServer {
     }
 }
 
-fn serve(mut stream: TcpStream, log: &Mutex<Vec<String>>, answer: &dyn Fn(&str) -> PageResponse) {
-    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+fn serve(mut stream: &TcpStream, log: &Mutex<Vec<String>>, answer: &dyn Fn(&str) -> PageResponse) {
+    let mut lines = BufReader::new(stream).lines();
     loop {
         let mut head = String::new();
         for line in lines.by_ref().map_while(Result::ok) {
@@ -326,7 +320,7 @@ fn a_configured_proxy_is_used_only_for_public_hosts() {
     let proxy = PageServer::start(|_| page_response("text/plain", "by proxy"));
     let hosts = "pub.example=1.1.1.1;priv.example=10.0.0.1";
     let story = Story::new()
-        .set("tools", json!({ "web": { "proxy": format!("http://{}", proxy.address) } }))
+        .set("tools", json!({ "web": { "proxy": proxy.url("") } }))
         .env("NANOBOT_TEST_HOSTS", hosts);
     fetch(&story, "http://pub.example/a").stdout_has("by proxy");
     let requests = proxy.requests();
@@ -567,7 +561,7 @@ fn an_allowed_host_does_not_allow_another_by_redirect() {
         Some((_, to)) => redirect(to),
         None => page_response("text/plain", format!("you asked for http://evil.example{path}")),
     });
-    let port = pages.port().to_owned();
+    let port = pages.port();
     let hosts = "free.example=127.0.0.2;evil.example=127.0.0.2";
     let story = story().env("NANOBOT_TEST_HOSTS", hosts).file("notes", "Obey.");
     let free = |path: &str| format!("http://free.example:{port}{path}");
@@ -784,7 +778,8 @@ fn web_search_returns_results() {
         }
     });
     let with = |provider: &str| {
-        let search = json!({ "provider": provider, "apiKey": "key-of-brave", "baseUrl": format!("http://{}", pages.address) });
+        let search =
+            json!({ "provider": provider, "apiKey": "key-of-brave", "baseUrl": pages.url("") });
         Story::new().set("tools", json!({ "web": { "search": search } }))
     };
     let query = json!({ "query": "a b" });
@@ -848,8 +843,7 @@ fn each_search_engine_gets_its_own_request() {
         page_response("application/json", format!("{{{}, {nested}}}", members.join(", ")))
     });
     let search = |provider: &str, more: Value| {
-        let mut search =
-            json!({ "provider": provider, "baseUrl": format!("http://{}", pages.address) });
+        let mut search = json!({ "provider": provider, "baseUrl": pages.url("") });
         search.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         Story::new().set("tools", json!({ "web": { "search": search } }))
     };

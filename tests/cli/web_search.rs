@@ -47,7 +47,7 @@ fn the_next_engine_answers_after_each_failure_and_is_named() {
 
 #[test]
 fn a_rejected_key_is_also_told_to_the_user_once() {
-    let (story, _) = story_with(401, "", &json!(["searxng"]));
+    let (story, _pages) = story_with(401, "", &json!(["searxng"]));
     let query = |text: &str| calls("web_search", json!({ "query": text }));
     let story = story.script([query("a"), query("b"), says("ok")]);
     let result = story.run(["agent", "-m", "x"]);

@@ -2,13 +2,13 @@
 //! else is reached.
 
 use super::fixture::{SandboxFixture, Task, check_tasks, print_count};
+use crate::listener::Listener;
 use crate::requirements::require;
 use crate::server::{Responder, calls, says};
 use crate::situation::{User, available_users};
 use crate::wait::until_exists;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -211,15 +211,12 @@ fn nothing_but_named_hosts_is_reached() {
         let Some(registry) = Registry::start(user) else {
             return;
         };
-        let canary = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = canary.local_addr().unwrap().port().to_string();
         let arrived = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&arrived);
-        std::thread::spawn(move || {
-            while canary.accept().is_ok() {
-                count.fetch_add(1, Ordering::SeqCst);
-            }
+        let canary = Listener::start(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
         });
+        let port = canary.port.to_string();
         let fill = |text: &str| registry.fill(text).replace("CANARY", &port);
         let commands = REFUSED.map(|(text, _)| format!("{SAYS}print(say('{}'))\nend", fill(text)));
         let flag = format!("{},inner.test,rebind.test:{}", registry.flag(), registry.plain);
@@ -269,11 +266,8 @@ fn at_the_ports_of_the_web_only_tls_and_plain_http_are_carried() {
     }
     // Another address than that of the registries, whose ports are their own.
     let address = "127.7.7.8";
-    let server = TcpListener::bind((address, 443)).unwrap();
-    std::thread::spawn(move || {
-        for mut stream in server.incoming().flatten() {
-            drop(std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
-        }
+    let _server = Listener::start_at(&format!("{address}:443"), |mut stream| {
+        drop(std::io::copy(&mut &*stream, &mut stream));
     });
     let mut fixture = SandboxFixture::new(User::Current);
     fixture.story = fixture.story.env("NANOBOT_TEST_HOSTS", &format!("echo.test={address}"));

@@ -1,8 +1,9 @@
 //! A network that breaks: a relay in front of each server, whose connections are refused, cut or held back for a while.
 
 use crate::crash::Random;
+use crate::listener::Listener;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
 /// The state of a network.
@@ -40,42 +41,45 @@ struct State {
     open: Vec<TcpStream>,
 }
 
-/// The relay. It lives until the test process ends.
-#[derive(Clone)]
+/// A network between a client and a server.
+#[derive(Default)]
+struct Network {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The relay of a network.
 pub(super) struct Relay {
     pub(super) port: u16,
-    shared: Arc<(Mutex<State>, Condvar)>,
+    network: Arc<Network>,
+    _listener: Listener,
 }
 
 impl Relay {
     pub(super) fn to(server_port: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let relay = Self { port: listener.local_addr().unwrap().port(), shared: Arc::default() };
-        let shared_relay = relay.clone();
-        std::thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let shared_relay = shared_relay.clone();
-                std::thread::spawn(move || drop(shared_relay.pass_on(client, server_port)));
-            }
-        });
-        relay
+        let network: Arc<Network> = Arc::default();
+        let shared = Arc::clone(&network);
+        let listener = Listener::start(move |client| drop(shared.pass_on(client, server_port)));
+        Self { port: listener.port, network, _listener: listener }
     }
 
     /// Changes the state of the network. The connections end.
     pub(super) fn set(&self, fault: Fault) {
-        let mut state = self.shared.0.lock().unwrap();
+        let mut state = self.network.state.lock().unwrap();
         state.fault = fault;
         for stream in state.open.drain(..) {
             drop(stream.shutdown(Shutdown::Both));
         }
-        self.shared.1.notify_all();
+        self.network.changed.notify_all();
     }
+}
 
+impl Network {
     fn fault(&self) -> Fault {
-        self.shared.0.lock().unwrap().fault
+        self.state.lock().unwrap().fault
     }
 
-    fn pass_on(&self, mut client: TcpStream, server_port: u16) -> std::io::Result<()> {
+    fn pass_on(&self, mut client: &TcpStream, server_port: u16) -> std::io::Result<()> {
         match self.fault() {
             Fault::Closed => return Ok(()),
             Fault::Failing => {
@@ -83,15 +87,15 @@ impl Relay {
                 return client.write_all(FAILURE);
             }
             Fault::Stalled => {
-                let state = self.shared.0.lock().unwrap();
-                drop(self.shared.1.wait_while(state, |state| state.fault == Fault::Stalled));
+                let state = self.state.lock().unwrap();
+                drop(self.changed.wait_while(state, |state| state.fault == Fault::Stalled));
                 return Ok(());
             }
             Fault::None | Fault::Cut => {}
         }
         let mut server = TcpStream::connect(("127.0.0.1", server_port))?;
         {
-            let mut state = self.shared.0.lock().unwrap();
+            let mut state = self.state.lock().unwrap();
             // Those that have ended are forgotten.
             state.open.retain(|stream| stream.peer_addr().is_ok());
             state.open.extend([client.try_clone()?, server.try_clone()?]);
@@ -109,7 +113,7 @@ impl Relay {
             }
             client.write_all(&bytes[..count])?;
         }
-        for stream in [&client, &server] {
+        for stream in [client, &server] {
             drop(stream.shutdown(Shutdown::Both));
         }
         requests.join().unwrap();

@@ -245,6 +245,17 @@ fn one_place(tree: &SourceTree) -> Vec<Violation> {
     violations
 }
 
+/// Loops in tests that accept connections: they do not end with what they serve.
+pub(super) fn accept_loops(tree: &SourceTree) -> Vec<Violation> {
+    let call = format!(".{}()", "incoming");
+    let sources = tree.sources.iter().filter(|source| source.text.contains(&call));
+    let violation = |source: &Source| Violation {
+        subject: source.name.clone(),
+        message: format!("{}: use the `Listener` of tests/cli/listener.rs", source.name),
+    };
+    sources.map(violation).collect()
+}
+
 fn no_io(tree: &SourceTree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (from, path, target) in tree.targets() {
