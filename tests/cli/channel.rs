@@ -2,6 +2,7 @@
 
 use crate::budgets::with_price;
 use crate::cron_run;
+use crate::listener::unused_port;
 use crate::markdown::{delta, end_event};
 use crate::server::{Responder, Response, calls, fails, replies, says, sends};
 use crate::story::Story;
@@ -342,9 +343,7 @@ fn statuses_of_a_look_that_fails() {
 #[test]
 fn a_service_that_refuses_connections_is_69() {
     let (story, _telegram) = telegram_story();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let base = format!("http://{}", port.local_addr().unwrap());
-    drop(port);
+    let base = format!("http://127.0.0.1:{}", unused_port());
     let story = story.set("channels.telegram.apiBase", json!(base));
     let run = story.run(["channel", "poll"]);
     run.status(69).stderr_has("channel telegram: connection refused");

@@ -3,6 +3,7 @@
 use crate::channel::send_signal;
 use crate::channel_adapter::open_failure;
 use crate::chat_services::{FACTS, ServiceFacts, StandIn};
+use crate::listener::unused_port;
 use crate::requirements::require;
 use crate::server::says;
 use crate::story::{Story, write, write_program};
@@ -10,7 +11,7 @@ use crate::wait::{DEADLINE, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -221,9 +222,7 @@ impl IrcServer {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("ngircd.conf");
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
+        let port = unused_port();
         let text = format!(
             "[Global]\nName = irc.story\nListen = 127.0.0.1\nPorts = {port}\nServerUID = 65534\nServerGID = 65534\n\
              MotdPhrase = hi\n[Options]\nPAM = no\nDNS = no\nIdent = no\n[Limits]\nMaxConnectionsIP = 0\n"

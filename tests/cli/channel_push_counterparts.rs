@@ -1,6 +1,7 @@
 //! The stand-ins for DingTalk, Feishu, QQ, WeCom and Mochat with the clients of the vendors and of the Python program, and
 //! our client of the WhatsApp bridge with the bridge's own server.
 
+use crate::listener::unused_port;
 use crate::mochat_server::MochatServer;
 use crate::push_servers::{PushServer, SECRET};
 use crate::server::says;
@@ -8,7 +9,6 @@ use crate::story::Story;
 use crate::wait::until;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 fn run_client(name: &str, port: u16) -> Child {
@@ -67,9 +67,7 @@ fn real_mochat_channel() {
 #[ignore = "needs packages; see tests/README.md"]
 fn real_bridge() {
     let script = std::env::var_os("NANOBOT_REAL_BRIDGE").expect("tests/real/push sets it");
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    let port = unused_port();
     let mut bridge = Command::new("node")
         .arg(script)
         .args([&port.to_string(), SECRET])
@@ -117,9 +115,7 @@ struct Prosody {
 impl Prosody {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
+        let port = unused_port();
         let data = folder.path().join("data");
         std::fs::create_dir(&data).unwrap();
         let config = folder.path().join("prosody.cfg.lua");

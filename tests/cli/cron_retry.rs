@@ -1,6 +1,7 @@
 //! Retries of jobs, delayed starts, the notification of results, and pings.
 
 use crate::cron::{add_job, job_dir, records, run_cron, run_cron_at, start_at};
+use crate::listener::unused_port;
 use crate::server::{Responder, Response, Server, fails, says, sends};
 use crate::story::Story;
 use serde_json::{Value, json};
@@ -426,10 +427,4 @@ fn a_ping_never_fails_a_job() {
     for address in ["https://hc.example/{job}", "none"] {
         story.run(["config", "set", "cron.ping", address]).stdout("");
     }
-}
-
-/// A port at which nothing listens.
-fn unused_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }

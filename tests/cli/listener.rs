@@ -4,6 +4,7 @@ use crate::wait::{DEADLINE, until};
 use rustix::net::{Shutdown, shutdown};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::Builder;
 
@@ -41,6 +42,15 @@ impl Drop for Listener {
 
 fn thread_name(port: u16) -> String {
     format!("port {port}")
+}
+
+/// A port at which nothing listens, or a server of others will. The system does not give it to another socket, since it is below those
+/// from which it chooses.
+pub(crate) fn unused_port() -> u16 {
+    static COUNT: AtomicU16 = AtomicU16::new(0);
+    let first = 20_000 + u16::try_from(std::process::id() % 1000).unwrap() * 10;
+    let mut ports = std::iter::repeat_with(|| first + COUNT.fetch_add(1, Ordering::Relaxed));
+    ports.find(|port| TcpStream::connect(("127.0.0.1", *port)).is_err()).unwrap()
 }
 
 /// Serves connections until `socket` is shut down, which then happens to them too.

@@ -1,5 +1,6 @@
 //! `onboard` on a terminal: prompts, answers, errors, and the files that are left after an abort.
 
+use crate::listener::unused_port;
 use crate::screen::{Key, Screen};
 use crate::server::{Ending, Responder, Response, fails, says, sends};
 use crate::story::Story;
@@ -185,11 +186,7 @@ fn a_failed_test_can_be_retried_or_saved_anyway() {
         lists_models(&["small", "gone"]),
         fails(403, "not for you"),
     ]);
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nowhere = format!("http://{}/v1", closed.local_addr().unwrap());
-    // Not only by closing it: a process that another test is about to start may still share it.
-    rustix::net::shutdown(&closed, rustix::net::Shutdown::Both).unwrap();
-    drop(closed);
+    let nowhere = format!("http://127.0.0.1:{}/v1", unused_port());
     let mut screen = story.screen(140, 80).args(["onboard"]);
     answer_provider(&mut screen, &nowhere);
     answer_prompt(&mut screen, "API key, not shown [none]:", "");

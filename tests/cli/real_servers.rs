@@ -1,12 +1,12 @@
 //! Public MCP servers, as fetched by `.ci/fetch` into `target/mcp`: tools, calls, errors, images, progress and shutdown, all
 //! in the sandbox. If they are not installed, the stories are skipped with a notice.
 
+use crate::listener::unused_port;
 use crate::requirements::skip;
 use crate::server::{calls, says};
 use crate::story::Story;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -187,11 +187,7 @@ impl Drop for RemoteServer {
 
 /// Starts server-everything as a listening server; returns it and its port.
 fn start_everything_server(command: &str, transport: &str) -> (RemoteServer, u16) {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    // Not only by closing it: a process that another test is about to start may still share it.
-    rustix::net::shutdown(&free, rustix::net::Shutdown::Both).unwrap();
-    drop(free);
+    let port = unused_port();
     let mut server = Command::new(command)
         .arg(transport)
         .env("PORT", port.to_string())
