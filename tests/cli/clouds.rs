@@ -704,6 +704,39 @@ fn what_googles_server_of_tokens_says_is_reported_without_secrets() {
 }
 
 #[test]
+fn credentials_that_cannot_be_obtained_use_the_fallback() {
+    let with_fallback = |story: Story, first: usize| {
+        let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+        let story = story
+            .set("providers.custom", json!({ "apiBase": base, "apiKey": "k" }))
+            .set(
+                "agents.defaults.fallbackModels",
+                json!([{ "model": "other", "provider": "custom" }]),
+            )
+            .script([says("x")]);
+        story.run(["agent", "-m", "hi"]).stdout("x\n").stderr_has("to `other`");
+        assert_eq!(story.requests().len(), first + 1);
+    };
+    for responder in [
+        sends(Response::text(503, "text/plain", "")),
+        sends(Response::text(429, "text/plain", "")),
+        sends(Response::text(200, "text/html", "<p>")),
+        sends(Response::json(400, &json!({ "error": "invalid_grant" }))),
+    ] {
+        with_fallback(vertex_story(GEMINI, &user_login()).script([responder]), 1);
+    }
+    with_fallback(
+        vertex_story(GEMINI, &service_account())
+            .set("providers.vertex.apiKeyFile", json!("~/no.json")),
+        0,
+    );
+    let settings = json!({ "apiKeyCommand": "false" });
+    with_fallback(cloud_story("azureOpenai", "gpt-of-mine", "", settings), 0);
+    let profile = "[default]\ncredential_process = false\n";
+    with_fallback(with_profiles(bedrock_story("gpt-of-mine"), profile), 0);
+}
+
+#[test]
 fn no_token_is_fetched_offline() {
     let file = json!({ "type": "service_account", "client_email": "me@p", "private_key": RSA_KEY,
                        "token_uri": "https://oauth2.googleapis.com/token" });

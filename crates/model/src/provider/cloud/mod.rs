@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use nanobot_os::secret::{self, Secret};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub mod aws;
 mod aws_profiles;
@@ -19,8 +20,9 @@ struct ExpiringSecret {
     expires_at: Timestamp,
 }
 
-/// The secrets of this process, by the command or the file that they come from. The lock is held while one is obtained.
-static SECRETS: Mutex<BTreeMap<String, ExpiringSecret>> = Mutex::new(BTreeMap::new());
+/// The secrets of this process, by the command or the file that they come from. The lock of one is held while it is obtained.
+static SECRETS: Mutex<BTreeMap<String, Arc<Mutex<Option<ExpiringSecret>>>>> =
+    Mutex::new(BTreeMap::new());
 
 /// The secret of `source`, which `obtain` gets unless there is one that is valid for some minutes.
 fn cached_secret(
@@ -28,15 +30,14 @@ fn cached_secret(
     now: Timestamp,
     obtain: impl FnOnce() -> Result<ExpiringSecret>,
 ) -> Result<Secret> {
-    let mut secrets = SECRETS.lock();
-    if let Some(cached) = secrets.get(source).filter(|cached| is_fresh(cached.expires_at, now)) {
+    let slot = Arc::clone(SECRETS.lock().entry(source.to_owned()).or_default());
+    let mut slot = slot.lock();
+    if let Some(cached) = slot.as_ref().filter(|cached| is_fresh(cached.expires_at, now)) {
         return Ok(cached.secret.clone());
     }
-    let obtained = obtain()?;
+    let obtained = slot.insert(obtain()?);
     secret::register(&obtained.secret);
-    let secret = obtained.secret.clone();
-    secrets.insert(source.to_owned(), obtained);
-    Ok(secret)
+    Ok(obtained.secret.clone())
 }
 
 /// Forgets the secret of `source`, which a server has rejected.
