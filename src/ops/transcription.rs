@@ -157,13 +157,8 @@ impl Transcriber<'_> {
             |seconds: f64| speech::price_per_hour(model).map(|price| price * seconds / 3600.0);
         // Only `verbose_json` has the duration, and models newer than Whisper do not offer it.
         let response_format = if model.contains("whisper") { "verbose_json" } else { "json" };
-        let mut fields = vec![
-            ("model".to_owned(), model.to_owned()),
-            ("response_format".to_owned(), response_format.to_owned()),
-        ];
-        if let Some(language) = &limits.language {
-            fields.push(("language".to_owned(), language.clone()));
-        }
+        let mut fields = vec![("model", model), ("response_format", response_format)];
+        fields.extend(limits.language.as_deref().map(|language| ("language", language)));
         let (media_type, body) = upload_file.to_form(&fields, "file");
         let request = MediaRequest {
             path: "/audio/transcriptions",

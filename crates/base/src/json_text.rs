@@ -1,12 +1,20 @@
-//! Layout of JSON text, and the version of what commands print. The text is never parsed into values, since a parsed number can lose digits.
+//! Layout of JSON text, the version of what commands print, and the items of lists. To lay it out, text is never parsed into values, since a
+//! parsed number can lose digits.
 
 use serde::de::IgnoredAny;
+use serde_json::Value;
+use std::slice::Iter;
 
 /// The version of the JSON that commands print, which nanobot-json(5) describes.
 pub const JSON_VERSION: u32 = 1;
 
 /// The depth of JSON from which on it is not indented: each line of a hostile document could be mostly spaces.
 const MAX_JSON_DEPTH: usize = 32;
+
+/// The items of a list; none of any other value.
+pub fn items(list: &Value) -> Iter<'_, Value> {
+    list.as_array().map_or(&[][..], Vec::as_slice).iter()
+}
 
 /// Puts each value of JSON text on a line. Nothing but white space between the values changes: numbers keep their digits, and
 /// a repeated name stays. `None` if the text is not JSON, or nested deeply.

@@ -3,6 +3,7 @@
 //! Their messages have positions that grow with time over all conversations. The cursor has the position of the first poll, and one for
 //! each conversation with messages since then. Nothing from before the first poll is read.
 
+use super::service_client::ServiceClient;
 use super::{
     Batch, ChannelError, ChannelResult, Identity, InboundMessage, PollRequest, object_cursor,
 };
@@ -94,8 +95,7 @@ pub(super) trait ConversationService {
     /// Tells the service that a press is stored. Best effort: without it, the client of the person shows a failure.
     fn acknowledge(&self, _connection: &mut Self::Connection, _acknowledgement: &Value) {}
 
-    /// Waits between two reads.
-    fn pause(&self, duration: Duration) -> ChannelResult<()>;
+    fn client(&self) -> &ServiceClient;
 }
 
 /// The connection of a channel, which stays open from poll to poll.
@@ -198,7 +198,7 @@ pub(super) fn poll<S: ConversationService>(
         }
         if state.connection.is_none() {
             let pause = S::READ_INTERVAL.min(time_left);
-            service.pause(pause)?;
+            service.client().pause(pause)?;
         }
     }
 }

@@ -12,9 +12,9 @@ use super::{
     AttachmentKind, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
     InboundMessage, Part, PollRequest, QuotedText, RemoteFile, Sender,
 };
-use crate::mention::with_unmarked_names;
+use crate::mention::typed_text;
 use anyhow::Result;
-use nanobot_base::message::user_text::UserText;
+use nanobot_base::json_text::items;
 use nanobot_net::web_url::percent_encode;
 use nanobot_os::secret::Secret;
 use serde_json::{Value, json};
@@ -25,7 +25,6 @@ use std::path::Path;
 const HOSTS: &[&str] = &["dingtalk.com", "aliyuncs.com"];
 /// The topic of messages to the bot.
 const MESSAGE_TOPIC: &str = "/v1.0/im/bot/messages/get";
-const TOKEN_HEADER: &str = "x-acs-dingtalk-access-token";
 /// The prefix of the ids of groups, as the Python program writes them.
 const GROUP_PREFIX: &str = "group:";
 /// The type of a conversation of several users, in messages.
@@ -73,7 +72,7 @@ impl PushService for DingTalk {
             "subscriptions": [{ "type": "CALLBACK", "topic": MESSAGE_TOPIC }],
             "ua": concat!("nanobot/", env!("CARGO_PKG_VERSION")),
         });
-        let response = self.post("/v1.0/gateway/connections/open", &request, &[])?;
+        let response = self.post("/v1.0/gateway/connections/open", &request, None)?;
         let (endpoint, ticket) = (response["endpoint"].as_str(), response["ticket"].as_str());
         let (Some(endpoint), Some(ticket)) = (endpoint, ticket) else {
             return Err(self.client.unexpected_response());
@@ -149,7 +148,7 @@ impl Channel for DingTalk {
             }
         };
         let response = self.post_with_token(path, &request)?;
-        let is_listed = |name: &str| response[name].as_array().is_some_and(|ids| !ids.is_empty());
+        let is_listed = |name: &str| items(&response[name]).len() > 0;
         if is_listed("invalidStaffIdList") {
             let cause = format!("`{chat}` is not a user of the organisation");
             return Err(ChannelError::Undeliverable(cause));
@@ -189,7 +188,7 @@ pub(super) fn parse_chat(recipient: &str, thread_mark: Option<&str>) -> Chat {
 impl DingTalk {
     fn fetch_token(&self) -> ChannelResult<IssuedToken> {
         let request = json!({ "appKey": self.client_id, "appSecret": self.client_secret.expose() });
-        let response = self.post("/v1.0/oauth2/accessToken", &request, &[])?;
+        let response = self.post("/v1.0/oauth2/accessToken", &request, None)?;
         Ok(IssuedToken {
             text: self.client.text_of(&response["accessToken"])?,
             lifetime_secs: response["expireIn"].as_u64().unwrap_or_default(),
@@ -197,27 +196,19 @@ impl DingTalk {
     }
 
     fn post_with_token(&self, path: &str, request: &Value) -> ChannelResult<Value> {
-        self.token.with(&|| self.fetch_token(), &|token| {
-            let headers = [(TOKEN_HEADER.to_owned(), token.to_owned())];
-            self.post(path, request, &headers)
-        })
+        self.token.with(&|| self.fetch_token(), &|token| self.post(path, request, Some(token)))
     }
 
-    fn post(
-        &self,
-        path: &str,
-        request: &Value,
-        headers: &[(String, String)],
-    ) -> ChannelResult<Value> {
-        let body = request.to_string();
-        let response = self.client.request(&ServiceRequest {
-            headers,
-            ..ServiceRequest::post(path, "application/json", body.as_bytes())
-        })?;
+    fn post(&self, path: &str, body: &Value, token: Option<&str>) -> ChannelResult<Value> {
+        let mut request = ServiceRequest::post(path).json(body).once();
+        if let Some(token) = token {
+            request = request.header("x-acs-dingtalk-access-token", token);
+        }
+        let response = self.client.request(&request)?;
         if response.is_success() {
             self.client.read_success(&response)
         } else {
-            Err(to_error(&response))
+            Err(self.to_error(&response))
         }
     }
 
@@ -226,12 +217,11 @@ impl DingTalk {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
         let kind = if is_image { "image" } else { "file" };
-        let (form_type, form) = file.to_form(&[], "media");
+        let (form_type, form) = file.to_form::<&str>(&[], "media");
         let response = self.token.with(&|| self.fetch_token(), &|token| {
             let token = percent_encode(token);
             let path = format!("/media/upload?access_token={token}&type={kind}");
-            let request = ServiceRequest::idempotent_post(&path, &form_type, &form);
-            self.upload_client.exchange(&request)
+            self.upload_client.exchange(&ServiceRequest::post(&path).body(&form_type, &form))
         })?;
         let Some(id) = response["media_id"].as_str() else {
             let cause = response["errmsg"].as_str().unwrap_or("the upload failed");
@@ -244,24 +234,21 @@ impl DingTalk {
             ("sampleFile", json!({ "mediaId": id, "fileName": file.name, "fileType": extension }))
         })
     }
-}
 
-/// The error of a response, by the service's code.
-fn to_error(response: &ServiceResponse) -> ChannelError {
-    let (body, cause) = (response.json(), response.describe());
-    let code = body["code"].as_str().unwrap_or_default();
-    match code {
-        "invalidClientIdOrSecret" | "authFailed" | "InvalidAuthentication" => {
-            ChannelError::TokenRejected(format!(
-                "{cause}; `channels.dingtalk.clientSecret` is not accepted"
-            ))
+    /// The error of a response, by the service's code.
+    fn to_error(&self, response: &ServiceResponse) -> ChannelError {
+        let (body, cause) = (response.json(), response.describe());
+        match body["code"].as_str().unwrap_or_default() {
+            "invalidClientIdOrSecret" | "authFailed" | "InvalidAuthentication" => {
+                self.client.token_rejected(&cause)
+            }
+            code if code.starts_with("Throttling") => ChannelError::rate_limited(cause),
+            code if code.starts_with("Forbidden.AccessDenied") => ChannelError::Misconfigured(
+                format!("{cause}; give the app this permission in DingTalk's developer console"),
+            ),
+            _ if response.status == 403 => ChannelError::RecipientRefused(cause),
+            _ => ChannelError::Undeliverable(cause),
         }
-        _ if code.starts_with("Throttling") => ChannelError::rate_limited(cause),
-        _ if code.starts_with("Forbidden.AccessDenied") => ChannelError::Misconfigured(format!(
-            "{cause}; give the app this permission in DingTalk's developer console"
-        )),
-        _ if response.status == 403 => ChannelError::RecipientRefused(cause),
-        _ => ChannelError::Undeliverable(cause),
     }
 }
 
@@ -292,15 +279,14 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
         // The service has transcribed what the sender said.
         "audio" => typed += content["recognition"].as_str().unwrap_or_default(),
         "richText" => {
-            for item in content["richText"].as_array().into_iter().flatten() {
+            for item in items(&content["richText"]) {
                 typed += item["text"].as_str().unwrap_or_default();
                 add_file(item, AttachmentKind::Image, "picture.png");
             }
         }
         _ => {}
     }
-    let typed =
-        if is_group { with_unmarked_names(typed.trim()) } else { UserText::typed(typed.trim()) };
+    let typed = typed_text(typed.trim(), is_group);
     let is_unreadable = typed.is_empty() && files.is_empty();
     if is_unreadable && ["text", "richText"].contains(&kind) {
         return None;
@@ -318,11 +304,7 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
     };
     Some(InboundMessage {
         id: id.to_owned(),
-        chat: Chat {
-            id: chat,
-            thread: (is_group && has_user_sessions).then(|| sender.to_owned()),
-            is_direct: !is_group,
-        },
+        chat: Chat::new(&chat, (is_group && has_user_sessions).then_some(sender), !is_group),
         from: Sender::new(sender, text("senderNick"), false),
         text: typed,
         quotes: quoted.into_iter().collect(),

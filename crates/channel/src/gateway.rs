@@ -3,7 +3,7 @@
 //! A bot of Discord may begin 1,000 sessions in a day, or its token is reset; resuming one does not count. So the session
 //! is stored from poll to poll, and the number of new ones is limited.
 
-use super::service_client::{ServiceClient, to_channel_error};
+use super::service_client::{ServiceClient, closed, to_channel_error};
 use super::{ChannelError, ChannelResult};
 use nanobot_net::http::{WebSocket, WebSocketEvent};
 use nanobot_os::signal;
@@ -203,9 +203,7 @@ impl GatewayConnection {
             Some(GatewayClose::SessionLost) => self.session = Value::Null,
             Some(GatewayClose::Temporary) | None => {}
         }
-        let code = code.map_or(String::new(), |code| format!(" with code {code}"));
-        let cause = format!("the gateway closed the connection{code} {reason}");
-        Err(unavailable(cause.trim_end()))
+        Err(closed("the gateway", code, &reason))
     }
 }
 

@@ -272,13 +272,16 @@ pub struct Chat {
 }
 
 impl Chat {
+    fn new(id: &str, thread: Option<&str>, is_direct: bool) -> Self {
+        Self { id: id.to_owned(), thread: thread.map(str::to_owned), is_direct }
+    }
+
     /// The chat of a recipient that is an id, or an id and a thread after `thread_mark`.
     fn of_recipient(recipient: &str, thread_mark: Option<&str>) -> Self {
-        let (id, thread) = match thread_mark.and_then(|mark| recipient.split_once(mark)) {
-            Some((id, thread)) => (id, Some(thread.to_owned())),
-            None => (recipient, None),
-        };
-        Self { id: id.to_owned(), thread, is_direct: true }
+        match thread_mark.and_then(|mark| recipient.split_once(mark)) {
+            Some((id, thread)) => Self::new(id, Some(thread), true),
+            None => Self::new(recipient, None, true),
+        }
     }
 }
 
@@ -394,7 +397,11 @@ impl QuotedText {
         if cut.len() < text.len() {
             cut.push_str(Self::CUT_MARK);
         }
-        Self { label: label.to_owned(), text: cut, replied: None }
+        Self::new(label, cut)
+    }
+
+    fn new(label: &str, text: String) -> Self {
+        Self { label: label.to_owned(), text, replied: None }
     }
 
     /// The text of a message that is replied to.
@@ -402,6 +409,18 @@ impl QuotedText {
         let replied = RepliedMessage { id: id.map(str::to_owned), is_ours };
         Self { replied: Some(replied), ..Self::cut("quoted message", text, max_chars) }
     }
+}
+
+/// The text of a message that is a poll.
+fn poll_text(question: &str, answers: impl Iterator<Item = impl fmt::Display>) -> String {
+    let answers: Vec<String> = answers.map(|answer| format!("\n- {answer}")).collect();
+    format!("[poll]\n{question}{}", answers.concat())
+}
+
+/// The text of a message that is a location.
+fn location_text(location: &Value) -> Option<String> {
+    let (latitude, longitude) = (location["latitude"].as_f64()?, location["longitude"].as_f64()?);
+    Some(format!("[location: latitude {latitude}, longitude {longitude}]"))
 }
 
 /// An attachment that is still at the service.

@@ -70,6 +70,11 @@ pub(super) fn with_names(text: &str, names: &[(String, String)]) -> UserText {
     named
 }
 
+/// A text of a service that inserts names of users into the texts of groups without marking them.
+pub(super) fn typed_text(text: &str, is_group: bool) -> UserText {
+    if is_group { with_unmarked_names(text) } else { UserText::typed(text) }
+}
+
 /// A text of a service that inserts names of users without marking them. The text after an `@` in a line may be one.
 pub(super) fn with_unmarked_names(text: &str) -> UserText {
     let mut named = UserText::default();

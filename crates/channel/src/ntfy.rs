@@ -14,6 +14,7 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use nanobot_base::error::{Exit, Stop, WithHint, fail};
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use nanobot_net::http::body_error_message;
 use nanobot_os::signal;
@@ -32,6 +33,8 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum bytes of an attachment, with the default settings of the server.
 const MAX_UPLOAD_BYTES: u64 = 15_000_000;
+
+const MEDIA_TYPE: &str = "text/plain; charset=utf-8";
 
 /// Maximum bytes of one line of a stream. A message has at most 4,096.
 const MAX_LINE_BYTES: usize = 256 << 10;
@@ -106,24 +109,17 @@ impl Channel for Ntfy {
             return Err(ChannelError::Undeliverable(cause));
         }
         let path = format!("/{topic}");
-        let mut headers = Vec::new();
+        let mut request = ServiceRequest::post(&path).once();
         if *topic == self.topic {
-            headers.push(("x-tags".to_owned(), OWN_TAG.to_owned()));
+            request = request.header("x-tags", OWN_TAG);
         }
-        let file = match &part.file {
-            Some(path) => Some(UploadFile::read(path, MAX_UPLOAD_BYTES)?),
-            None => None,
-        };
-        let body = match &file {
-            None => part.markup.as_bytes(),
-            Some(file) => {
-                headers.push(("x-filename".to_owned(), encode_header(&file.name)));
-                &file.bytes
+        let request = match &part.file {
+            Some(path) => {
+                let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
+                let request = request.header("x-filename", encode_header(&file.name));
+                request.body(MEDIA_TYPE, file.bytes)
             }
-        };
-        let request = ServiceRequest {
-            headers: &headers,
-            ..ServiceRequest::post(&path, "text/plain; charset=utf-8", body)
+            None => request.body(MEDIA_TYPE, part.markup.as_bytes()),
         };
         let response = self.client.request(&request)?;
         match response.status {
@@ -151,8 +147,7 @@ impl Ntfy {
     /// The messages that the server has after `since`, in order, for a poll with this time left.
     fn cached(&self, since: &str, wait: Duration) -> Result<Vec<Value>> {
         let path = self.path(since, "poll=1&");
-        let response =
-            self.client.request(&ServiceRequest { wait, ..ServiceRequest::get(&path) })?;
+        let response = self.client.request(&ServiceRequest::get(&path).wait(wait))?;
         check_status(&response)?;
         let lines = response.body.split(|byte| *byte == b'\n');
         let mut messages = Vec::new();
@@ -167,7 +162,7 @@ impl Ntfy {
     fn stream(&self, since: &str, end: Duration) -> Result<Vec<Value>> {
         let path = self.path(since, "");
         let wait = end.saturating_sub(signal::now());
-        let request = ServiceRequest { wait, ..ServiceRequest::get(&path) };
+        let request = ServiceRequest::get(&path).wait(wait);
         let mut response = match self.client.open(&request) {
             Err(error) if error.is::<Stop>() => return Err(error),
             Ok(response) if response.status == 200 => response,
@@ -213,10 +208,7 @@ impl Ntfy {
         let Some(last) = lines.last() else {
             return Ok(());
         };
-        let is_ours = |line: &&Value| {
-            let tags = line["tags"].as_array();
-            tags.is_some_and(|tags| tags.iter().any(|tag| tag == OWN_TAG))
-        };
+        let is_ours = |line: &&Value| items(&line["tags"]).any(|tag| tag == OWN_TAG);
         let others = lines.iter().filter(|line| !is_ours(line));
         store_batch(Batch {
             messages: others.map(|line| to_message(line, &self.topic)).collect(),
@@ -243,8 +235,8 @@ fn to_message(line: &Value, topic: &str) -> InboundMessage {
     message.push(&UserText::typed(text("message")));
     InboundMessage {
         id: text("id"),
-        chat: Chat { id: topic.to_owned(), thread: None, is_direct: true },
-        from: Sender { id: topic.to_owned(), ..Sender::default() },
+        chat: Chat::new(topic, None, true),
+        from: Sender::new(topic, None, false),
         text: message.trimmed(),
         mentions_us: true,
         files: file.into_iter().collect(),

@@ -12,6 +12,7 @@ use super::{
 };
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, WithHint, fail};
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use nanobot_os::durable_file;
 use nanobot_os::secret::register;
@@ -214,10 +215,7 @@ fn to_message(line: &Value) -> Result<InboundMessage, String> {
         text.ok_or_else(|| format!("a message needs a text as `{name}`"))
     };
     let (id, chat, from) = (required("id")?, required("chat")?, required("from")?);
-    let texts = |name: &str| {
-        let items = line[name].as_array().into_iter().flatten();
-        items.filter_map(|item| Some(item.as_str()?.to_owned()))
-    };
+    let texts = |name: &str| items(&line[name]).filter_map(Value::as_str).map(str::to_owned);
     let files = texts("files").map(|path| {
         let name = path.rsplit('/').next().unwrap_or_default().to_owned();
         RemoteFile { id: path, name, kind: AttachmentKind::File, ..RemoteFile::default() }
@@ -226,14 +224,8 @@ fn to_message(line: &Value) -> Result<InboundMessage, String> {
     let quotes =
         texts("quotes").map(|text| QuotedText::replied(&text, MAX_QUOTE_CHARS, None, false));
     let message = InboundMessage {
-        is_unreadable: false,
         chat: Chat { id: chat, thread: optional("thread"), is_direct: line["direct"] != false },
-        from: Sender {
-            id: from,
-            name: optional("name"),
-            is_bot: line["bot"] == true,
-            ..Sender::default()
-        },
+        from: Sender::new(&from, line["name"].as_str(), line["bot"] == true),
         text: UserText::typed(optional("text").unwrap_or_default()),
         quotes: replied.into_iter().chain(quotes).collect(),
         mentions_us: line["mention"] == true,

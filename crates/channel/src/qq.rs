@@ -18,6 +18,7 @@ use super::{
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use nanobot_net::web_url::percent_encode;
 use nanobot_os::clock::Clock;
@@ -230,19 +231,12 @@ impl Qq {
     /// Gets JSON, or posts `body`. The service recognises a repeated answer; the result is null then.
     fn request(&self, path: &str, body: Option<&Value>) -> ChannelResult<Value> {
         self.token.with(&|| self.fetch_token(), &|token| {
-            let headers = [
-                ("authorization".to_owned(), format!("QQBot {token}")),
-                ("x-union-appid".to_owned(), self.app_id.clone()),
-            ];
-            let text = body.map(Value::to_string);
-            let request = match &text {
-                Some(text) => {
-                    ServiceRequest::idempotent_post(path, "application/json", text.as_bytes())
-                }
+            let request = match body {
+                Some(body) => ServiceRequest::post(path).json(body),
                 None => ServiceRequest::get(path),
             };
-            let headers = &headers;
-            let response = self.client.request(&ServiceRequest { headers, ..request })?;
+            let request = request.header("authorization", format!("QQBot {token}"));
+            let response = self.client.request(&request.header("x-union-appid", &self.app_id))?;
             if response.is_success() {
                 return self.client.read_success(&response);
             }
@@ -316,8 +310,7 @@ fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
         _ => return None,
     };
     let (id, chat, sender) = (data["id"].as_str()?, chat.as_str()?, sender.as_str()?);
-    let files = data["attachments"].as_array().into_iter().flatten();
-    let files: Vec<RemoteFile> = files.filter_map(to_file).collect();
+    let files: Vec<RemoteFile> = items(&data["attachments"]).filter_map(to_file).collect();
     let text = data["content"].as_str().unwrap_or_default().trim().to_owned();
     // Faces and cards come without content.
     let is_unreadable = text.is_empty() && files.is_empty();
@@ -328,7 +321,7 @@ fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
     let sent_at = sent_at.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second);
     Some(InboundMessage {
         id: id.to_owned(),
-        chat: Chat { id: chat.to_owned(), thread: None, is_direct: kind != "group" },
+        chat: Chat::new(chat, None, kind != "group"),
         from: Sender::new(sender, author["username"].as_str(), author["bot"] == true),
         text: UserText::typed(text),
         quotes: replied.into_iter().collect(),

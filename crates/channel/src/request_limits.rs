@@ -1,7 +1,7 @@
 //! Rate limits that a service announces before they are exceeded (Discord, "Rate Limits"): the next request of a route waits,
 //! since too many responses with status 429 get an address banned.
 
-use nanobot_net::http::{HttpMethod, Response};
+use nanobot_net::http::Response;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,14 +53,7 @@ impl RequestLimits {
 }
 
 /// The route of a request: its method, and the start of its path.
-pub(super) fn route_of(method: HttpMethod<'_>, path: &str) -> String {
-    let method = match method {
-        HttpMethod::Get => "GET",
-        HttpMethod::Post(..) | HttpMethod::EmptyPost => "POST",
-        HttpMethod::Put(..) | HttpMethod::EmptyPut => "PUT",
-        HttpMethod::Patch(..) => "PATCH",
-        HttpMethod::Delete => "DELETE",
-    };
+pub(super) fn route_of(method: &str, path: &str) -> String {
     let path = path.split('?').next().unwrap_or_default();
     let segments = path.split('/').take(ROUTE_SEGMENTS + 1);
     format!("{method} {}", segments.collect::<Vec<_>>().join("/"))
@@ -69,7 +62,6 @@ pub(super) fn route_of(method: HttpMethod<'_>, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{RequestLimits, route_of};
-    use nanobot_net::http::HttpMethod;
     use std::time::Duration;
 
     #[test]
@@ -93,10 +85,10 @@ mod tests {
 
     #[test]
     fn routes_are_methods_and_starts_of_paths() {
-        let route = route_of(HttpMethod::Get, "/channels/1/messages?after=2");
+        let route = route_of("GET", "/channels/1/messages?after=2");
         assert_eq!(route, "GET /channels/1/messages");
-        let route = route_of(HttpMethod::EmptyPut, "/channels/1/messages/2/reactions/x/@me");
+        let route = route_of("PUT", "/channels/1/messages/2/reactions/x/@me");
         assert_eq!(route, "PUT /channels/1/messages");
-        assert_eq!(route_of(HttpMethod::EmptyPost, ""), "POST ");
+        assert_eq!(route_of("POST", ""), "POST ");
     }
 }

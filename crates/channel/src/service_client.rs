@@ -13,6 +13,7 @@ use nanobot_os::clock::Clock;
 use nanobot_os::secret::{Secret, redact_known};
 use nanobot_os::signal;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::time::Duration;
 use url::Url;
@@ -63,18 +64,27 @@ pub(super) struct ServiceClient {
     max_attempts: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// A request to a service. The service recognises it when it is sent again, or a repetition has no side effects that matter, unless it is
+/// to be sent [`once`](Self::once).
+#[derive(Clone, Debug)]
 pub(super) struct ServiceRequest<'r> {
-    pub(super) method: HttpMethod<'r>,
+    method: &'static str,
     /// The path and the query, after the base address; or a whole address of the service.
-    pub(super) path: &'r str,
+    path: &'r str,
+    body: Option<RequestBody<'r>>,
     /// Further headers.
-    pub(super) headers: &'r [(String, String)],
+    headers: Vec<(String, String)>,
     /// True if the request may be sent again when its outcome is unknown.
-    pub(super) is_idempotent: bool,
+    is_idempotent: bool,
     /// The time that a poll has for the request: the service may wait for messages before it responds, up to
     /// [`MAX_SERVICE_TIMEOUT`], and a longer rate limit is an error. Zero for a request that does not wait.
-    pub(super) wait: Duration,
+    wait: Duration,
+}
+
+#[derive(Clone, Debug)]
+struct RequestBody<'r> {
+    media_type: &'r str,
+    bytes: Cow<'r, [u8]>,
 }
 
 /// A response that needs no retry.
@@ -110,59 +120,65 @@ impl Download {
 }
 
 impl<'r> ServiceRequest<'r> {
-    /// A request without side effects.
     pub(super) fn get(path: &'r str) -> Self {
-        Self {
-            method: HttpMethod::Get,
-            path,
-            headers: &[],
-            is_idempotent: true,
-            wait: Duration::ZERO,
+        Self::new("GET", path)
+    }
+
+    pub(super) fn post(path: &'r str) -> Self {
+        Self::new("POST", path)
+    }
+
+    pub(super) fn put(path: &'r str) -> Self {
+        Self::new("PUT", path)
+    }
+
+    pub(super) fn patch(path: &'r str) -> Self {
+        Self::new("PATCH", path)
+    }
+
+    fn new(method: &'static str, path: &'r str) -> Self {
+        let wait = Duration::ZERO;
+        Self { method, path, body: None, headers: Vec::new(), is_idempotent: true, wait }
+    }
+
+    pub(super) fn json(self, body: &Value) -> Self {
+        self.body("application/json", body.to_string().into_bytes())
+    }
+
+    pub(super) fn body(self, media_type: &'r str, bytes: impl Into<Cow<'r, [u8]>>) -> Self {
+        Self { body: Some(RequestBody { media_type, bytes: bytes.into() }), ..self }
+    }
+
+    /// The request is sent again only if it has not reached the service.
+    pub(super) fn once(self) -> Self {
+        Self { is_idempotent: false, ..self }
+    }
+
+    pub(super) fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+
+    pub(super) fn wait(self, wait: Duration) -> Self {
+        Self { wait, ..self }
+    }
+
+    fn http_method(&self) -> HttpMethod<'_> {
+        let body = self.body.as_ref().map(|body| (body.media_type, &*body.bytes));
+        match (self.method, body) {
+            ("POST", Some((media_type, bytes))) => HttpMethod::Post(media_type, bytes),
+            ("POST", None) => HttpMethod::EmptyPost,
+            ("PUT", Some((media_type, bytes))) => HttpMethod::Put(media_type, bytes),
+            ("PUT", None) => HttpMethod::EmptyPut,
+            ("PATCH", Some((media_type, bytes))) => HttpMethod::Patch(media_type, bytes),
+            _ => HttpMethod::Get,
         }
     }
 
-    /// A request that may be sent again.
-    pub(super) fn put(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
-        Self { method: HttpMethod::Put(media_type, body), ..Self::get(path) }
-    }
-
-    /// A request that changes something, and may be sent again.
-    pub(super) fn patch(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
-        Self { method: HttpMethod::Patch(media_type, body), ..Self::get(path) }
-    }
-
-    /// A request without a body that may be sent again.
-    pub(super) fn empty_put(path: &'r str) -> Self {
-        Self { method: HttpMethod::EmptyPut, ..Self::get(path) }
-    }
-
-    /// A request without a body that is sent again only if it has not reached the service.
-    pub(super) fn empty_post(path: &'r str) -> Self {
-        Self { method: HttpMethod::EmptyPost, is_idempotent: false, ..Self::get(path) }
-    }
-
-    /// A request that is sent again only if it has not reached the service.
-    pub(super) fn post(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
-        Self { is_idempotent: false, ..Self::idempotent_post(path, media_type, body) }
-    }
-
-    /// A POST that may be sent again: the service recognises it, or a repetition has no side effects that matter.
-    pub(super) fn idempotent_post(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
-        Self { method: HttpMethod::Post(media_type, body), ..Self::get(path) }
-    }
-}
-
-impl ServiceRequest<'_> {
     /// The time at which the response must be complete, on the clock of [`signal::now`], if the request is sent now.
     fn end(&self) -> Duration {
-        let is_small = match self.method {
-            HttpMethod::Get | HttpMethod::Delete | HttpMethod::EmptyPost | HttpMethod::EmptyPut => {
-                true
-            }
-            HttpMethod::Post(_, body) | HttpMethod::Put(_, body) | HttpMethod::Patch(_, body) => {
-                body.len() <= MAX_SMALL_BODY_BYTES
-            }
-        };
+        let body = self.body.as_ref();
+        let is_small = body.is_none_or(|body| body.bytes.len() <= MAX_SMALL_BODY_BYTES);
         let limit = if is_small { EXCHANGE_TIMEOUT } else { TIMEOUTS.total };
         signal::now() + limit + self.wait.min(MAX_SERVICE_TIMEOUT)
     }
@@ -330,14 +346,19 @@ impl ServiceClient {
 
     /// True if `url` is the address of a WebSocket of this service.
     pub(super) fn owns_socket(&self, url: &str) -> bool {
-        let rest = url.strip_prefix("ws");
-        rest.is_some_and(|rest| self.owns(&format!("http{rest}")))
+        url.starts_with("ws") && self.owns(&http_url(url))
     }
 
     /// The error of a response without a required part, such as a page of a proxy.
     pub(super) fn unexpected_response(&self) -> ChannelError {
         let (name, base) = (self.name, &self.shown_base);
         ChannelError::Unavailable(format!("`{base}` does not respond as {name} does"))
+    }
+
+    /// The error of a token that the service does not accept.
+    pub(super) fn token_rejected(&self, cause: &str) -> ChannelError {
+        let (name, key) = (self.name, self.token_key);
+        ChannelError::TokenRejected(format!("{cause}; `channels.{name}.{key}` is not accepted"))
     }
 
     /// Waits, as between two attempts.
@@ -375,11 +396,7 @@ impl ServiceClient {
             }
             let (cause, is_retried) = match result {
                 Ok(response) if response.status == 401 => {
-                    let (name, key) = (self.name, self.token_key);
-                    let cause = response.describe();
-                    return Err(ChannelError::TokenRejected(format!(
-                        "{cause}; `channels.{name}.{key}` is not accepted"
-                    )));
+                    return Err(self.token_rejected(&response.describe()));
                 }
                 Ok(response) if response.status == 429 => {
                     let wait = response.rate_limit_wait();
@@ -432,14 +449,12 @@ impl ServiceClient {
 
     /// Posts JSON in a request that may be sent again, and returns the JSON of the response.
     pub(super) fn post(&self, path: &str, body: &Value) -> ChannelResult<Value> {
-        let body = body.to_string();
-        self.exchange(&ServiceRequest::idempotent_post(path, "application/json", body.as_bytes()))
+        self.exchange(&ServiceRequest::post(path).json(body))
     }
 
     /// Posts JSON once. The result does not matter.
     pub(super) fn notify(&self, path: &str, body: &Value) {
-        let body = body.to_string();
-        self.try_once(&ServiceRequest::post(path, "application/json", body.as_bytes()));
+        self.try_once(&ServiceRequest::post(path).json(body));
     }
 
     /// Sends a request once. The result does not matter.
@@ -494,14 +509,14 @@ impl ServiceClient {
     }
 
     fn open_until(&self, request: &ServiceRequest<'_>, end: Duration) -> anyhow::Result<Response> {
-        let headers = [&self.headers[..], request.headers].concat();
+        let headers = [&self.headers[..], &request.headers].concat();
         let url = if self.owns(request.path) {
             request.path.to_owned()
         } else {
             format!("{}{}", self.base, request.path)
         };
         let http = if request.wait.is_zero() { &self.http } else { &self.waiting_http };
-        http.request_until(&url, &headers, request.method, end)
+        http.request_until(&url, &headers, request.http_method(), end)
     }
 
     /// Writes the body of a GET request, at most `limit_bytes` of it. Returns false if it is longer.
@@ -571,6 +586,14 @@ impl ServiceClient {
         text.ok_or_else(|| self.unexpected_response())
     }
 
+    /// A list that the API of the service requires in a response.
+    ///
+    /// # Errors
+    /// The list is missing.
+    pub(super) fn list_of<'v>(&self, value: &'v Value) -> ChannelResult<&'v Vec<Value>> {
+        value.as_array().ok_or_else(|| self.unexpected_response())
+    }
+
     /// The account with an id and a name that the API requires in a response.
     ///
     /// # Errors
@@ -578,6 +601,11 @@ impl ServiceClient {
     pub(super) fn identity_of(&self, id: &Value, name: &Value) -> ChannelResult<Identity> {
         Ok(Identity { id: self.text_of(id)?, name: self.text_of(name)? })
     }
+}
+
+/// The address of HTTP for that of a WebSocket.
+pub(super) fn http_url(url: &str) -> String {
+    url.strip_prefix("ws").map_or_else(|| url.to_owned(), |rest| format!("http{rest}"))
 }
 
 /// Returns the next event as JSON, or `None` at `end`, on the clock of [`signal::now`].
@@ -597,14 +625,17 @@ pub(super) fn read_json(event: Option<WebSocketEvent>) -> ChannelResult<Option<V
         Some(WebSocketEvent::Text(text)) => {
             Ok(Some(serde_json::from_str(&text).unwrap_or_default()))
         }
-        Some(WebSocketEvent::Closed(code, reason)) => {
-            let code = code.map_or(String::new(), |code| format!(" with code {code}"));
-            let cause = format!("the service closed the connection{code} {reason}");
-            Err(ChannelError::Unavailable(cause.trim_end().to_owned()))
-        }
+        Some(WebSocketEvent::Closed(code, reason)) => Err(closed("the service", code, &reason)),
         Some(WebSocketEvent::Binary(_)) => Ok(Some(Value::Null)),
         None => Ok(None),
     }
+}
+
+/// The error of a connection that `peer` has closed, with its code and its reason.
+pub(super) fn closed(peer: &str, code: Option<u16>, reason: &str) -> ChannelError {
+    let code = code.map_or(String::new(), |code| format!(" with code {code}"));
+    let cause = format!("{peer} closed the connection{code} {reason}");
+    ChannelError::Unavailable(cause.trim_end().to_owned())
 }
 
 /// The error of an exchange that is not retried at once.

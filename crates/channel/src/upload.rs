@@ -5,6 +5,7 @@ use anyhow::Context as _;
 use nanobot_base::error::{Exit, fail};
 use nanobot_os::durable_file;
 use nanobot_os::secret::random_hex;
+use std::fmt::Display;
 use std::io::Read;
 use std::path::Path;
 
@@ -57,7 +58,7 @@ impl UploadFile {
     }
 
     /// A form with `fields` and the file as `file_field`: its media type and its bytes (RFC 7578).
-    pub fn to_form(&self, fields: &[(String, String)], file_field: &str) -> (String, Vec<u8>) {
+    pub fn to_form<S: Display>(&self, fields: &[(S, S)], file_field: &str) -> (String, Vec<u8>) {
         let boundary = format!("nanobot-{}", random_hex(16));
         let mut form = Vec::with_capacity(self.bytes.len() + 1024);
         for (name, value) in fields {

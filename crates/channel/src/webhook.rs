@@ -38,11 +38,9 @@ impl Channel for Webhook {
             return Err(ChannelError::Undeliverable("a webhook does not accept files".into()));
         }
         let body = json!({ "v": 1, "id": key, "to": destination.chat.id, "text": part.markup });
-        let body = body.to_string();
         // A receiver recognises a repeated part by this key.
-        let headers = &[("idempotency-key".to_owned(), key.to_owned())];
-        let request = ServiceRequest::idempotent_post("", "application/json", body.as_bytes());
-        let response = self.client.request(&ServiceRequest { headers, ..request })?;
+        let request = ServiceRequest::post("").json(&body).header("idempotency-key", key);
+        let response = self.client.request(&request)?;
         match response.status {
             200..300 => Ok(key.to_owned()),
             403 => Err(ChannelError::TokenRejected(response.describe())),

@@ -8,16 +8,16 @@ use super::mention::without_pings;
 use super::push_poll::{
     FrameConnection, FrameContent, Heartbeat, PollState, PushListener, PushService,
 };
-use super::service_client::ServiceClient;
+use super::service_client::{ServiceClient, http_url};
 use super::setup::ChannelSetup;
 use super::{
     AttachmentKind, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
     InboundMessage, Part, PollRequest, QuotedText, RemoteFile, Sender,
 };
-use crate::mention::with_unmarked_names;
+use crate::mention::typed_text;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail};
-use nanobot_base::message::user_text::UserText;
+use nanobot_base::json_text::items;
 use nanobot_os::digest::digest;
 use nanobot_os::secret::Secret;
 use nanobot_os::signal;
@@ -55,12 +55,9 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let bot_id = config.required_text("botId", "ID")?;
     let secret = config.required_secret("secret")?.clone();
     let url = config.required_text("wsUrl", "URL")?;
-    let base = match url.strip_prefix("ws") {
-        Some(rest) => format!("http{rest}"),
-        None => url,
-    };
     Ok(Box::new(WeCom {
-        client: ServiceClient::at(setup, &base, "wsUrl", "secret")?.with_hosts(FILE_HOSTS),
+        client: ServiceClient::at(setup, &http_url(&url), "wsUrl", "secret")?
+            .with_hosts(FILE_HOSTS),
         bot_id,
         secret,
         listener: PushListener::default(),
@@ -78,9 +75,9 @@ impl PushService for WeCom {
         while let Some(frame) = socket.next_frame(end)? {
             if frame["headers"]["req_id"] == id {
                 return match check_response(&frame) {
-                    Err(ChannelError::Undeliverable(cause)) => Err(ChannelError::TokenRejected(
-                        format!("{cause}; `channels.wecom.secret` is not accepted"),
-                    )),
+                    Err(ChannelError::Undeliverable(cause)) => {
+                        Err(self.client.token_rejected(&cause))
+                    }
                     Err(error) => Err(error),
                     Ok(()) => Ok(Box::new(socket)),
                 };
@@ -202,16 +199,15 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
         }
         "image" | "file" | "video" => match to_file(&item[kind], kind) {
             Some(file) => files.push(file),
-            None => quotes.push(QuotedText {
-                label: "attachment".to_owned(),
-                text: format!("a file of the kind {kind}, which cannot be read"),
-                replied: None,
-            }),
+            None => {
+                let text = format!("a file of the kind {kind}, which cannot be read");
+                quotes.push(QuotedText::new("attachment", text));
+            }
         },
         _ => {}
     };
     if kind == "mixed" {
-        for item in body["mixed"]["msg_item"].as_array().into_iter().flatten() {
+        for item in items(&body["mixed"]["msg_item"]) {
             add(item, item["msgtype"].as_str().unwrap_or_default());
         }
     } else {
@@ -227,8 +223,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
         Some(rest) if is_group => rest.split_once(char::is_whitespace).map_or("", |(_, text)| text),
         _ => &typed,
     };
-    let typed =
-        if is_group { with_unmarked_names(typed.trim()) } else { UserText::typed(typed.trim()) };
+    let typed = typed_text(typed.trim(), is_group);
     let is_unreadable = typed.is_empty() && quotes.is_empty() && files.is_empty();
     if is_unreadable && ["text", "voice", "mixed", "event"].contains(&kind) {
         return None;
@@ -236,12 +231,8 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     let group_chat = if is_group { body["chatid"].as_str() } else { None };
     Some(InboundMessage {
         id: id.to_owned(),
-        chat: Chat {
-            id: group_chat.unwrap_or(sender).to_owned(),
-            thread: None,
-            is_direct: !is_group,
-        },
-        from: Sender { id: sender.to_owned(), ..Sender::default() },
+        chat: Chat::new(group_chat.unwrap_or(sender), None, !is_group),
+        from: Sender::new(sender, None, false),
         text: typed,
         quotes,
         mentions_us: true,

@@ -17,6 +17,7 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use nanobot_base::error::{Exit, WithHint, fail};
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use nanobot_net::http::{HttpTimeouts, ResponseTimeout};
 use nanobot_net::web_url::percent_encode;
@@ -149,8 +150,8 @@ impl Channel for Weixin {
             let Some(response) = self.fetch_updates(&position, time_left)? else {
                 return Ok(());
             };
-            let messages = response["msgs"].as_array().into_iter().flatten();
-            let messages: Vec<InboundMessage> = messages.filter_map(to_message).collect();
+            let messages: Vec<InboundMessage> =
+                items(&response["msgs"]).filter_map(to_message).collect();
             let next = response["get_updates_buf"].as_str().filter(|position| !position.is_empty());
             let has_messages = !messages.is_empty();
             let is_moved = next.is_some_and(|next| next != position);
@@ -252,11 +253,8 @@ impl Channel for Weixin {
 impl Weixin {
     /// Fetches the messages after `position`. `None` if there are none in time.
     fn fetch_updates(&self, position: &str, wait: Duration) -> ChannelResult<Option<Value>> {
-        let body = with_base_info(json!({ "get_updates_buf": position })).to_string();
-        let headers = &[uin_header()];
-        let path = "/ilink/bot/getupdates";
-        let request = ServiceRequest::idempotent_post(path, "application/json", body.as_bytes());
-        let request = ServiceRequest { headers, wait, ..request };
+        let body = json!({ "get_updates_buf": position });
+        let request = to_request("/ilink/bot/getupdates", body).wait(wait);
         if !wait.is_zero() {
             let response = self.client.request(&request)?;
             return self.client.read_success(&response).and_then(check).map(Some);
@@ -269,10 +267,7 @@ impl Weixin {
     }
 
     fn post(&self, path: &str, body: Value) -> ChannelResult<Value> {
-        let body = with_base_info(body).to_string();
-        let headers = &[uin_header()];
-        let request = ServiceRequest::idempotent_post(path, "application/json", body.as_bytes());
-        check(self.client.exchange(&ServiceRequest { headers, ..request })?)
+        check(self.client.exchange(&to_request(path, body))?)
     }
 
     fn config_of(&self, user: &str, context: &str) -> ChannelResult<Value> {
@@ -344,12 +339,8 @@ impl Weixin {
             if !verification.is_empty() {
                 path += &format!("&verify_code={}", percent_encode(&verification));
             }
-            let headers = [uin_header()];
-            let state = self.client.exchange(&ServiceRequest {
-                headers: &headers,
-                wait: LOGIN_INTERVAL,
-                ..ServiceRequest::get(&path)
-            })?;
+            let request = ServiceRequest::get(&path).wait(LOGIN_INTERVAL);
+            let state = self.client.exchange(&request.header(UIN_HEADER, random_uin()))?;
             let text = |name: &str| state[name].as_str().unwrap_or_default().to_owned();
             match text("status").as_str() {
                 "confirmed" => {
@@ -385,15 +376,18 @@ impl Weixin {
 }
 
 /// The header with a number of our choice.
-fn uin_header() -> (String, String) {
+const UIN_HEADER: &str = "x-wechat-uin";
+
+fn random_uin() -> String {
     let number = u32::from_str_radix(&random_hex(4), 16).unwrap_or_default();
-    ("x-wechat-uin".to_owned(), STANDARD.encode(number.to_string()))
+    STANDARD.encode(number.to_string())
 }
 
-fn with_base_info(mut body: Value) -> Value {
+/// A request with the members that each has.
+fn to_request(path: &str, mut body: Value) -> ServiceRequest<'_> {
     body["base_info"] = json!({ "channel_version": PROTOCOL_VERSION,
         "bot_agent": concat!("nanobot/", env!("CARGO_PKG_VERSION")) });
-    body
+    ServiceRequest::post(path).json(&body).header(UIN_HEADER, random_uin())
 }
 
 /// Returns a response without an error code.
@@ -445,7 +439,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
     let id = number.into_iter().find(|id| !id.is_null() && **id != "")?;
     let id = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
     let (mut typed, mut quotes, mut files) = (Vec::new(), Vec::new(), Vec::new());
-    for item in message["item_list"].as_array().into_iter().flatten() {
+    for item in items(&message["item_list"]) {
         let text = match item["type"].as_u64() {
             Some(TEXT_ITEM) => &item["text_item"]["text"],
             // The service has transcribed what the sender said.
@@ -455,11 +449,10 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
         match (text.as_str(), to_file(item)) {
             (Some(text), _) => typed.push(text),
             (None, Some(file)) => files.push(file),
-            (None, None) => quotes.push(QuotedText {
-                label: "attachment".to_owned(),
-                text: "a file, which cannot be read".to_owned(),
-                replied: None,
-            }),
+            (None, None) => {
+                let text = "a file, which cannot be read".to_owned();
+                quotes.push(QuotedText::new("attachment", text));
+            }
         }
         let quoted = &item["ref_msg"];
         let quoted =
@@ -475,12 +468,8 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
     let sent_at = message["create_time_ms"].as_i64().unwrap_or_default() / 1000;
     Some(InboundMessage {
         id,
-        chat: Chat {
-            id: sender.to_owned(),
-            thread: None,
-            is_direct: !sender.ends_with("@chatroom"),
-        },
-        from: Sender { id: sender.to_owned(), ..Sender::default() },
+        chat: Chat::new(sender, None, !sender.ends_with("@chatroom")),
+        from: Sender::new(sender, None, false),
         text: UserText::typed(text),
         quotes,
         files,

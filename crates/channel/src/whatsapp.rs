@@ -10,9 +10,10 @@ use super::upload::UploadFile;
 use super::whatsapp_bridge;
 use super::{
     AttachmentKind, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
-    InboundMessage, Part, QuotedText, RateLimit, RemoteFile, Sender, WebhookReceipt,
+    InboundMessage, Part, QuotedText, RateLimit, RemoteFile, Sender, WebhookReceipt, location_text,
 };
 use anyhow::Result;
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use nanobot_net::web_url::percent_encode;
 use nanobot_net::webhook_request::{WebhookRequest, WebhookResponse, is_same_secret, is_signed};
@@ -94,9 +95,8 @@ impl Channel for WhatsApp {
                 body["text"] = json!({ "preview_url": false, "body": part.markup });
             }
         }
-        let (path, body) = (self.path("messages"), body.to_string());
-        let request = ServiceRequest::post(&path, "application/json", body.as_bytes());
-        let response = self.exchange(&request)?;
+        let request = self.path("messages");
+        let response = self.exchange(&ServiceRequest::post(&request).json(&body).once())?;
         self.client.text_of(&response["messages"][0]["id"])
     }
 
@@ -161,9 +161,7 @@ impl WhatsApp {
                 ChannelError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
             }
             // No login, no permission, an expired token.
-            Some(0 | 10 | 190) => ChannelError::TokenRejected(format!(
-                "{cause}; `channels.whatsapp.accessToken` is not accepted"
-            )),
+            Some(0 | 10 | 190) => self.client.token_rejected(&cause),
             // The user is unreachable, not on the list of a test number, silent for a day, or has opted out.
             Some(131_026 | 131_030 | 131_047 | 131_050) => ChannelError::RecipientRefused(cause),
             _ => ChannelError::Undeliverable(cause),
@@ -174,12 +172,10 @@ impl WhatsApp {
     fn upload(&self, path: &Path) -> ChannelResult<(&'static str, Value)> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let (kind, media_type) = file.media_type();
-        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let fields = [field("messaging_product", "whatsapp"), field("type", media_type)];
+        let fields = [("messaging_product", "whatsapp"), ("type", media_type)];
         let (form_type, form) = file.to_form(&fields, "file");
         let path = self.path("media");
-        let request = ServiceRequest::idempotent_post(&path, &form_type, &form);
-        let response = self.exchange(&request)?;
+        let response = self.exchange(&ServiceRequest::post(&path).body(&form_type, form))?;
         let id = self.client.text_of(&response["id"])?;
         Ok(match kind {
             AttachmentKind::Image if media_type != "image/gif" => ("image", json!({ "id": id })),
@@ -203,12 +199,10 @@ fn recipient_key(recipient: &str) -> &'static str {
 
 /// The messages to our number in the body of a webhook.
 fn to_messages(body: &Value, phone_number: &str) -> Vec<InboundMessage> {
-    let entries = body["entry"].as_array().into_iter().flatten();
-    let changes = entries.flat_map(|entry| entry["changes"].as_array().into_iter().flatten());
+    let changes = items(&body["entry"]).flat_map(|entry| items(&entry["changes"]));
     let values = changes.map(|change| &change["value"]);
     let own_values = values.filter(|value| value["metadata"]["phone_number_id"] == phone_number);
-    let messages = own_values.flat_map(|value| value["messages"].as_array().into_iter().flatten());
-    messages.filter_map(to_message).collect()
+    own_values.flat_map(|value| items(&value["messages"])).filter_map(to_message).collect()
 }
 
 /// Maximum characters of a location or of contacts.
@@ -222,14 +216,12 @@ fn shared_text(kind: &str, content: &Value) -> Option<QuotedText> {
     let lines: Vec<String> = match kind {
         "location" => vec![text(&content["name"]), text(&content["address"])],
         "contacts" => {
-            let contacts = content.as_array().into_iter().flatten();
             let line = |contact: &Value| {
-                let phones = contact["phones"].as_array().into_iter().flatten();
-                let phones: Vec<String> =
-                    phones.map(|phone| format!(", {}", text(&phone["phone"]))).collect();
-                text(&contact["name"]["formatted_name"]) + &phones.concat()
+                let phones = items(&contact["phones"]);
+                let phones = phones.map(|phone| format!(", {}", text(&phone["phone"])));
+                text(&contact["name"]["formatted_name"]) + &phones.collect::<String>()
             };
-            contacts.map(line).collect()
+            items(content).map(line).collect()
         }
         _ => return None,
     };
@@ -253,13 +245,9 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
     let chosen = if kind == "button" { content["text"].as_str() } else { None };
     let chosen = chosen.or(content["button_reply"]["title"].as_str());
     let chosen = chosen.or(content["list_reply"]["title"].as_str()).map(str::to_owned);
-    let location = content["latitude"].as_f64().zip(content["longitude"].as_f64());
-    let location = location.map(|(latitude, longitude)| {
-        format!("[location: latitude {latitude}, longitude {longitude}]")
-    });
     let written = match typed {
         Some(typed) => UserText::typed(typed),
-        None => UserText::label(chosen.or(location).unwrap_or_default()),
+        None => UserText::label(chosen.or_else(|| location_text(content)).unwrap_or_default()),
     };
     let file = to_file(kind, content, is_forward);
     let mut quotes = if is_forward && !written.is_empty() {
@@ -280,8 +268,8 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
     let sent_at = message["timestamp"].as_str().unwrap_or_default();
     Some(InboundMessage {
         id: id.to_owned(),
-        chat: Chat { id: sender.to_owned(), thread: None, is_direct: true },
-        from: Sender { id: sender.to_owned(), ..Sender::default() },
+        chat: Chat::new(sender, None, true),
+        from: Sender::new(sender, None, false),
         text,
         quotes,
         mentions_us: true,

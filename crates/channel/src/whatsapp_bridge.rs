@@ -3,7 +3,7 @@
 //! The bridge stores nothing: a message that comes while no poll listens is lost. It names no senders in groups, only the group.
 
 use super::push_poll::{FrameConnection, FrameContent, PollState, PushListener, PushService};
-use super::service_client::{ServiceClient, read_json, to_channel_error};
+use super::service_client::{ServiceClient, http_url, read_json, to_channel_error};
 use super::setup::ChannelSetup;
 use super::{
     Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
@@ -36,12 +36,8 @@ struct WhatsAppBridge {
 /// Status 78 for an unusable address.
 pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let url = setup.config.required_text("bridgeUrl", "URL")?;
-    let base = match url.strip_prefix("ws") {
-        Some(rest) => format!("http{rest}"),
-        None => url,
-    };
     Ok(Box::new(WhatsAppBridge {
-        client: ServiceClient::at(setup, &base, "bridgeUrl", "bridgeToken")?,
+        client: ServiceClient::at(setup, &http_url(&url), "bridgeUrl", "bridgeToken")?,
         token: setup.config.secret("bridgeToken")?.cloned(),
         listener: PushListener::default(),
     }))
@@ -132,23 +128,17 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     let is_group = frame["isGroup"] == true || chat.ends_with(GROUP_DOMAIN);
     let sender = text("pn").unwrap_or(chat);
     let is_voice = content == VOICE_TEXT;
-    let quotes = if is_voice {
-        vec![QuotedText {
-            replied: None,
-            label: "voice message".to_owned(),
-            text: "The bridge does not pass on the recording.".to_owned(),
-        }]
-    } else {
-        Vec::new()
-    };
+    let quote = is_voice.then(|| {
+        QuotedText::new("voice message", "The bridge does not pass on the recording.".to_owned())
+    });
     let sent_at = &frame["timestamp"];
     Some(InboundMessage {
         id: id.to_owned(),
-        chat: Chat { id: chat.to_owned(), thread: None, is_direct: !is_group },
+        chat: Chat::new(chat, None, !is_group),
         from: Sender::new(sender.split('@').next().unwrap_or_default(), None, false),
         // The bridge does not say which messages are forwarded.
         text: UserText::label(if is_voice { "" } else { content }),
-        quotes,
+        quotes: quote.into_iter().collect(),
         // Long numbers come in halves.
         sent_at: sent_at.as_i64().or(sent_at["low"].as_i64()).unwrap_or_default(),
         reply_facts: json!({ "id": id }),

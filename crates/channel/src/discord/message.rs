@@ -3,7 +3,10 @@
 use crate::conversation_poll::ConversationEntry;
 use crate::mention::{with_names, without_mention, written_mention};
 use crate::press::{BUTTONS, with_payload};
-use crate::{AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender};
+use crate::{
+    AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender, poll_text,
+};
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use serde_json::{Value, json};
 
@@ -46,8 +49,8 @@ pub(super) fn to_entry(message: &Value, chat: &Chat, identity: &Identity) -> Con
 
 /// Converts a message that another user has changed; `None` for our own.
 pub(super) fn to_edit(message: &Value, identity: &Identity) -> Option<InboundMessage> {
-    let id = message["channel_id"].as_str()?.to_owned();
-    let chat = Chat { id, thread: None, is_direct: message["guild_id"].is_null() };
+    let id = message["channel_id"].as_str()?;
+    let chat = Chat::new(id, None, message["guild_id"].is_null());
     let edited = to_entry(message, &chat, identity).message?;
     Some(InboundMessage { is_edit: true, ..edited })
 }
@@ -61,41 +64,38 @@ fn to_message(message: &Value, chat: &Chat, identity: &Identity) -> Option<Inbou
     let id = message["id"].as_str()?;
     let author = &message["author"];
     let sender = author["id"].as_str()?;
-    let mentions = message["mentions"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut mentions = items(&message["mentions"]);
     let mut text = message["content"].as_str().unwrap_or_default().to_owned();
     for mention in [format!("<@{}>", identity.id), format!("<@!{}>", identity.id)] {
         text = without_mention(&text, &mention).unwrap_or(text);
     }
-    let names = mentions.iter().filter_map(|user| {
+    let names = mentions.clone().filter_map(|user| {
         let (id, name) = (user["id"].as_str()?, user["username"].as_str()?);
         Some((format!("<@{id}>"), written_mention(name, id)))
     });
     let mut text = with_names(&text, &names.collect::<Vec<_>>());
     let replied = &message["referenced_message"];
     let is_reply_to_us = replied["author"]["id"] == identity.id.as_str();
-    let is_mention = mentions.iter().any(|user| user["id"] == identity.id.as_str());
-    let forwards = message["message_snapshots"].as_array().into_iter().flatten();
-    let forwards = forwards.filter_map(|forward| {
+    let is_mention = mentions.any(|user| user["id"] == identity.id.as_str());
+    let forwards = items(&message["message_snapshots"]).filter_map(|forward| {
         let text = forward["message"]["content"].as_str()?;
         (!text.is_empty()).then(|| QuotedText::cut("forwarded message", text, MAX_QUOTE_CHARS))
     });
     let mut quotes: Vec<QuotedText> = forwards.collect();
     let is_voice = message["flags"].as_u64().unwrap_or_default() & VOICE_FLAG != 0;
-    let files = message["attachments"].as_array().into_iter().flatten();
+    let files = items(&message["attachments"]);
     let files: Vec<RemoteFile> =
         files.filter_map(|attachment| to_file(attachment, is_voice)).collect();
     let poll = &message["poll"];
     if text.is_empty()
         && let Some(question) = poll["question"]["text"].as_str()
     {
-        let answers = poll["answers"].as_array().into_iter().flatten();
-        let answers = answers.filter_map(|answer| answer["poll_media"]["text"].as_str());
-        let answers: Vec<String> = answers.map(|text| format!("\n- {text}")).collect();
-        text = UserText::label(format!("[poll]\n{question}{}", answers.concat()));
+        let answers =
+            items(&poll["answers"]).filter_map(|answer| answer["poll_media"]["text"].as_str());
+        text = UserText::label(poll_text(question, answers));
     }
     let is_empty = text.is_empty() && files.is_empty() && quotes.is_empty();
-    let is_unreadable =
-        is_empty && message["sticker_items"].as_array().is_some_and(|items| !items.is_empty());
+    let is_unreadable = is_empty && items(&message["sticker_items"]).len() > 0;
     if is_empty && !is_mention && !is_unreadable {
         return None;
     }
@@ -145,7 +145,7 @@ pub(super) fn to_press(interaction: &Value) -> Option<InboundMessage> {
     let user = users.into_iter().find(|user| user.is_object())?;
     let message = InboundMessage {
         id: format!("press:{}", interaction["id"].as_str()?),
-        chat: Chat { id: channel.to_owned(), ..Chat::default() },
+        chat: Chat::new(channel, None, false),
         from: Sender::new(user["id"].as_str()?, user["username"].as_str(), user["bot"] == true),
         sent_at: sent_at(&interaction["id"]),
         reply_facts: json!({ "message_id": question_message }),

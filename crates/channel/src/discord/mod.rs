@@ -19,6 +19,7 @@ use super::{
 };
 use anyhow::Result;
 use message::number_of;
+use nanobot_base::json_text::items;
 use nanobot_net::web_url::percent_encode;
 use nanobot_os::clock::Clock;
 use nanobot_os::digest::digest;
@@ -41,8 +42,6 @@ const GATEWAY_QUERY: &str = "/?v=10&encoding=json";
 const PAGE_MESSAGES: usize = 100;
 /// The time for which the list of servers is kept, in seconds.
 const LIST_LIFETIME_SECS: i64 = 60;
-/// The pause between two reads of a poll that waits without the gateway.
-const READ_INTERVAL: Duration = Duration::from_secs(10);
 /// Largest upload: 10 MiB.
 const MAX_UPLOAD_BYTES: u64 = 10 << 20;
 /// Types of channels with messages: text, voice, announcements, stages; and types of threads.
@@ -127,7 +126,7 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl ConversationService for Discord {
     const OVERLAP: u64 = 0;
-    const READ_INTERVAL: Duration = READ_INTERVAL;
+    const READ_INTERVAL: Duration = Duration::from_secs(10);
     type Connection = GatewayConnection;
 
     fn conversations(&self, cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
@@ -169,8 +168,7 @@ impl ConversationService for Discord {
                 }
                 page => page?,
             };
-            let messages = page.as_array();
-            let messages = messages.ok_or_else(|| self.client.unexpected_response())?;
+            let messages = self.client.list_of(&page)?;
             // The newest come first.
             let oldest_first = messages.iter().rev();
             entries.extend(oldest_first.map(|message| message::to_entry(message, &chat, identity)));
@@ -248,8 +246,8 @@ impl ConversationService for Discord {
         self.client.notify(&path, &json!({ "type": DEFERRED_UPDATE_MESSAGE }));
     }
 
-    fn pause(&self, duration: Duration) -> ChannelResult<()> {
-        self.client.pause(duration)
+    fn client(&self) -> &ServiceClient {
+        &self.client
     }
 }
 
@@ -286,10 +284,7 @@ impl Channel for Discord {
         let body = json!({
             "content": part.markup, "components": [], "allowed_mentions": { "parse": [] },
         });
-        let body = body.to_string();
-        self.client
-            .exchange(&ServiceRequest::patch(&path, "application/json", body.as_bytes()))
-            .map(drop)
+        self.client.exchange(&ServiceRequest::patch(&path).json(&body)).map(drop)
     }
 
     fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
@@ -300,7 +295,7 @@ impl Channel for Discord {
         let Chat { id, thread, .. } = &destination.chat;
         let channel = percent_encode(thread.as_ref().unwrap_or(id));
         let path = format!("/channels/{channel}/typing");
-        self.client.try_once(&ServiceRequest::empty_post(&path));
+        self.client.try_once(&ServiceRequest::post(&path));
     }
 
     fn mark_answered(&self, message: &InboundMessage) {
@@ -312,7 +307,7 @@ impl Channel for Discord {
                 percent_encode(message.reply_facts["message_id"].as_str().unwrap_or_default()),
                 percent_encode(emoji)
             );
-            self.client.try_once(&ServiceRequest::empty_put(&path));
+            self.client.try_once(&ServiceRequest::put(&path));
         }
     }
 
@@ -396,14 +391,12 @@ impl Discord {
         let age = now - cache["listed_at"].as_i64().unwrap_or_default();
         if !(0..LIST_LIFETIME_SECS).contains(&age) {
             let servers = self.client.get("/users/@me/guilds?limit=200")?;
-            let servers = servers.as_array();
-            let servers = servers.ok_or_else(|| self.client.unexpected_response())?;
+            let servers = self.client.list_of(&servers)?;
             cache["servers"] = servers.iter().map(|server| server["id"].clone()).collect();
             cache["listed_at"] = now.into();
         }
-        let ids = cache["servers"].as_array().into_iter().flatten();
-        let ids = ids.filter_map(|id| Some(id.as_str()?.to_owned()));
-        Ok(ids.collect())
+        let ids = items(&cache["servers"]).filter_map(Value::as_str);
+        Ok(ids.map(str::to_owned).collect())
     }
 
     /// The channels and active threads of a server, each with its last message.
@@ -412,10 +405,8 @@ impl Discord {
         let channels = self.client.get(&format!("{path}/channels"))?;
         let threads = self.client.get(&format!("{path}/threads/active"))?;
         let mut parents = self.parents.lock();
-        let threads = threads["threads"].as_array().into_iter().flatten();
-        let channels = channels.as_array().into_iter().flatten();
         let mut conversations = Vec::new();
-        for channel in channels.chain(threads) {
+        for channel in items(&channels).chain(items(&threads["threads"])) {
             let kind = channel["type"].as_u64().unwrap_or_default();
             let Some(id) = channel["id"].as_str() else {
                 continue;
@@ -475,16 +466,16 @@ impl Discord {
             body["components"] = message::to_components(question);
         }
         let path = format!("/channels/{}/messages", percent_encode(channel));
+        let json = body.to_string();
         let (media_type, body) = match &part.file {
             Some(file) => {
-                let fields = [("payload_json".to_owned(), body.to_string())];
-                UploadFile::read(file, MAX_UPLOAD_BYTES)?.to_form(&fields, "files[0]")
+                let file = UploadFile::read(file, MAX_UPLOAD_BYTES)?;
+                file.to_form(&[("payload_json", &*json)], "files[0]")
             }
-            None => ("application/json".to_owned(), body.to_string().into_bytes()),
+            None => ("application/json".to_owned(), json.into_bytes()),
         };
         // The service recognises a repeated message by its nonce.
-        let request = ServiceRequest::idempotent_post(&path, &media_type, &body);
-        let response = self.client.request(&request)?;
+        let response = self.client.request(&ServiceRequest::post(&path).body(&media_type, body))?;
         let code = response.json()["code"].as_u64().unwrap_or_default();
         if RATE_LIMIT_CODES.contains(&code) {
             return Err(ChannelError::rate_limited(response.describe()));

@@ -132,8 +132,8 @@ impl<'m> MailHeader<'m> {
                 Some(id) => format!("{address}/{id}"),
                 None => format!("{address}/{}", digest(self.raw)),
             },
-            chat: Chat { id: address.to_owned(), thread: None, is_direct: true },
-            from: Sender { id: address.to_owned(), ..Sender::default() },
+            chat: Chat::new(address, None, true),
+            from: Sender::new(address, None, false),
             quotes: answered_id
                 .map(|id| QuotedText::replied("", 0, Some(id), false))
                 .into_iter()
@@ -290,7 +290,7 @@ fn parse_content(
     let quotes = quotes
         .into_iter()
         .filter(|(_, text)| !text.is_empty())
-        .map(|(label, text)| QuotedText { label: label.to_owned(), text, replied: None })
+        .map(|(label, text)| QuotedText::new(label, text))
         .collect();
     Some(MailContent { typed: cut(&text.typed, max_chars), quotes, files })
 }

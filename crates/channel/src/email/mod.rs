@@ -180,7 +180,7 @@ impl Channel for Email {
 
 /// The address of a recipient.
 pub fn parse_chat(recipient: &str, _thread_mark: Option<&str>) -> Chat {
-    Chat { id: recipient.trim().to_ascii_lowercase(), thread: None, is_direct: true }
+    Chat::new(&recipient.trim().to_ascii_lowercase(), None, true)
 }
 
 impl Email {

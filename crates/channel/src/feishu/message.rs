@@ -2,6 +2,7 @@
 
 use crate::mention::{with_names, without_mention};
 use crate::{AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender};
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use serde_json::{Value, json};
 
@@ -33,17 +34,16 @@ pub(super) fn to_message(
     }
     Some(InboundMessage {
         id: id.to_owned(),
-        chat: Chat {
-            id: if is_direct { from } else { chat }.to_owned(),
-            thread: (!is_direct && has_topics).then(|| root.to_owned()),
-            is_direct,
+        chat: if is_direct {
+            Chat::new(from, None, true)
+        } else {
+            Chat::new(chat, has_topics.then_some(root), false)
         },
         from: Sender::new(from, None, sender["sender_type"] != "user"),
         text: typed,
         quotes: quotes.into_iter().collect(),
         mentions_us: is_mentioned(mentions, identity) || content.contains(MENTION_OF_ALL),
         files: body.files,
-        is_unreadable: false,
         sent_at: millis.unwrap_or_default() / 1000,
         reply_facts: json!({ "id": id, "parent": message["parent_id"], "topic": message["thread_id"] }),
         ..InboundMessage::default()
@@ -114,9 +114,9 @@ fn read_post(value: &Value, message: &str) -> MessageBody {
     let post = if value["content"].is_array() { value } else { localized.unwrap_or(&Value::Null) };
     let mut body = MessageBody::default();
     let mut lines = vec![post["title"].as_str().unwrap_or_default().to_owned()];
-    for paragraph in post["content"].as_array().into_iter().flatten() {
+    for paragraph in items(&post["content"]) {
         let mut line = String::new();
-        for element in paragraph.as_array().into_iter().flatten() {
+        for element in items(paragraph) {
             let text = element["text"].as_str().unwrap_or_default();
             match element["tag"].as_str() {
                 Some("a") => {
@@ -144,16 +144,14 @@ fn read_post(value: &Value, message: &str) -> MessageBody {
 }
 
 fn is_mentioned(mentions: &Value, identity: &Identity) -> bool {
-    let mut mentions = mentions.as_array().into_iter().flatten();
-    mentions.any(|mention| mention["id"]["open_id"] == identity.id.as_str())
+    items(mentions).any(|mention| mention["id"]["open_id"] == identity.id.as_str())
 }
 
 /// Removes the mentions of our account, and replaces the others by names. In the text, mentions are keys such as `@_user_1`.
 fn resolve_mentions(text: &str, mentions: &Value, identity: &Identity) -> UserText {
     let mut text = text.to_owned();
-    let mentions = mentions.as_array().into_iter().flatten();
-    let mut keyed: Vec<(&str, &Value)> =
-        mentions.filter_map(|mention| Some((mention["key"].as_str()?, mention))).collect();
+    let keyed = items(mentions).filter_map(|mention| Some((mention["key"].as_str()?, mention)));
+    let mut keyed: Vec<(&str, &Value)> = keyed.collect();
     // The key of the tenth contains that of the first.
     keyed.sort_by_key(|(key, _)| std::cmp::Reverse(key.len()));
     let mut names = Vec::new();

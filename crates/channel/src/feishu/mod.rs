@@ -144,7 +144,7 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 impl PushService for Feishu {
     fn connect(&self, cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>> {
         let request = json!({ "AppID": self.app_id, "AppSecret": self.secret()? });
-        let response = self.exchange(&[], "/callback/ws/endpoint", &request)?;
+        let response = self.exchange(&to_post("/callback/ws/endpoint", &request), None)?;
         let url = response["data"]["URL"].as_str().unwrap_or_default();
         if !self.client.owns_socket(url) {
             return Err(self.client.unexpected_response());
@@ -237,12 +237,8 @@ impl Channel for Feishu {
     /// Changes a card (Feishu, "Update message card").
     fn edit(&self, _destination: &Destination, id: &str, part: &Part) -> ChannelResult<()> {
         let path = format!("/open-apis/im/v1/messages/{}", percent_encode(id));
-        let body = json!({ "content": card_of(part).to_string() }).to_string();
-        self.token.with(&|| self.fetch_token(), &|token| {
-            let headers = authorization(token);
-            let request = ServiceRequest::patch(&path, MEDIA_TYPE, body.as_bytes());
-            read(&self.client.request(&ServiceRequest { headers: &headers, ..request })?).map(drop)
-        })
+        let body = json!({ "content": card_of(part).to_string() }).to_string().into_bytes();
+        self.exchange_with_token(&ServiceRequest::patch(&path).body(MEDIA_TYPE, body)).map(drop)
     }
 
     fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
@@ -251,10 +247,7 @@ impl Channel for Feishu {
         let path =
             format!("/open-apis/im/v1/messages/{}/resources/{}?type={}", next(), next(), next());
         let bytes = self.token.with(&|| self.fetch_token(), &|token| {
-            let headers = authorization(token);
-            let headers = headers.as_slice();
-            let request = ServiceRequest { headers, ..ServiceRequest::get(&path) };
-            let response = self.client.request(&request)?;
+            let response = self.client.request(&with_token(ServiceRequest::get(&path), token))?;
             if response.is_success() && response.json()["code"].is_null() {
                 Ok(response.body)
             } else {
@@ -329,7 +322,7 @@ impl Feishu {
     fn fetch_token(&self) -> ChannelResult<IssuedToken> {
         let request = json!({ "app_id": self.app_id, "app_secret": self.secret()? });
         let path = "/open-apis/auth/v3/tenant_access_token/internal";
-        let response = self.exchange(&[], path, &request)?;
+        let response = self.exchange(&to_post(path, &request), None)?;
         Ok(IssuedToken {
             text: self.client.text_of(&response["tenant_access_token"])?,
             lifetime_secs: response["expire"].as_u64().unwrap_or_default(),
@@ -337,30 +330,26 @@ impl Feishu {
     }
 
     fn get(&self, path: &str) -> ChannelResult<Value> {
-        self.token.with(&|| self.fetch_token(), &|token| {
-            let headers = authorization(token);
-            let headers = headers.as_slice();
-            let request = ServiceRequest { headers, ..ServiceRequest::get(path) };
-            read(&self.client.request(&request)?)
-        })
+        self.exchange_with_token(&ServiceRequest::get(path))
     }
 
     /// Posts JSON that has a `uuid`, so that it may be sent again.
-    fn post(&self, path: &str, request: &Value) -> ChannelResult<Value> {
-        self.token.with(&|| self.fetch_token(), &|token| {
-            self.exchange(&authorization(token), path, request)
-        })
+    fn post(&self, path: &str, body: &Value) -> ChannelResult<Value> {
+        self.exchange_with_token(&to_post(path, body))
     }
 
-    fn exchange(
-        &self,
-        headers: &[(String, String)],
-        path: &str,
-        request: &Value,
-    ) -> ChannelResult<Value> {
-        let body = request.to_string();
-        let request = ServiceRequest::idempotent_post(path, MEDIA_TYPE, body.as_bytes());
-        read(&self.client.request(&ServiceRequest { headers, ..request })?)
+    fn exchange_with_token(&self, request: &ServiceRequest<'_>) -> ChannelResult<Value> {
+        let fetch = || self.fetch_token();
+        self.token.with(&fetch, &|token| self.exchange(request, Some(token)))
+    }
+
+    fn exchange(&self, request: &ServiceRequest<'_>, token: Option<&str>) -> ChannelResult<Value> {
+        let request = request.clone();
+        let request = match token {
+            Some(token) => with_token(request, token),
+            None => request,
+        };
+        read(&self.client.request(&request)?)
     }
 
     /// Adds the message that an allowed sender replies to. Those of other senders cost no request.
@@ -395,28 +384,25 @@ impl Feishu {
     /// Uploads a file; returns the type and the content of its message.
     fn upload(&self, path: &Path) -> ChannelResult<(&'static str, Value)> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
-        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
-        let (path, fields, name) = if is_image {
-            ("images", vec![field("image_type", "message")], "image")
-        } else {
-            let fields = vec![field("file_type", "stream"), field("file_name", &file.name)];
-            ("files", fields, "file")
+        let (name, fields) = match file.media_type() {
+            (AttachmentKind::Image, _) => ("image", vec![("image_type", "message")]),
+            _ => ("file", vec![("file_type", "stream"), ("file_name", &file.name)]),
         };
         let (form_type, form) = file.to_form(&fields, name);
-        let path = format!("/open-apis/im/v1/{path}");
-        let response = self.token.with(&|| self.fetch_token(), &|token| {
-            let headers = &authorization(token);
-            let request = ServiceRequest::idempotent_post(&path, &form_type, &form);
-            read(&self.client.request(&ServiceRequest { headers, ..request })?)
-        })?;
-        let key = if is_image { "image_key" } else { "file_key" };
-        Ok((name, json!({ key: response["data"][key] })))
+        let path = format!("/open-apis/im/v1/{name}s");
+        let request = ServiceRequest::post(&path).body(&form_type, &form);
+        let response = self.exchange_with_token(&request)?;
+        let key = format!("{name}_key");
+        Ok((name, json!({ &key: response["data"][&key] })))
     }
 }
 
-fn authorization(token: &str) -> [(String, String); 1] {
-    [("authorization".to_owned(), format!("Bearer {token}"))]
+fn to_post<'r>(path: &'r str, body: &Value) -> ServiceRequest<'r> {
+    ServiceRequest::post(path).body(MEDIA_TYPE, body.to_string().into_bytes())
+}
+
+fn with_token<'r>(request: ServiceRequest<'r>, token: &str) -> ServiceRequest<'r> {
+    request.header("authorization", format!("Bearer {token}"))
 }
 
 /// The type and the content of a text: short ones without marks as they are, others as a card.

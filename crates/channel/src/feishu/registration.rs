@@ -184,10 +184,9 @@ fn post(
 ) -> ChannelResult<Value> {
     let mut form = form_urlencoded::Serializer::new(String::new());
     form.extend_pairs(fields);
-    let form = form.finish();
-    let media_type = "application/x-www-form-urlencoded";
-    let request =
-        ServiceRequest { is_idempotent, ..ServiceRequest::post(PATH, media_type, form.as_bytes()) };
+    let form = form.finish().into_bytes();
+    let request = ServiceRequest::post(PATH).body("application/x-www-form-urlencoded", form);
+    let request = if is_idempotent { request } else { request.once() };
     match client.request(&request)?.json() {
         body @ Value::Object(_) => Ok(body),
         _ => Err(client.unexpected_response()),

@@ -179,8 +179,8 @@ impl Channel for Matrix {
         let room_id = percent_encode(&destination.chat.id);
         let path = format!("/_matrix/client/v3/rooms/{room_id}/typing/{}", percent_encode(user));
         let timeout = u64::try_from(TYPING_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
-        let body = json!({ "typing": true, "timeout": timeout }).to_string();
-        self.client.try_once(&ServiceRequest::put(&path, "application/json", body.as_bytes()));
+        let body = json!({ "typing": true, "timeout": timeout });
+        self.client.try_once(&ServiceRequest::put(&path).json(&body));
     }
 
     fn identity(&self) -> Result<Identity> {
@@ -208,8 +208,7 @@ impl Matrix {
         if let Some(since) = since {
             path += &format!("&since={}", percent_encode(since));
         }
-        let request = ServiceRequest { wait, ..ServiceRequest::get(&path) };
-        let response = self.client.request(&request)?;
+        let response = self.client.request(&ServiceRequest::get(&path).wait(wait))?;
         if response.status == 403 {
             return Err(fail(Exit::Refused, response.describe()));
         }
@@ -243,7 +242,7 @@ impl Matrix {
                 continue;
             }
             let path = format!("/_matrix/client/v3/join/{}", percent_encode(&room_id));
-            let request = ServiceRequest::idempotent_post(&path, "application/json", b"{}");
+            let request = ServiceRequest::post(&path).json(&json!({}));
             let cause = match self.client.request(&request) {
                 Ok(response) if response.is_success() => continue,
                 Ok(response) => response.describe(),
@@ -348,9 +347,7 @@ impl Matrix {
             percent_encode(since)
         );
         let page = self.client.get(&path)?;
-        let Some(mut events) = page["chunk"].as_array().cloned() else {
-            return Err(self.client.unexpected_response().into());
-        };
+        let mut events = self.client.list_of(&page["chunk"])?.clone();
         events.reverse();
         Ok((events, page["end"].as_str().map(str::to_owned)))
     }
@@ -392,10 +389,7 @@ impl Matrix {
         let mut count = joined.len() as u64;
         if count <= MAX_DIRECT_MEMBERS {
             let members = self.client.get(&format!("{room_path}/members?membership=invite"))?;
-            let Some(invited) = members["chunk"].as_array() else {
-                return Err(self.client.unexpected_response().into());
-            };
-            count += invited.len() as u64;
+            count += self.client.list_of(&members["chunk"])?.len() as u64;
         }
         update.members = Some(count);
         Ok(count <= MAX_DIRECT_MEMBERS)
@@ -437,8 +431,8 @@ impl Matrix {
             let relation = json!({
                 "rel_type": "m.annotation", "event_id": question_message, "key": button.reaction,
             });
-            let body = json!({ "m.relates_to": relation }).to_string();
-            self.client.try_once(&ServiceRequest::put(&path, "application/json", body.as_bytes()));
+            let body = json!({ "m.relates_to": relation });
+            self.client.try_once(&ServiceRequest::put(&path).json(&body));
         }
     }
 
@@ -453,9 +447,7 @@ impl Matrix {
             percent_encode(room_id),
             percent_encode(key)
         );
-        let body = content.to_string();
-        let request = ServiceRequest::put(&path, "application/json", body.as_bytes());
-        self.client.request(&request)
+        self.client.request(&ServiceRequest::put(&path).json(content))
     }
 
     /// Uploads a file; returns the content of its message.
@@ -463,8 +455,8 @@ impl Matrix {
         let file = UploadFile::read(file, self.max_media_bytes)?;
         let (kind, media_type) = file.media_type();
         let path = format!("/_matrix/media/v3/upload?filename={}", percent_encode(&file.name));
-        let request = ServiceRequest::idempotent_post(&path, media_type, &file.bytes);
-        let response = self.client.read_success(&self.client.request(&request)?)?;
+        let request = ServiceRequest::post(&path).body(media_type, &file.bytes);
+        let response = self.client.exchange(&request)?;
         let uri = self.client.text_of(&response["content_uri"])?;
         Ok(json!({
             "msgtype": sync::message_type(kind), "body": file.name, "filename": file.name,

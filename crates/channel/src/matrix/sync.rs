@@ -4,6 +4,7 @@ use crate::mention::{with_names, without_mention};
 use crate::press::with_reaction;
 use crate::{AttachmentKind, Chat, InboundMessage, QuotedText, RemoteFile, Sender};
 use mail_parser::decoders::html::html_to_text;
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use nanobot_net::web_url::percent_encode;
 use serde_json::{Value, json};
@@ -61,12 +62,8 @@ pub(super) fn invitations(rooms: &Value, user: &str) -> Vec<InboundMessage> {
         let events = update["invite_state"]["events"].as_array()?;
         let invitation = events.iter().find(|event| membership(event, user) == Some("invite"))?;
         Some(InboundMessage {
-            chat: Chat {
-                id: room_id.clone(),
-                thread: None,
-                is_direct: invitation["content"]["is_direct"] == true,
-            },
-            from: Sender { id: invitation["sender"].as_str()?.to_owned(), ..Sender::default() },
+            chat: Chat::new(room_id, None, invitation["content"]["is_direct"] == true),
+            from: Sender::new(invitation["sender"].as_str()?, None, false),
             mentions_us: true,
             ..InboundMessage::default()
         })
@@ -136,9 +133,7 @@ fn poll_text(content: &Value) -> Option<String> {
     };
     let forms = [&content["m.poll"], &content["org.matrix.msc3381.poll.start"]];
     let poll = forms.into_iter().find(|poll| poll.is_object())?;
-    let answers = poll["answers"].as_array().into_iter().flatten();
-    let answers: Vec<String> = answers.map(|answer| format!("\n- {}", text(answer))).collect();
-    Some(format!("[poll]\n{}{}", text(&poll["question"]), answers.concat()))
+    Some(crate::poll_text(&text(&poll["question"]), items(&poll["answers"]).map(text)))
 }
 
 /// Converts a reaction that answers a question; `None` for another event. A reaction that was taken back has no content.
@@ -151,8 +146,8 @@ pub(super) fn to_press(event: &Value, room_id: &str, user: &str) -> Option<Inbou
     let question_message = relation["event_id"].as_str()?;
     let message = InboundMessage {
         id: event["event_id"].as_str()?.to_owned(),
-        chat: Chat { id: room_id.to_owned(), ..Chat::default() },
-        from: Sender { id: event["sender"].as_str()?.to_owned(), ..Sender::default() },
+        chat: Chat::new(room_id, None, false),
+        from: Sender::new(event["sender"].as_str()?, None, false),
         sent_at: event["origin_server_ts"].as_i64().unwrap_or_default() / 1000,
         reply_facts: json!({ "event_id": question_message }),
         ..InboundMessage::default()
@@ -203,12 +198,8 @@ impl RoomReader<'_> {
         let is_unreadable = text.is_empty() && file.is_none();
         Some(InboundMessage {
             id: id.to_owned(),
-            chat: Chat {
-                id: self.room_id.to_owned(),
-                thread: thread.map(str::to_owned),
-                is_direct: self.is_direct,
-            },
-            from: Sender { id: event["sender"].as_str()?.to_owned(), ..Sender::default() },
+            chat: Chat::new(self.room_id, thread, self.is_direct),
+            from: Sender::new(event["sender"].as_str()?, None, false),
             text,
             quotes: quotes.into_iter().collect(),
             mentions_us: self.mentions_us(content, typed),
@@ -238,8 +229,7 @@ impl RoomReader<'_> {
         let markup = content["formatted_body"].as_str().unwrap_or_default();
         let links = user_links(markup);
         let is_linked = |user: &&str| links.iter().any(|link| link.leads_to(user));
-        let mentioned = content["m.mentions"]["user_ids"].as_array().into_iter().flatten();
-        let mentioned = mentioned.filter_map(Value::as_str);
+        let mentioned = items(&content["m.mentions"]["user_ids"]).filter_map(Value::as_str);
         let unlinked: Vec<&str> = mentioned.filter(|user| !is_linked(user)).collect();
         let others = unlinked.iter().filter(|user| **user != self.user).count();
         // A reply mentions the user that it replies to, without a name in the text.
@@ -258,8 +248,7 @@ impl RoomReader<'_> {
             // Clients before version 1.7 of the specification.
             return without_mention(typed, self.user).is_some();
         }
-        let users = mentions["user_ids"].as_array();
-        users.is_some_and(|users| users.iter().any(|user| user == self.user))
+        items(&mentions["user_ids"]).any(|user| user == self.user)
             || (self.allows_room_mentions && mentions["room"] == true)
     }
 }

@@ -19,6 +19,7 @@ use super::{
     PollRequest, RemoteFile,
 };
 use anyhow::Result;
+use nanobot_base::json_text::items;
 use nanobot_net::http::WebSocket;
 use nanobot_net::web_url::percent_encode;
 use parking_lot::Mutex;
@@ -34,10 +35,6 @@ use std::time::Duration;
 const MAX_POSTS_SINCE: usize = 1000;
 /// Posts of a page of a channel's history; the server's maximum.
 const PAGE_POSTS: usize = 200;
-/// The distance in milliseconds within which posts may become visible out of order.
-const POST_OVERLAP_MILLIS: u64 = 1000;
-/// The pause between two reads of a poll that waits.
-const READ_INTERVAL: Duration = Duration::from_secs(2);
 /// Largest upload; the default of the server is twice as much.
 const MAX_UPLOAD_BYTES: u64 = 50_000_000;
 /// The property of our posts with the key of the part.
@@ -104,15 +101,15 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl ConversationService for Mattermost {
-    const OVERLAP: u64 = POST_OVERLAP_MILLIS;
-    const READ_INTERVAL: Duration = READ_INTERVAL;
+    /// In milliseconds.
+    const OVERLAP: u64 = 1000;
+    const READ_INTERVAL: Duration = Duration::from_secs(2);
     type Connection = WebSocket;
 
     fn conversations(&self, _cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
         let response = self.client.get("/api/v4/users/me/channels");
         let response = response.map_err(|error| self.misconfigured(error))?;
-        let channels = response.as_array();
-        let channels = channels.ok_or_else(|| self.client.unexpected_response())?;
+        let channels = self.client.list_of(&response)?;
         let is_read =
             |channel: &&Value| self.reads_team(channel["team_id"].as_str().unwrap_or_default());
         let conversations = channels.iter().filter(is_read).filter_map(|channel| {
@@ -171,8 +168,8 @@ impl ConversationService for Mattermost {
         Ok(None)
     }
 
-    fn pause(&self, duration: Duration) -> ChannelResult<()> {
-        self.client.pause(duration)
+    fn client(&self) -> &ServiceClient {
+        &self.client
     }
 }
 
@@ -188,9 +185,8 @@ impl Channel for Mattermost {
 
     fn edit(&self, _destination: &Destination, id: &str, part: &Part) -> ChannelResult<()> {
         let path = format!("/api/v4/posts/{}/patch", percent_encode(id));
-        let body = json!({ "message": without_pings(&part.markup, CHANNEL_MENTIONS) }).to_string();
-        let request = ServiceRequest::put(&path, "application/json", body.as_bytes());
-        self.client.exchange(&request).map(drop)
+        let body = json!({ "message": without_pings(&part.markup, CHANNEL_MENTIONS) });
+        self.client.exchange(&ServiceRequest::put(&path).json(&body)).map(drop)
     }
 
     fn find_sent(&self, destination: &Destination, key: &str) -> ChannelResult<Option<String>> {
@@ -235,8 +231,7 @@ impl Channel for Mattermost {
     fn identity(&self) -> Result<Identity> {
         let user = self.client.get("/api/v4/users/me");
         let user = user.map_err(|error| self.misconfigured(error))?;
-        let text = |name: &str| self.client.text_of(&user[name]);
-        Ok(Identity { id: text("id")?, name: text("username")? })
+        Ok(self.client.identity_of(&user["id"], &user["username"])?)
     }
 }
 
@@ -291,7 +286,7 @@ impl Mattermost {
         unknown.retain(|id| !names.contains_key(*id));
         if !unknown.is_empty() {
             let users = self.client.post("/api/v4/users/ids", &json!(unknown))?;
-            for user in users.as_array().into_iter().flatten() {
+            for user in items(&users) {
                 let text = |name: &str| user[name].as_str().map(str::to_owned);
                 if let (Some(id), Some(name)) = (text("id"), text(member)) {
                     names.insert(id, name);
@@ -388,9 +383,8 @@ impl Mattermost {
     /// Uploads a file; returns its id.
     fn upload(&self, channel: &str, path: &Path) -> ChannelResult<String> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
-        let fields = [("channel_id".to_owned(), channel.to_owned())];
-        let (media_type, form) = file.to_form(&fields, "files");
-        let request = ServiceRequest::idempotent_post("/api/v4/files", &media_type, &form);
+        let (media_type, form) = file.to_form(&[("channel_id", channel)], "files");
+        let request = ServiceRequest::post("/api/v4/files").body(&media_type, form);
         let response = self.client.exchange(&request)?;
         self.client.text_of(&response["file_infos"][0]["id"])
     }

@@ -5,6 +5,7 @@ use crate::conversation_poll::{Conversation, ConversationEntry};
 use crate::mention::without_mention;
 use crate::thread_context::{ThreadMessage, context_quotes};
 use crate::{AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender};
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use serde_json::{Value, json};
 
@@ -28,8 +29,7 @@ pub(super) fn in_order(list: &Value) -> Vec<Value> {
 /// The posts that were asked for, with deleted ones, in the order of the list: the newest first. Others of their threads, which the server
 /// adds to a list, are left out.
 pub(super) fn listed(list: &Value) -> Vec<Value> {
-    let ids = list["order"].as_array().into_iter().flatten();
-    ids.filter_map(|id| list["posts"].get(id.as_str()?)).cloned().collect()
+    items(&list["order"]).filter_map(|id| list["posts"].get(id.as_str()?)).cloned().collect()
 }
 
 /// Sorts posts by their creation.
@@ -102,16 +102,15 @@ impl PostReader<'_> {
         }
         let opens_thread = self.replies_in_thread && !is_direct;
         let thread = root.or(opens_thread.then_some(id));
-        let files = post["metadata"]["files"].as_array().into_iter().flatten();
-        let files: Vec<RemoteFile> = files.filter_map(to_file).collect();
+        let files: Vec<RemoteFile> =
+            items(&post["metadata"]["files"]).filter_map(to_file).collect();
         let text = without_own.unwrap_or_else(|| written.to_owned());
         let is_empty = text.is_empty() && files.is_empty() && !is_mention;
-        let has_items = |list: &Value| list.as_array().is_some_and(|items| !items.is_empty());
         // The post has content of a plugin, or a file that the server does not describe.
         let is_unreadable = is_empty
             && (kind.starts_with("custom_")
-                || has_items(&post["file_ids"])
-                || has_items(&post["props"]["attachments"]));
+                || items(&post["file_ids"]).len() > 0
+                || items(&post["props"]["attachments"]).len() > 0);
         if is_empty && !is_unreadable {
             return None;
         }
@@ -119,14 +118,9 @@ impl PostReader<'_> {
         Some(InboundMessage {
             is_unreadable,
             id: id.to_owned(),
-            chat: Chat {
-                id: self.conversation.id.clone(),
-                thread: thread.map(str::to_owned),
-                is_direct,
-            },
+            chat: Chat::new(&self.conversation.id, thread, is_direct),
             from: Sender::new(sender, None, is_prop("from_bot") || is_prop("from_webhook")),
             text: UserText::typed(text),
-            quotes: Vec::new(),
             mentions_us: is_mention
                 || (root.is_some() && self.policy_in_thread == GroupPolicy::Open),
             files,

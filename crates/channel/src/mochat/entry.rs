@@ -2,6 +2,7 @@
 
 use crate::mention::with_unmarked_names;
 use crate::{Chat, InboundMessage, QuotedText, Sender};
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -77,7 +78,7 @@ impl PanelEntry {
     ) -> InboundMessage {
         InboundMessage {
             id: self.id.clone(),
-            chat: Chat { id: chat.to_owned(), thread: None, is_direct },
+            chat: Chat::new(chat, None, is_direct),
             from: Sender::new(&self.author, Some(&self.name), false),
             text: self.text.clone(),
             quotes,
@@ -98,7 +99,7 @@ fn is_mention(payload: &Value, content: &str, agent: &str) -> bool {
         return false;
     }
     let lists = ["mentions", "mentionIds", "mentionedUserIds", "mentionedUsers"];
-    let mut mentions = lists.iter().flat_map(|name| meta[name].as_array().into_iter().flatten());
+    let mut mentions = lists.iter().flat_map(|name| items(&meta[name]));
     let is_agent = |mention: &Value| {
         let ids = [mention, &mention["id"], &mention["userId"], &mention["_id"]];
         ids.iter().any(|id| **id == agent)

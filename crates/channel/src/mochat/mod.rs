@@ -16,6 +16,7 @@ use super::{
 use anyhow::Result;
 use entry::PanelEntry;
 use nanobot_base::error::{Exit, WithHint, fail};
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
@@ -165,9 +166,8 @@ impl Channel for Mochat {
             }
             "/api/claw/groups/panels/send"
         };
-        // Not idempotent: the service does not recognise a repeated message.
-        let body = request.to_string();
-        let request = ServiceRequest::post(path, "application/json", body.as_bytes());
+        // The service does not recognise a repeated message.
+        let request = ServiceRequest::post(path).json(&request).once();
         let message = self.read(&self.client.exchange(&request)?)?;
         let id = ["messageId", "_id", "id"].iter().find_map(|name| message[name].as_str());
         Ok(id.unwrap_or(key).to_owned())
@@ -182,14 +182,12 @@ impl Channel for Mochat {
 
 /// The session or the panel of a recipient.
 pub(crate) fn parse_chat(recipient: &str, _thread_mark: Option<&str>) -> Chat {
-    Chat { id: recipient.to_owned(), thread: None, is_direct: recipient.starts_with("session_") }
+    Chat::new(recipient, None, recipient.starts_with("session_"))
 }
 
 impl Mochat {
     fn post(&self, path: &str, body: &Value, wait: Duration) -> ChannelResult<Value> {
-        let body = body.to_string();
-        let request = ServiceRequest::idempotent_post(path, "application/json", body.as_bytes());
-        self.read(&self.client.exchange(&ServiceRequest { wait, ..request })?)
+        self.read(&self.client.exchange(&ServiceRequest::post(path).json(body).wait(wait))?)
     }
 
     /// The data of a response, which has a code of its own.
@@ -201,9 +199,7 @@ impl Mochat {
                 let data = &response["data"];
                 Ok(if data.is_object() { data } else { response }.clone())
             }
-            Some(401) => Err(ChannelError::TokenRejected(format!(
-                "{cause}; `channels.mochat.clawToken` is not accepted"
-            ))),
+            Some(401) => Err(self.client.token_rejected(&cause)),
             Some(403) => Err(ChannelError::RecipientRefused(cause)),
             Some(code) => Err(ChannelError::Undeliverable(format!("error {code}: {cause}"))),
         }
@@ -257,15 +253,10 @@ impl MochatReader<'_> {
         let ChatList { ids, is_all } = &self.mochat.sessions;
         let mut sessions: BTreeSet<String> = ids.iter().cloned().collect();
         if *is_all {
-            let listed_sessions =
+            let response =
                 self.mochat.post("/api/claw/sessions/list", &json!({}), Duration::ZERO)?;
-            let listed_sessions =
-                listed_sessions["sessions"].as_array().cloned().unwrap_or_default();
-            sessions.extend(
-                listed_sessions
-                    .iter()
-                    .filter_map(|session| Some(session["sessionId"].as_str()?.to_owned())),
-            );
+            let ids = items(&response["sessions"]).map(|session| session["sessionId"].as_str());
+            sessions.extend(ids.flatten().map(str::to_owned));
         }
         Ok(sessions)
     }
@@ -279,7 +270,7 @@ impl MochatReader<'_> {
             let response = self.mochat.post("/api/claw/groups/get", &json!({}), Duration::ZERO)?;
             let group =
                 response["groupId"].as_str().or(response["_id"].as_str()).unwrap_or_default();
-            for panel in response["panels"].as_array().into_iter().flatten() {
+            for panel in items(&response["panels"]) {
                 let id = panel["id"].as_str().or(panel["_id"].as_str());
                 let is_text = panel["type"].as_u64().is_none_or(|kind| kind == TEXT_PANEL);
                 if is_text && let Some(id) = id {
@@ -305,8 +296,8 @@ impl MochatReader<'_> {
         let request = json!({ "sessionId": session, "cursor": position.unwrap_or(0), "timeoutMs": millis,
             "limit": settings.watch_limit });
         let response = self.mochat.post("/api/claw/sessions/watch", &request, wait)?;
-        let events = response["events"].as_array().cloned().unwrap_or_default();
-        let last = events.iter().filter_map(|event| event["seq"].as_i64()).max();
+        let events = items(&response["events"]);
+        let last = events.clone().filter_map(|event| event["seq"].as_i64()).max();
         let next = response["cursor"].as_i64().max(last).max(position).unwrap_or(0);
         self.cursor["sessions"][session] = next.into();
         // The first poll only stores the position.
@@ -336,8 +327,7 @@ impl MochatReader<'_> {
         let previous_ids = self.cursor["panels"][panel].as_array().cloned();
         let mut ids = previous_ids.clone().unwrap_or_default();
         // The newest come first.
-        let messages = response["messages"].as_array().cloned().unwrap_or_default();
-        for message in messages.iter().rev() {
+        for message in items(&response["messages"]).rev() {
             let id = &message["messageId"];
             if !id.is_string() || ids.contains(id) {
                 continue;
@@ -372,7 +362,7 @@ impl MochatReader<'_> {
         if is_delayed {
             let now = mochat.clock.timestamp().as_millisecond();
             let delayed = &mut self.cursor["delayed"][panel];
-            let mut entries = delayed["entries"].as_array().cloned().unwrap_or_default();
+            let mut entries: Vec<Value> = items(&delayed["entries"]).cloned().collect();
             entries.push(entry.to_json());
             *delayed = json!({ "due": now.saturating_add(mochat.settings.delay_millis), "entries": entries });
         } else if entry.is_mention || !mochat.requires_mention(panel, &group) {
@@ -384,10 +374,8 @@ impl MochatReader<'_> {
     /// Removes the delayed messages of a panel from the cursor, and returns them.
     fn take_delayed(&mut self, panel: &str) -> Vec<PanelEntry> {
         let delayed = self.cursor["delayed"].as_object_mut();
-        let delayed = delayed.and_then(|panels| panels.shift_remove(panel));
-        let entries =
-            delayed.map(|delayed| delayed["entries"].as_array().cloned().unwrap_or_default());
-        entries.unwrap_or_default().iter().map(PanelEntry::from_json).collect()
+        let delayed = delayed.and_then(|panels| panels.shift_remove(panel)).unwrap_or_default();
+        items(&delayed["entries"]).map(PanelEntry::from_json).collect()
     }
 
     /// Adds the delayed messages that are due.

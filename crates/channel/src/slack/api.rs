@@ -16,7 +16,6 @@ pub(super) const PAGE_ITEMS: usize = 200;
 /// The Web API with one token.
 pub(super) struct WebApi {
     pub(super) client: ServiceClient,
-    token_key: &'static str,
 }
 
 impl WebApi {
@@ -30,7 +29,7 @@ impl WebApi {
         token: &Secret,
     ) -> Result<Self> {
         let client = ServiceClient::new(setup, "apiBase", token_key)?;
-        Ok(Self { client: client.with_bearer(token).with_hosts(FILE_HOSTS), token_key })
+        Ok(Self { client: client.with_bearer(token).with_hosts(FILE_HOSTS) })
     }
 
     /// Calls a method that reads.
@@ -58,8 +57,7 @@ impl WebApi {
                 arguments.push(("cursor", &cursor));
             }
             let page = self.read(method, &arguments)?;
-            let items = page[member].as_array();
-            let items = items.ok_or_else(|| self.client.unexpected_response())?;
+            let items = self.client.list_of(&page[member])?;
             let is_last = items.is_empty() || is_enough(items);
             all_items.extend(items.iter().cloned());
             let next = page["response_metadata"]["next_cursor"].as_str();
@@ -72,12 +70,10 @@ impl WebApi {
 
     /// Calls a method that writes. It is not called again when its outcome is unknown.
     pub(super) fn write(&self, method: &str, body: &Value) -> ChannelResult<Value> {
-        let (path, body) = (format!("/{method}"), body.to_string());
-        self.exchange(&ServiceRequest::post(
-            &path,
-            "application/json; charset=utf-8",
-            body.as_bytes(),
-        ))
+        let (path, body) = (format!("/{method}"), body.to_string().into_bytes());
+        self.exchange(
+            &ServiceRequest::post(&path).body("application/json; charset=utf-8", body).once(),
+        )
     }
 
     fn exchange(&self, request: &ServiceRequest<'_>) -> ChannelResult<Value> {
@@ -99,12 +95,7 @@ impl WebApi {
             | "token_expired"
             | "account_inactive"
             | "not_allowed_token_type"
-            | "no_permission" => {
-                let key = self.token_key;
-                ChannelError::TokenRejected(format!(
-                    "{cause}; `channels.slack.{key}` is not accepted"
-                ))
-            }
+            | "no_permission" => self.client.token_rejected(&cause),
             "missing_scope" => {
                 let needed = body["needed"].as_str().unwrap_or_default();
                 ChannelError::Misconfigured(format!(

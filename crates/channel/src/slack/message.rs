@@ -3,6 +3,7 @@
 use crate::conversation_poll::{Conversation, ConversationEntry};
 use crate::mention::{without_mention, written_mention};
 use crate::{AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender};
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use serde_json::{Value, json};
 
@@ -96,20 +97,17 @@ impl MessageReader<'_> {
         if self.requires_mention && !is_mention && !is_direct {
             return None;
         }
-        let files = message["files"].as_array().into_iter().flatten();
-        let files: Vec<RemoteFile> = files.filter_map(to_file).collect();
+        let files: Vec<RemoteFile> = items(&message["files"]).filter_map(to_file).collect();
         let text = to_text(without_own.as_deref().unwrap_or(written));
         // A shared message, or the card of a bot.
-        let cards = message["attachments"].as_array().into_iter().flatten();
+        let cards = items(&message["attachments"]);
         let cards = cards.filter_map(|card| card["text"].as_str().or(card["fallback"].as_str()));
         let cards = cards.map(to_plain).filter(|card| text.is_empty() && !card.is_empty());
         let quotes: Vec<QuotedText> =
             cards.map(|card| QuotedText::cut("shared message", &card, MAX_QUOTE_CHARS)).collect();
         let is_empty = text.is_empty() && files.is_empty() && quotes.is_empty();
-        let has_items =
-            |name: &str| message[name].as_array().is_some_and(|items| !items.is_empty());
-        let is_unreadable =
-            is_empty && ["files", "attachments", "blocks"].iter().any(|name| has_items(name));
+        let lists = ["files", "attachments", "blocks"];
+        let is_unreadable = is_empty && lists.iter().any(|name| items(&message[*name]).len() > 0);
         if is_empty && !is_mention && !is_unreadable {
             return None;
         }
@@ -120,7 +118,7 @@ impl MessageReader<'_> {
         let sent_at = position_of(&message["ts"]) / 1_000_000;
         Some(InboundMessage {
             id: format!("{id}:{stamp}"),
-            chat: Chat { id: id.clone(), thread: thread.map(str::to_owned), is_direct },
+            chat: Chat::new(id, thread, is_direct),
             from: Sender::new(sender, None, bot.is_some()),
             text,
             quotes,

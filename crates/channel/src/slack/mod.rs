@@ -14,7 +14,7 @@ use super::conversation_poll::{
     self, Conversation, ConversationEntry, ConversationService, EventListener, ServiceEvent,
 };
 use super::dialect::{self, Dialect};
-use super::service_client::{ServiceRequest, next_json, to_channel_error};
+use super::service_client::{ServiceClient, ServiceRequest, next_json, to_channel_error};
 use super::setup::ChannelSetup;
 use super::thread_context::{ThreadMessage, context_quotes};
 use super::upload::UploadFile;
@@ -27,6 +27,7 @@ use api::WebApi;
 use mention::without_mentions;
 use message::{MessageReader, position_of, stamp_of};
 use nanobot_base::error::{Exit, fail};
+use nanobot_base::json_text::items;
 use nanobot_net::http::WebSocket;
 use nanobot_net::webhook_request::{WebhookRequest, WebhookResponse, is_signed};
 use nanobot_os::clock::Clock;
@@ -42,9 +43,6 @@ use url::form_urlencoded;
 
 /// The time for which the list of conversations is kept, in seconds.
 const LIST_LIFETIME_SECS: i64 = 60;
-/// The pause between two reads without Socket Mode: each asks for the history of every conversation, and an app may do so
-/// 50 times in a minute (Slack, "Rate limits", tier 3).
-const READ_INTERVAL: Duration = Duration::from_secs(15);
 /// The age after which a webhook request is rejected as a repeated one.
 const MAX_REQUEST_AGE_SECS: i64 = 300;
 /// Largest upload.
@@ -118,7 +116,8 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl ConversationService for Slack {
     const OVERLAP: u64 = 0;
-    const READ_INTERVAL: Duration = READ_INTERVAL;
+    /// Each read asks for the history of every conversation, and an app may do so 50 times in a minute (Slack, "Rate limits", tier 3).
+    const READ_INTERVAL: Duration = Duration::from_secs(15);
     type Connection = WebSocket;
 
     fn conversations(&self, cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
@@ -136,12 +135,8 @@ impl ConversationService for Slack {
             *cache = json!({ "listed_at": now, "direct": ids(true), "channels": ids(false) });
         }
         let conversations = [("direct", true), ("channels", false)].map(|(member, is_direct)| {
-            let ids = cache[member].as_array().into_iter().flatten();
-            ids.filter_map(Value::as_str).map(move |id| Conversation {
-                id: id.to_owned(),
-                is_direct,
-                newest: None,
-            })
+            let ids = items(&cache[member]).filter_map(Value::as_str);
+            ids.map(move |id| Conversation { id: id.to_owned(), is_direct, newest: None })
         });
         Ok(conversations.into_iter().flatten().collect())
     }
@@ -229,8 +224,8 @@ impl ConversationService for Slack {
         }
     }
 
-    fn pause(&self, duration: Duration) -> ChannelResult<()> {
-        self.api.client.pause(duration)
+    fn client(&self) -> &ServiceClient {
+        &self.api.client
     }
 }
 
@@ -530,7 +525,7 @@ impl Slack {
             return Err(self.api.client.unexpected_response());
         }
         let (_, media_type) = file.media_type();
-        let request = ServiceRequest::idempotent_post(url, media_type, &file.bytes);
+        let request = ServiceRequest::post(url).body(media_type, &file.bytes);
         let upload_response = self.api.client.request(&request)?;
         if !upload_response.is_success() {
             return Err(ChannelError::Undeliverable(upload_response.describe()));

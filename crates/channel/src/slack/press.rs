@@ -33,8 +33,8 @@ pub(super) fn to_press(payload: &Value) -> Option<InboundMessage> {
     let sent_at = position_of(&action["action_ts"]) / 1_000_000;
     let message = InboundMessage {
         id: format!("press:{channel}:{user}:{stamp}"),
-        chat: Chat { id: channel.to_owned(), ..Chat::default() },
-        from: Sender { id: user.to_owned(), ..Sender::default() },
+        chat: Chat::new(channel, None, false),
+        from: Sender::new(user, None, false),
         sent_at: i64::try_from(sent_at).unwrap_or_default(),
         reply_facts: json!({ "ts": question_message }),
         ..InboundMessage::default()

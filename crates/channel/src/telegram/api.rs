@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The Bot API at an address, with a token.
 pub(super) struct Api {
-    client: ServiceClient,
+    pub(super) client: ServiceClient,
     token: Secret,
 }
 
@@ -118,33 +118,23 @@ impl Api {
             "timeout": wait.as_secs(),
             "allowed_updates": ["message", "edited_message", "callback_query"],
         });
-        let (path, body) = (self.path("getUpdates"), body.to_string());
-        let request = ServiceRequest::idempotent_post(&path, "application/json", body.as_bytes());
-        match self.exchange(&ServiceRequest { wait, ..request })? {
+        match self
+            .exchange(&ServiceRequest::post(&self.path("getUpdates")).json(&body).wait(wait))?
+        {
             Value::Array(updates) => Ok(updates),
-            _ => Err(self.unexpected_response().into()),
+            _ => Err(self.client.unexpected_response().into()),
         }
-    }
-
-    /// Waits between two calls.
-    ///
-    /// # Errors
-    /// The run was cancelled.
-    pub(super) fn pause(&self, duration: Duration) -> Result<()> {
-        Ok(self.client.pause(duration)?)
     }
 
     /// Calls a method that is not called again when its outcome is unknown.
     pub(super) fn call(&self, method: &str, body: &Value) -> Result<Value, ApiError> {
-        let (path, body) = (self.path(method), body.to_string());
-        self.exchange(&ServiceRequest::post(&path, "application/json", body.as_bytes()))
+        self.exchange(&ServiceRequest::post(&self.path(method)).json(body).once())
     }
 
     /// Calls a method whose result does not matter, once.
     pub(super) fn notify(&self, method: &str, body: &Value) {
-        let (path, body) = (self.path(method), body.to_string());
-        let request = ServiceRequest::post(&path, "application/json", body.as_bytes());
-        if let Err(error) = self.client.request_once(&request) {
+        let path = self.path(method);
+        if let Err(error) = self.client.request_once(&ServiceRequest::post(&path).json(body)) {
             log::debug!(target: "channel", "telegram: {method}: {error:#}");
         }
     }
@@ -164,7 +154,7 @@ impl Api {
         });
         let fields: Vec<(String, String)> = fields.collect();
         let (media_type, form) = file.to_form(&fields, field);
-        self.exchange(&ServiceRequest::post(&self.path(method), &media_type, &form))
+        self.exchange(&ServiceRequest::post(&self.path(method)).body(&media_type, form).once())
     }
 
     /// Downloads a file of `getFile`. Returns false if it is longer than `limit_bytes`.
@@ -185,11 +175,6 @@ impl Api {
         self.client.download(&path, writer, limit_bytes)
     }
 
-    /// The error of a successful response whose result has the wrong form.
-    pub(super) fn unexpected_response(&self) -> ChannelError {
-        self.client.unexpected_response()
-    }
-
     fn path(&self, method: &str) -> String {
         format!("/bot{}/{method}", self.token.expose())
     }
@@ -200,7 +185,7 @@ impl Api {
         match (response.is_success(), body["ok"].as_bool()) {
             (true, Some(true)) => Ok(body["result"].take()),
             (false, Some(false)) => Err(ApiError::Refused(ApiRefusal::new(&response))),
-            _ => Err(self.unexpected_response().into()),
+            _ => Err(self.client.unexpected_response().into()),
         }
     }
 }

@@ -60,7 +60,7 @@ impl Channel for Telegram {
             let mut updates = self.api.updates(offset, wait, MAX_UPDATES)?;
             if updates.iter().any(|update| update::album_of(update).is_some()) {
                 // The rest of the album follows within a second. A request with the same offset confirms no update.
-                self.api.pause(ALBUM_DELAY)?;
+                self.api.client.pause(ALBUM_DELAY)?;
                 updates = self.api.updates(offset, Duration::ZERO, MAX_UPDATES)?;
             }
             // After a full response there is another one, which needs no wait.
@@ -101,7 +101,7 @@ impl Channel for Telegram {
         };
         let message = result?;
         let id = message["message_id"].as_i64();
-        id.map(|id| id.to_string()).ok_or_else(|| self.api.unexpected_response())
+        id.map(|id| id.to_string()).ok_or_else(|| self.api.client.unexpected_response())
     }
 
     fn edit(&self, destination: &Destination, id: &str, part: &Part) -> ChannelResult<()> {
@@ -141,7 +141,7 @@ impl Channel for Telegram {
     fn identity(&self) -> Result<Identity> {
         let bot = self.api.call("getMe", &json!({}))?;
         let id = bot["id"].as_i64();
-        let id = id.ok_or_else(|| self.api.unexpected_response())?;
+        let id = id.ok_or_else(|| self.api.client.unexpected_response())?;
         Ok(Identity {
             id: id.to_string(),
             name: bot["username"].as_str().unwrap_or_default().to_owned(),

@@ -3,7 +3,9 @@
 use crate::press::with_payload;
 use crate::{
     AttachmentKind, Chat, Identity, InboundMessage, MovedChat, QuotedText, RemoteFile, Sender,
+    location_text, poll_text,
 };
+use nanobot_base::json_text::items;
 use nanobot_base::message::user_text::UserText;
 use serde_json::{Value, json};
 use std::ops::Range;
@@ -139,12 +141,8 @@ fn to_press(query: &Value) -> Option<InboundMessage> {
 }
 
 fn to_sender(user: &Value) -> Option<Sender> {
-    Some(Sender {
-        id: user["id"].as_i64()?.to_string(),
-        name: user["username"].as_str().map(str::to_owned),
-        is_bot: user["is_bot"] == true,
-        ..Sender::default()
-    })
+    let id = user["id"].as_i64()?.to_string();
+    Some(Sender::new(&id, user["username"].as_str(), user["is_bot"] == true))
 }
 
 /// The label of a message whose content the sender passes on and did not write.
@@ -181,7 +179,7 @@ fn typed_text(text: &str, entities: &Value, identity: &Identity) -> UserText {
     let units_text = |start: usize, end: usize| String::from_utf16_lossy(&units[start..end]);
     let mut typed = UserText::default();
     let mut end_of_last = 0;
-    for entity in entities.as_array().into_iter().flatten() {
+    for entity in items(entities) {
         if entity["type"] != "text_mention" {
             continue;
         }
@@ -209,11 +207,8 @@ fn entity_range(entity: &Value) -> Option<Range<usize>> {
 fn to_chat(message: &Value) -> Option<Chat> {
     let chat = &message["chat"];
     // Replies outside of topics have a thread id too.
-    let thread = if message["is_topic_message"] == true {
-        message["message_thread_id"].as_i64()
-    } else {
-        None
-    };
+    let thread =
+        message["message_thread_id"].as_i64().filter(|_| message["is_topic_message"] == true);
     Some(Chat {
         id: chat["id"].as_i64()?.to_string(),
         thread: thread.map(|id| id.to_string()),
@@ -224,11 +219,8 @@ fn to_chat(message: &Value) -> Option<Chat> {
 /// The text of others in a message: what it replies to, and the part that it quotes.
 fn to_quotes(message: &Value, identity: &Identity) -> Vec<QuotedText> {
     let replied = &message["reply_to_message"];
-    let text = message["quote"]["text"]
-        .as_str()
-        .or(replied["text"].as_str())
-        .or(replied["caption"].as_str());
-    let whole = replied["text"].as_str().or(replied["caption"].as_str()).unwrap_or_default();
+    let whole = replied["text"].as_str().or(replied["caption"].as_str());
+    let text = message["quote"]["text"].as_str().or(whole);
     let replied_kinds = ["reply_to_message", "external_reply", "reply_to_story"];
     // A message of a topic seems to reply to the notice of its creation.
     let is_reply = replied_kinds.iter().any(|kind| message[*kind].is_object())
@@ -237,7 +229,7 @@ fn to_quotes(message: &Value, identity: &Identity) -> Vec<QuotedText> {
     // The message that is replied to may have no text, such as a photo. The reply is still not about our last message.
     if let Some(text) = text.or(is_reply.then_some("")) {
         // A quote can be of another message than the one that is replied to.
-        let is_part = whole.contains(text);
+        let is_part = whole.unwrap_or_default().contains(text);
         let is_ours = is_part && is_own_user(&replied["from"], identity);
         let id = if is_part { replied["message_id"].as_i64() } else { None };
         let id = id.map(|id| id.to_string());
@@ -263,18 +255,14 @@ fn join_texts(value: &Value, names: &[&str]) -> String {
 
 /// The description of content that the sender has chosen instead of typing: a location, a poll, a throw of dice.
 fn describe(message: &Value) -> Option<String> {
-    let location = &message["location"];
-    if let (Some(latitude), Some(longitude)) =
-        (location["latitude"].as_f64(), location["longitude"].as_f64())
-    {
-        return Some(format!("[location: latitude {latitude}, longitude {longitude}]"));
+    let location = location_text(&message["location"]);
+    if location.is_some() {
+        return location;
     }
     let poll = &message["poll"];
     if let Some(question) = poll["question"].as_str() {
-        let options = poll["options"].as_array().into_iter().flatten();
-        let options = options.filter_map(|option| option["text"].as_str());
-        let options: Vec<String> = options.map(|text| format!("\n- {text}")).collect();
-        return Some(format!("[poll]\n{question}{}", options.concat()));
+        let options = items(&poll["options"]).filter_map(|option| option["text"].as_str());
+        return Some(poll_text(question, options));
     }
     let dice = &message["dice"];
     let value = dice["value"].as_i64()?;
@@ -298,8 +286,7 @@ fn mentions(message: &Value, identity: &Identity) -> bool {
     let own = format!("@{}", identity.name).to_lowercase();
     let check = |text: &Value, entities: &Value| {
         let units: Vec<u16> = text.as_str().unwrap_or_default().encode_utf16().collect();
-        let entities = entities.as_array().into_iter().flatten();
-        entities.into_iter().any(|entity| {
+        items(entities).any(|entity| {
             let text = entity_range(entity)
                 .and_then(|range| units.get(range))
                 .map(|units| String::from_utf16_lossy(units).to_lowercase())
@@ -345,7 +332,7 @@ fn to_files(message: &Value) -> Vec<RemoteFile> {
         }
     };
     // The last size is the largest.
-    if let Some(largest) = message["photo"].as_array().and_then(|sizes| sizes.last()) {
+    if let Some(largest) = items(&message["photo"]).last() {
         add(largest, AttachmentKind::Image, "photo.jpg");
     }
     // The voice is the sender's only if the sender wrote the message.
