@@ -142,9 +142,7 @@ impl<C> ListenerState<C> {
 
     /// Drops a connection that has failed. All conversations are read then, since events may have been missed.
     fn give_up(&mut self, error: ChannelError) -> ChannelResult<()> {
-        let is_temporary =
-            matches!(error, ChannelError::Unavailable(_) | ChannelError::RateLimited(..));
-        if !is_temporary {
+        if !matches!(error, ChannelError::Unavailable(_) | ChannelError::RateLimited(..)) {
             return Err(error);
         }
         log::info!(target: "channel", "no events: {error}; next attempt in {} s", self.delay.as_secs());
@@ -244,33 +242,31 @@ impl<S: ConversationService> ConversationReader<'_, S> {
         };
         let event =
             self.with_cache(|cache| service.next_event(connection, cache, identity, end))?;
-        match event {
-            Ok(None) => {
-                state.delay = Duration::ZERO;
-                Ok(false)
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                state.give_up(error)?;
+                return Ok(false);
             }
-            Ok(Some(ServiceEvent::Edit(message))) => {
-                state.delay = Duration::ZERO;
+        };
+        state.delay = Duration::ZERO;
+        match event {
+            None => Ok(false),
+            Some(ServiceEvent::Edit(message)) => {
                 self.store_messages(vec![*message])?;
                 Ok(true)
             }
-            Ok(Some(ServiceEvent::Press { message, acknowledgement })) => {
-                state.delay = Duration::ZERO;
+            Some(ServiceEvent::Press { message, acknowledgement }) => {
                 self.store_messages(vec![*message])?;
                 service.acknowledge(connection, &acknowledgement);
                 Ok(true)
             }
-            Ok(Some(ServiceEvent::Messages(conversation))) => {
-                state.delay = Duration::ZERO;
+            Some(ServiceEvent::Messages(conversation)) => {
                 // Unset during the read: after a failed one, all conversations are read.
                 let read_all_at = state.read_all_at.take();
                 let has_messages = self.read_new(&conversation)?;
                 state.read_all_at = read_all_at;
                 Ok(has_messages)
-            }
-            Err(error) => {
-                state.give_up(error)?;
-                Ok(false)
             }
         }
     }

@@ -73,14 +73,9 @@ impl PushService for DingTalk {
             "ua": concat!("nanobot/", env!("CARGO_PKG_VERSION")),
         });
         let response = self.post("/v1.0/gateway/connections/open", &request, None)?;
-        let (endpoint, ticket) = (response["endpoint"].as_str(), response["ticket"].as_str());
-        let (Some(endpoint), Some(ticket)) = (endpoint, ticket) else {
-            return Err(self.client.unexpected_response());
-        };
-        if !self.client.owns_socket(endpoint) {
-            return Err(self.client.unexpected_response());
-        }
-        let url = format!("{endpoint}?ticket={}", percent_encode(ticket));
+        let endpoint = self.client.own_socket(&response["endpoint"])?;
+        let ticket = self.client.text_of(&response["ticket"])?;
+        let url = format!("{endpoint}?ticket={}", percent_encode(&ticket));
         Ok(Box::new(self.client.open_websocket(&url)?))
     }
 

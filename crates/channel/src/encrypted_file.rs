@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use nanobot_base::error::{Exit, fail};
+use nanobot_net::content_digest::{from_hex, to_hex};
 use std::io::Write;
 
 const BLOCK_BYTES: usize = 16;
@@ -34,7 +35,7 @@ pub(super) fn to_id(key: &str, url: &str) -> Option<String> {
         if is_hex(&bytes) {
             String::from_utf8(bytes).ok()?
         } else if matches!(bytes.len(), 16 | 32) {
-            bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+            to_hex(&bytes)
         } else {
             return None;
         }
@@ -55,11 +56,7 @@ pub(super) fn fetch(
     if !client.download_own("the service", url, &mut content, limit)? {
         return Ok(false);
     }
-    let digits = key.as_bytes().chunks(2);
-    let digits =
-        digits.filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-    let key: Vec<u8> = digits.collect();
-    if decrypt(&key, &mut content).is_none() {
+    if from_hex(key).and_then(|key| decrypt(&key, &mut content)).is_none() {
         return Err(fail(Exit::BadInput, "the attachment cannot be decrypted"));
     }
     writer.write_all(&content)?;

@@ -244,10 +244,7 @@ impl InboxState {
                 }
             }
             InboxRecord::Turn { ids, turn, at, ended } => {
-                for id in &ids {
-                    let Some(entry) = self.inbound_mut(id) else {
-                        continue;
-                    };
+                self.for_each_inbound(&ids, |entry| {
                     match entry.turns.iter_mut().find(|begun| begun.turn == turn) {
                         Some(begun) => {
                             begun.ended |= ended;
@@ -260,14 +257,10 @@ impl InboxState {
                             ended,
                         }),
                     }
-                }
+                });
             }
             InboxRecord::Draft { ids, remote } => {
-                for id in &ids {
-                    if let Some(entry) = self.inbound_mut(id) {
-                        entry.draft = Some(remote.clone());
-                    }
-                }
+                self.for_each_inbound(&ids, |entry| entry.draft = Some(remote.clone()));
             }
             InboxRecord::Out(message) => self.add_outbound(message),
             InboxRecord::Sent { key, part, remote } => {
@@ -277,11 +270,7 @@ impl InboxState {
             }
             InboxRecord::Done { key, result } => self.settle_outbound(&key, result),
             InboxRecord::Dropped { ids, result } => {
-                for id in &ids {
-                    if let Some(entry) = self.inbound_mut(id) {
-                        entry.settlement = Some(result);
-                    }
-                }
+                self.for_each_inbound(&ids, |entry| entry.settlement = Some(result));
             }
             InboxRecord::Reopened { id, at } => {
                 if let Some(entry) = self.inbound_mut(&id) {
@@ -319,11 +308,7 @@ impl InboxState {
         if self.outbound_index.contains_key(&message.key) {
             return;
         }
-        for id in &message.answers {
-            if let Some(inbound) = self.inbound_mut(id) {
-                inbound.answer = Some(message.key.clone());
-            }
-        }
+        self.for_each_inbound(&message.answers, |entry| entry.answer = Some(message.key.clone()));
         self.outbound_index.insert(message.key.clone(), self.outbound.len());
         self.outbound.push(OutboundEntry { message, ..OutboundEntry::default() });
     }
@@ -333,11 +318,8 @@ impl InboxState {
             return;
         };
         entry.settlement = Some(settlement);
-        for id in entry.message.answers.clone() {
-            if let Some(inbound) = self.inbound_mut(&id) {
-                inbound.settlement = Some(settlement);
-            }
-        }
+        let answers = entry.message.answers.clone();
+        self.for_each_inbound(&answers, |entry| entry.settlement = Some(settlement));
     }
 
     fn add_refused(&mut self, sender: Sender, chat: String, at: i64) {
@@ -365,6 +347,14 @@ impl InboxState {
     fn inbound_mut(&mut self, id: &str) -> Option<&mut InboundEntry> {
         let index = *self.inbound_index.get(id)?;
         self.inbound.get_mut(index)
+    }
+
+    fn for_each_inbound(&mut self, ids: &[String], mut change: impl FnMut(&mut InboundEntry)) {
+        for id in ids {
+            if let Some(entry) = self.inbound_mut(id) {
+                change(entry);
+            }
+        }
     }
 
     /// The entry of an outbound message.
@@ -416,6 +406,15 @@ impl InboxState {
             .collect();
         turns.len()
     }
+}
+
+fn to_lines(records: &[InboxRecord]) -> Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    for record in records {
+        serde_json::to_writer(&mut lines, record)?;
+        lines.push(b'\n');
+    }
+    Ok(lines)
 }
 
 /// The journal on disk, with its state.
@@ -492,11 +491,7 @@ impl ChannelInbox {
     /// # Errors
     /// The errors of [`Self::append`].
     pub fn append_all(&mut self, records: Vec<InboxRecord>) -> Result<()> {
-        let mut lines = Vec::new();
-        for record in &records {
-            serde_json::to_writer(&mut lines, record)?;
-            lines.push(b'\n');
-        }
+        let mut lines = to_lines(&records)?;
         let Self { path, log, state, replayed_bytes, compaction_bytes: _ } = self;
         with_lock(log, path, || {
             let size = durable_file::size(log, path)?;
@@ -562,11 +557,7 @@ impl ChannelInbox {
             return Ok(());
         }
         let records = self.state.compacted(now, ages, keeps_answers);
-        let mut lines = Vec::new();
-        for record in &records {
-            serde_json::to_writer(&mut lines, record)?;
-            lines.push(b'\n');
-        }
+        let lines = to_lines(&records)?;
         let compacted_size = lines.len() as u64;
         self.compaction_bytes = COMPACTION_BYTES.max(2 * compacted_size);
         if !has_expired && compacted_size > self.replayed_bytes / 2 {

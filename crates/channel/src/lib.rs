@@ -253,6 +253,11 @@ pub struct WebhookReceipt {
 }
 
 impl WebhookReceipt {
+    /// The receipt of a request without messages, whose response has no content.
+    fn empty(status: u16) -> Self {
+        Self::without_messages(WebhookResponse::empty(status))
+    }
+
     /// The receipt of a request without messages.
     fn without_messages(response: WebhookResponse) -> Self {
         Self { response, messages: Vec::new(), is_for_poll: false }

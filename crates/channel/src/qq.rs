@@ -111,10 +111,7 @@ impl FrameConnection for QqConnection {
 impl PushService for Qq {
     fn connect(&self, cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>> {
         let gateway = self.request("/gateway", None)?;
-        let url = gateway["url"].as_str().unwrap_or_default();
-        if !self.client.owns_socket(url) {
-            return Err(self.client.unexpected_response());
-        }
+        let url = self.client.own_socket(&gateway["url"])?;
         // The service resumes a session at the address for new ones.
         if cache["session"].is_object() {
             cache["session"]["url"] = url.into();

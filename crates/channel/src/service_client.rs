@@ -332,21 +332,26 @@ impl ServiceClient {
             return false;
         };
         let host = url.host_str().unwrap_or_default();
-        let is_below = |domain: &&str| {
-            let rest = host.strip_suffix(*domain);
-            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-        };
         let is_local = || is_loopback(base.host_str().unwrap_or_default()) && is_loopback(host);
         url.origin() == base.origin()
             || is_local()
             || (url.scheme() == "https"
                 && url.port_or_known_default() == Some(443)
-                && self.hosts.iter().any(is_below))
+                && web_url::is_within(host, self.hosts))
     }
 
     /// True if `url` is the address of a WebSocket of this service.
     pub(super) fn owns_socket(&self, url: &str) -> bool {
         url.starts_with("ws") && self.owns(&http_url(url))
+    }
+
+    /// The address of a WebSocket of this service in a response.
+    ///
+    /// # Errors
+    /// It is missing, or that of another service.
+    pub(super) fn own_socket<'v>(&self, url: &'v Value) -> ChannelResult<&'v str> {
+        let url = url.as_str().filter(|url| self.owns_socket(url));
+        url.ok_or_else(|| self.unexpected_response())
     }
 
     /// The error of a response without a required part, such as a page of a proxy.

@@ -1,9 +1,27 @@
 //! The messages of other users in a thread, for the model that answers in it. No I/O.
 
-use super::QuotedText;
+use super::access::{AccessDecision, AccessRules};
+use super::{InboundMessage, QuotedText};
+use nanobot_config::settings::channels::ChannelConfig;
 
 /// Maximum characters of a message that is quoted.
 const MAX_QUOTE_CHARS: usize = 500;
+
+/// The number of messages that the config asks for.
+pub(super) fn max_context_messages(config: &ChannelConfig) -> usize {
+    let limit = config.count("threadContextLimit").filter(|_| config.flag("includeThreadContext"));
+    usize::try_from(limit.unwrap_or_default()).unwrap_or(usize::MAX)
+}
+
+/// The thread whose messages are read for `message`: it is to be answered, and is not the first one of the thread, `first`.
+pub(super) fn context_thread(
+    message: &InboundMessage,
+    first: &str,
+    access: &AccessRules,
+) -> Option<String> {
+    let thread = message.chat.thread.clone().filter(|thread| thread != first)?;
+    (access.decide(message) == AccessDecision::Answer).then_some(thread)
+}
 
 pub(super) struct ThreadMessage {
     pub(super) id: String,

@@ -68,16 +68,13 @@ impl Channel for WhatsApp {
         let signature = request.header("x-hub-signature-256").unwrap_or_default();
         let signature = signature.strip_prefix("sha256=").unwrap_or_default();
         if !is_signed(self.app_secret.expose(), &request.body, signature) {
-            return Ok(WebhookReceipt::without_messages(WebhookResponse::empty(401)));
+            return Ok(WebhookReceipt::empty(401));
         }
         let Ok(body) = serde_json::from_slice::<Value>(&request.body) else {
-            return Ok(WebhookReceipt::without_messages(WebhookResponse::empty(400)));
+            return Ok(WebhookReceipt::empty(400));
         };
-        Ok(WebhookReceipt {
-            response: WebhookResponse::empty(200),
-            messages: to_messages(&body, &self.phone_number),
-            is_for_poll: false,
-        })
+        let messages = to_messages(&body, &self.phone_number);
+        Ok(WebhookReceipt { messages, ..WebhookReceipt::empty(200) })
     }
 
     fn send(&self, destination: &Destination, part: &Part, _key: &str) -> ChannelResult<String> {

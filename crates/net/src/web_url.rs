@@ -69,8 +69,13 @@ pub fn parse(text: &str) -> Result<Url, String> {
 /// True if the host name `host` belongs to this machine or to a local network, and so to no public page.
 pub(crate) fn is_local_name(host: &str) -> bool {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
-    LOCAL_SUFFIXES.iter().any(|end| {
-        host.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    is_within(&host, LOCAL_SUFFIXES)
+}
+
+/// True if `host` is one of `domains`, or beneath one.
+pub fn is_within(host: &str, domains: &[&str]) -> bool {
+    domains.iter().any(|domain| {
+        host.strip_suffix(domain).is_some_and(|before| before.is_empty() || before.ends_with('.'))
     })
 }
 

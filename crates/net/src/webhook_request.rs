@@ -1,6 +1,7 @@
 //! One HTTP request on standard input (inetd, a socket unit with `Accept=yes`) or from CGI (RFC 3875), and its response on
 //! standard output.
 
+use crate::content_digest::from_hex;
 use ::http::StatusCode;
 use anyhow::Result;
 use nanobot_base::error::{Exit, WithHint, fail};
@@ -120,13 +121,8 @@ pub fn respond(env: &Env, terminal: Terminal, response: &WebhookResponse) -> Res
 
 /// True if `signature` is the HMAC with SHA-256 of a message, in hexadecimal digits. Compares in constant time.
 pub fn is_signed(key: &str, message: &[u8], signature: &str) -> bool {
-    let digits = |pair: &[u8]| {
-        let text = std::str::from_utf8(pair).ok()?;
-        u8::from_str_radix(text, 16).ok()
-    };
-    let bytes: Option<Vec<u8>> = signature.as_bytes().chunks(2).map(digits).collect();
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
-    bytes.is_some_and(|bytes| hmac::verify(&key, message, &bytes).is_ok())
+    from_hex(signature).is_some_and(|bytes| hmac::verify(&key, message, &bytes).is_ok())
 }
 
 /// True if two secrets are the same. Compares in constant time.

@@ -31,6 +31,7 @@ use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_os::clock::Clock;
 use nanobot_os::signal;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use settings::{MailSettings, PostAction};
 use smtp::{MailEnvelope, SmtpSession};
@@ -62,13 +63,21 @@ struct Email {
     last_mail: Mutex<Option<(MailUid, Vec<u8>)>>,
 }
 
-/// The position in the mailbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The position in the mailbox, which the cursor stores.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct MailPosition {
+    /// [`MailSettings::mailbox_name`].
+    mailbox: String,
     uid_validity: u32,
     uid_next: u32,
     /// The time at which everything before was read, in seconds since 1970.
     read_at: i64,
+}
+
+impl MailPosition {
+    fn to_batch(&self, messages: Vec<InboundMessage>) -> Batch {
+        Batch { messages, cursor: json!(self) }
+    }
 }
 
 /// Creates the channel.
@@ -161,20 +170,19 @@ impl Channel for Email {
 
     fn test(&self) -> Result<Identity> {
         let identity = self.identity()?;
-        let smtp = SmtpSession::open(&self.connector, &self.settings.smtp);
-        smtp?.quit();
+        self.check_smtp()?;
         Ok(identity)
     }
 
     fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
-        let (mut session, mailbox) = self.log_in()?;
+        let mut session = self.session()?;
+        let mailbox = self.select(&mut session)?;
+        self.check_smtp()?;
         let address = &self.settings.from.address;
-        match self.require_verification(&mut session, mailbox) {
-            Ok(()) => Ok(LoginOutcome::of_message(address.clone())),
-            Err(error) => {
-                Ok(LoginOutcome::of_message(format!("{address}; still to do: {error:#}")))
-            }
-        }
+        Ok(LoginOutcome::of_message(match self.require_verification(&mut session, mailbox) {
+            Ok(()) => address.clone(),
+            Err(error) => format!("{address}; still to do: {error:#}"),
+        }))
     }
 }
 
@@ -199,13 +207,9 @@ impl Email {
         }
     }
 
-    /// Logs in at both servers, and selects the mailbox.
-    fn log_in(&self) -> Result<(ImapSession, SelectedMailbox)> {
-        let mut session = self.session()?;
-        let mailbox = self.select(&mut session)?;
-        let smtp = SmtpSession::open(&self.connector, &self.settings.smtp);
-        smtp?.quit();
-        Ok((session, mailbox))
+    /// Logs in at the server for outbound mail.
+    fn check_smtp(&self) -> ChannelResult<()> {
+        SmtpSession::open(&self.connector, &self.settings.smtp).map(SmtpSession::quit)
     }
 
     fn poll_in(&self, session: &mut ImapSession, request: PollRequest<'_>) -> Result<()> {
@@ -214,19 +218,20 @@ impl Email {
         let mailbox = self.select(session)?;
         self.require_verification(session, mailbox)?;
         let now = MailPosition {
+            mailbox: self.settings.mailbox_name(),
             uid_validity: mailbox.uid_validity,
             uid_next: mailbox.uid_next,
             read_at: self.clock.timestamp().as_second(),
         };
         // Mail from before the first poll is not answered.
         let Some(mut position) = cursor.and_then(|cursor| self.position(cursor)) else {
-            return store_batch(self.batch(now, Vec::new()));
+            return store_batch(now.to_batch(Vec::new()));
         };
         if position.uid_validity != now.uid_validity {
             let mails = self.mails_since(session, position.read_at)?;
             let messages = self.read_all(session, &mails, now.uid_validity, report);
-            store_batch(self.batch(now, messages?))?;
-            position = now;
+            store_batch(now.to_batch(messages?))?;
+            position = now.clone();
         }
         let mut may_have_new_mail = position.uid_next < now.uid_next;
         loop {
@@ -241,25 +246,8 @@ impl Email {
 
     /// The position in a cursor. `None` if the cursor is for another mailbox.
     fn position(&self, cursor: &Value) -> Option<MailPosition> {
-        let number = |name: &str| u32::try_from(cursor[name].as_u64()?).ok();
-        let is_ours = cursor["mailbox"] == self.settings.mailbox_name().as_str();
-        let position = MailPosition {
-            uid_validity: number("uid_validity")?,
-            uid_next: number("uid_next")?,
-            read_at: cursor["read_at"].as_i64()?,
-        };
-        is_ours.then_some(position)
-    }
-
-    fn batch(&self, position: MailPosition, messages: Vec<InboundMessage>) -> Batch {
-        let MailPosition { uid_validity, uid_next, read_at } = position;
-        let cursor = json!({
-            "mailbox": self.settings.mailbox_name(),
-            "uid_validity": uid_validity,
-            "uid_next": uid_next,
-            "read_at": read_at,
-        });
-        Batch { messages, cursor }
+        let position = MailPosition::deserialize(cursor).ok()?;
+        (position.mailbox == self.settings.mailbox_name()).then_some(position)
     }
 
     fn select(&self, session: &mut ImapSession) -> ChannelResult<SelectedMailbox> {
@@ -285,7 +273,7 @@ impl Email {
             has_messages |= !messages.is_empty();
             position.uid_next = uids.last().map_or(first, |uid| uid.saturating_add(1));
             position.read_at = self.clock.timestamp().as_second();
-            store_batch(self.batch(*position, messages))?;
+            store_batch(position.to_batch(messages))?;
         }
         Ok(has_messages)
     }

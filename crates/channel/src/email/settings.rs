@@ -186,16 +186,8 @@ fn imap_server(config: &ChannelConfig) -> Result<MailServer> {
         MailSecurity::StartTls
     };
     let user = config.required_text("imapUsername", "USER")?;
-    let proof = match token_command(config) {
-        Some(proof) => proof,
-        None => LoginProof::Password(config.required_secret("imapPassword")?.clone()),
-    };
-    Ok(MailServer {
-        port: port(config, "imapPort"),
-        host,
-        security,
-        login: Some(MailLogin { user, proof, key: "imapPassword" }),
-    })
+    let login = Some(mail_login(config, user, "imapPassword")?);
+    Ok(MailServer { port: port(config, "imapPort"), host, security, login })
 }
 
 fn smtp_server(config: &ChannelConfig) -> Result<MailServer> {
@@ -213,22 +205,18 @@ fn smtp_server(config: &ChannelConfig) -> Result<MailServer> {
         )
         .with_hint("`nanobot config set channels.email.smtpUseTls true`"));
     };
-    let login = match config.text("smtpUsername") {
-        None => None,
-        Some(user) => Some(MailLogin {
-            user,
-            proof: match token_command(config) {
-                Some(proof) => proof,
-                None => LoginProof::Password(config.required_secret("smtpPassword")?.clone()),
-            },
-            key: "smtpPassword",
-        }),
-    };
+    let user = config.text("smtpUsername");
+    let login = user.map(|user| mail_login(config, user, "smtpPassword")).transpose()?;
     Ok(MailServer { port: port(config, "smtpPort"), host, security, login })
 }
 
-fn token_command(config: &ChannelConfig) -> Option<LoginProof> {
-    config.text("tokenCommand").map(LoginProof::TokenCommand)
+/// The login of a user: by the command that prints a token, else by the password of `key`.
+fn mail_login(config: &ChannelConfig, user: String, key: &'static str) -> Result<MailLogin> {
+    let proof = match config.text("tokenCommand") {
+        Some(command) => LoginProof::TokenCommand(command),
+        None => LoginProof::Password(config.required_secret(key)?.clone()),
+    };
+    Ok(MailLogin { user, proof, key })
 }
 
 fn port(config: &ChannelConfig, key: &str) -> u16 {

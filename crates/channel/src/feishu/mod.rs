@@ -25,7 +25,7 @@ use anyhow::Result;
 use frame::FeishuConnection;
 use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_net::web_url::percent_encode;
-use nanobot_net::webhook_request::{WebhookRequest, WebhookResponse};
+use nanobot_net::webhook_request::WebhookRequest;
 use nanobot_os::clock::Clock;
 use nanobot_os::digest::digest;
 use nanobot_os::secret::Secret;
@@ -145,10 +145,7 @@ impl PushService for Feishu {
     fn connect(&self, cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>> {
         let request = json!({ "AppID": self.app_id, "AppSecret": self.secret()? });
         let response = self.exchange(&to_post("/callback/ws/endpoint", &request), None)?;
-        let url = response["data"]["URL"].as_str().unwrap_or_default();
-        if !self.client.owns_socket(url) {
-            return Err(self.client.unexpected_response());
-        }
+        let url = self.client.own_socket(&response["data"]["URL"])?;
         let query = url.split_once('?').map_or("", |(_, query)| query);
         let service = query.split('&').find_map(|pair| pair.strip_prefix("service_id="));
         let service: u64 = service.and_then(|text| text.parse().ok()).unwrap_or_default();
@@ -193,15 +190,11 @@ impl Channel for Feishu {
                 return Ok(WebhookReceipt::without_messages(response));
             }
         };
-        let receipt = WebhookReceipt::without_messages(WebhookResponse::empty(200));
-        if !is_message(&event) {
-            return Ok(receipt);
+        let mut receipt = WebhookReceipt::empty(200);
+        if is_message(&event) {
+            receipt.messages.extend(self.to_message(&event, &self.identity()?));
         }
-        let identity = self.identity()?;
-        Ok(WebhookReceipt {
-            messages: self.to_message(&event, &identity).into_iter().collect(),
-            ..receipt
-        })
+        Ok(receipt)
     }
 
     fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {

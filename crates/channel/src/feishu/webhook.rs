@@ -6,9 +6,10 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use nanobot_base::error::{Exit, fail};
+use nanobot_net::content_digest::sha256_hex;
 use nanobot_net::webhook_request::{WebhookRequest, WebhookResponse, is_same_secret};
 use nanobot_os::secret::Secret;
-use ring::digest::{Context, SHA256};
+use ring::digest::SHA256;
 use serde_json::{Value, json};
 
 /// The age after which a request is rejected as a repeated one. The service signs each attempt anew.
@@ -78,12 +79,8 @@ impl WebhookSecrets {
 fn is_signed(key: &str, request: &WebhookRequest, now: i64) -> bool {
     let header = |name: &str| request.header(name).unwrap_or_default();
     let (sent_at, nonce) = (header("x-lark-request-timestamp"), header("x-lark-request-nonce"));
-    let mut hash = Context::new(&SHA256);
-    for part in [sent_at.as_bytes(), nonce.as_bytes(), key.as_bytes(), &request.body] {
-        hash.update(part);
-    }
-    let digits =
-        hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let parts = [sent_at.as_bytes(), nonce.as_bytes(), key.as_bytes(), &request.body];
+    let digits = sha256_hex(&parts.concat());
     let is_recent = sent_at
         .parse::<i64>()
         .is_ok_and(|sent_at| now.abs_diff(sent_at) <= MAX_REQUEST_AGE_SECS.unsigned_abs());

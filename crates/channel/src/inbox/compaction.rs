@@ -1,6 +1,8 @@
 //! The records that remain of a journal when it is written anew.
 
-use super::{BegunTurn, HOUR_MILLIS, InboxAges, InboxRecord, InboxState, OutboundEntry};
+use super::{
+    BegunTurn, HOUR_MILLIS, InboundEntry, InboxAges, InboxRecord, InboxState, OutboundEntry,
+};
 use crate::InboundMessage;
 use crate::settlement::Settlement;
 use nanobot_os::age::Age;
@@ -131,11 +133,7 @@ impl InboxState {
         let dropped = dropped.filter(|entry| entry.is_dropped() && entry.received_at >= since);
         let mut records = Vec::new();
         for entry in dropped {
-            records.push(InboxRecord::In {
-                message: entry.message.clone(),
-                session: entry.session.clone(),
-                at: entry.received_at,
-            });
+            records.push(entry.to_record(entry.message.clone()));
             let ids = vec![entry.message.id.clone()];
             records.extend(entry.settlement.map(|result| InboxRecord::Dropped { ids, result }));
         }
@@ -152,18 +150,11 @@ impl InboxState {
             let recent = entry.turns.iter().filter(|turn| turn.at >= since);
             let mut turns = recent.map(BegunTurn::to_record).peekable();
             if turns.peek().is_some() {
-                let InboundMessage { id, from, .. } = &entry.message;
-                records.push(InboxRecord::In {
-                    message: InboundMessage {
-                        id: id.clone(),
-                        from: from.clone(),
-                        ..InboundMessage::default()
-                    },
-                    session: entry.session.clone(),
-                    at: entry.received_at,
-                });
-                records.extend(turns);
+                let InboundMessage { id, from, .. } = entry.message.clone();
                 let ids = vec![id.clone()];
+                let message = InboundMessage { id, from, ..InboundMessage::default() };
+                records.push(entry.to_record(message));
+                records.extend(turns);
                 records.push(InboxRecord::Dropped { ids, result });
             }
         }
@@ -174,11 +165,7 @@ impl InboxState {
     fn unsettled_inbound(&self) -> Vec<InboxRecord> {
         let (mut records, mut turns) = (Vec::new(), Vec::new());
         for entry in self.inbound.iter().filter(|entry| entry.settlement.is_none()) {
-            records.push(InboxRecord::In {
-                message: entry.message.clone(),
-                session: entry.session.clone(),
-                at: entry.received_at,
-            });
+            records.push(entry.to_record(entry.message.clone()));
             if let Some(remote) = &entry.draft {
                 let ids = vec![entry.message.id.clone()];
                 records.push(InboxRecord::Draft { ids, remote: remote.clone() });
@@ -208,6 +195,13 @@ fn first_kept(now: i64, age: Age) -> i64 {
     match age {
         Age::Never => i64::MIN,
         Age::After(span) => now.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)),
+    }
+}
+
+impl InboundEntry {
+    /// The record of its arrival, with `message` in place of its own.
+    fn to_record(&self, message: InboundMessage) -> InboxRecord {
+        InboxRecord::In { message, session: self.session.clone(), at: self.received_at }
     }
 }
 

@@ -6,13 +6,14 @@
 
 mod post;
 
-use super::access::{AccessDecision, AccessRules, GroupPolicy};
+use super::access::{AccessRules, GroupPolicy};
 use super::conversation_poll::{
     self, Conversation, ConversationEntry, ConversationService, EventListener, ServiceEvent,
 };
 use super::mention::without_pings;
 use super::service_client::{ServiceClient, ServiceRequest, next_json};
 use super::setup::ChannelSetup;
+use super::thread_context::{context_thread, max_context_messages};
 use super::upload::UploadFile;
 use super::{
     Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
@@ -74,7 +75,6 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let client = ServiceClient::new(setup, "serverUrl", "token")?;
     let policy = config.text("groupPolicyInThread");
     let policy = policy.or_else(|| config.text("groupPolicy"));
-    let context = config.count("threadContextLimit").unwrap_or_default();
     let settings = MattermostSettings {
         team: config.text("teamId"),
         matched_member: match config.text("allowFromMatchMode").as_deref() {
@@ -84,11 +84,7 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         },
         replies_in_thread: config.flag("replyInThread"),
         policy_in_thread: GroupPolicy::parse(&policy.unwrap_or_default()),
-        max_context_posts: if config.flag("includeThreadContext") {
-            usize::try_from(context).unwrap_or(usize::MAX)
-        } else {
-            0
-        },
+        max_context_posts: max_context_messages(config),
         done_emoji: config.text("doneEmoji"),
     };
     Ok(Box::new(Mattermost {
@@ -305,14 +301,11 @@ impl Mattermost {
         reader: &PostReader<'_>,
         message: &mut InboundMessage,
     ) -> ChannelResult<()> {
-        let root = message.chat.thread.clone();
-        let Some(root) = root.filter(|root| *root != message.id) else {
+        let max_posts = self.settings.max_context_posts;
+        let root = context_thread(message, &message.id, &self.access);
+        let Some(root) = root.filter(|_| max_posts > 0) else {
             return Ok(());
         };
-        let max_posts = self.settings.max_context_posts;
-        if max_posts == 0 || self.access.decide(message) != AccessDecision::Answer {
-            return Ok(());
-        }
         let path = format!("/api/v4/posts/{}/thread", percent_encode(&root));
         let thread = post::in_order(&self.client.get(&path)?);
         message.quotes = reader.thread_context(&thread, &message.id, max_posts);

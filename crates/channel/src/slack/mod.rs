@@ -9,14 +9,14 @@ mod mention;
 mod message;
 mod press;
 
-use super::access::{AccessDecision, AccessRules};
+use super::access::AccessRules;
 use super::conversation_poll::{
     self, Conversation, ConversationEntry, ConversationService, EventListener, ServiceEvent,
 };
 use super::dialect::{self, Dialect};
 use super::service_client::{ServiceClient, ServiceRequest, next_json, to_channel_error};
 use super::setup::ChannelSetup;
-use super::thread_context::{ThreadMessage, context_quotes};
+use super::thread_context::{ThreadMessage, context_quotes, context_thread, max_context_messages};
 use super::upload::UploadFile;
 use super::{
     Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
@@ -89,15 +89,10 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         let name = config.text(key)?;
         Some(name.trim_matches(':').to_owned())
     };
-    let context = config.count("threadContextLimit").unwrap_or_default();
     let settings = SlackSettings {
         replies_in_thread: config.flag("replyInThread"),
         requires_mention: config.flag("groupRequireMention"),
-        max_context_messages: if config.flag("includeThreadContext") {
-            usize::try_from(context).unwrap_or(usize::MAX)
-        } else {
-            0
-        },
+        max_context_messages: max_context_messages(config),
         react_emoji: emoji("reactEmoji"),
         done_emoji: emoji("doneEmoji"),
     };
@@ -177,12 +172,8 @@ impl ConversationService for Slack {
             return Ok(None);
         };
         let response = api.write("apps.connections.open", &json!({}))?;
-        let url = response["url"].as_str().unwrap_or_default();
-        if api.client.owns_socket(url) {
-            api.client.open_websocket(url).map(Some)
-        } else {
-            Err(api.client.unexpected_response())
-        }
+        let url = api.client.own_socket(&response["url"])?;
+        api.client.open_websocket(url).map(Some)
     }
 
     fn next_event(
@@ -240,7 +231,7 @@ impl Channel for Slack {
             let cause = "`channels.slack.signingSecret` is not set";
             return Err(fail(Exit::Config, cause));
         };
-        let refused = || Ok(WebhookReceipt::without_messages(WebhookResponse::empty(401)));
+        let refused = || Ok(WebhookReceipt::empty(401));
         let sent_at = request.header("x-slack-request-timestamp");
         let Some(sent_at) = sent_at.and_then(|text| text.parse::<i64>().ok()) else {
             return refused();
@@ -262,7 +253,7 @@ impl Channel for Slack {
             let payload = serde_json::from_str(&payload).unwrap_or_default();
             return Ok(WebhookReceipt {
                 messages: to_press(&payload).into_iter().collect(),
-                ..WebhookReceipt::without_messages(WebhookResponse::empty(200))
+                ..WebhookReceipt::empty(200)
             });
         }
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
@@ -482,14 +473,11 @@ impl Slack {
         stamp: &str,
         message: &mut InboundMessage,
     ) -> ChannelResult<()> {
-        let root = message.chat.thread.clone();
-        let Some(root) = root.filter(|root| root != stamp) else {
+        let max_messages = self.settings.max_context_messages;
+        let Some(root) = context_thread(message, stamp, &self.access).filter(|_| max_messages > 0)
+        else {
             return Ok(());
         };
-        let max_messages = self.settings.max_context_messages;
-        if max_messages == 0 || self.access.decide(message) != AccessDecision::Answer {
-            return Ok(());
-        }
         let arguments =
             [("channel", message.chat.id.as_str()), ("ts", root.as_str()), ("latest", stamp)];
         let thread =

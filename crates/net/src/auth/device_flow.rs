@@ -35,25 +35,19 @@ impl LoginServer<'_> {
         loop {
             self.clock.sleep(interval)?;
             deadline.subtract(interval);
-            let error = match poll_once() {
+            let slower = interval.saturating_add(SLOW_DOWN_DELAY);
+            let (next_interval, failure) = match poll_once() {
                 Ok(PollResult::Granted(grant)) => return Ok(grant),
-                Ok(PollResult::Pending) => code_expired_error(&self.login_command),
-                Ok(PollResult::SlowDown(Some(server_interval))) => {
-                    interval = server_interval.max(interval);
-                    code_expired_error(&self.login_command)
+                Ok(PollResult::Pending) => (interval, None),
+                Ok(PollResult::SlowDown(requested)) => {
+                    (requested.map_or(slower, |requested| requested.max(interval)), None)
                 }
-                Ok(PollResult::SlowDown(None)) => {
-                    interval = interval.saturating_add(SLOW_DOWN_DELAY);
-                    code_expired_error(&self.login_command)
-                }
-                Err(error) if exit_for(&error) == Exit::Unavailable => {
-                    interval = interval.saturating_add(SLOW_DOWN_DELAY);
-                    error
-                }
+                Err(error) if exit_for(&error) == Exit::Unavailable => (slower, Some(error)),
                 Err(error) => return Err(error),
             };
+            interval = next_interval;
             if deadline.is_expired() {
-                return Err(error);
+                return Err(failure.unwrap_or_else(|| code_expired_error(&self.login_command)));
             }
         }
     }

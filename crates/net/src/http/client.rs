@@ -24,6 +24,7 @@ use std::time::Duration;
 use ureq::config::Config;
 use ureq::http::{HeaderMap, Uri};
 use ureq::tls::TlsConfig;
+use ureq::typestate::WithBody;
 use ureq::unversioned::resolver::Resolver as _;
 use ureq::unversioned::transport::{
     ConnectProxyConnector, ConnectionDetails, Connector, RustlsConnector, SocksConnector, Transport,
@@ -188,9 +189,7 @@ impl Http {
 
     /// Sends a GET request to `url`, as parsed by [`crate::web_url::parse`].
     pub fn get(&self, url: &Url, headers: &[(String, String)]) -> anyhow::Result<Response> {
-        let uri =
-            to_uri(url).ok_or_else(|| fail(Exit::Refused, format!("`{url}` is ambiguous")))?;
-        self.exchange(&uri, headers, HttpMethod::Get)
+        self.exchange(&unambiguous(url)?, headers, HttpMethod::Get)
     }
 
     /// Resolves the host of `url` and checks its addresses, without a connection.
@@ -198,8 +197,7 @@ impl Http {
     /// # Errors
     /// This client may not reach one of them, or there is none.
     pub fn check_addresses(&self, url: &Url) -> anyhow::Result<()> {
-        let uri =
-            to_uri(url).ok_or_else(|| fail(Exit::Refused, format!("`{url}` is ambiguous")))?;
+        let uri = unambiguous(url)?;
         let result = self.resolver().resolve_checked(&uri, true);
         result.map(drop).map_err(|error| self.send_error(&error, &uri))
     }
@@ -247,21 +245,15 @@ impl Http {
             self.resolver().resolve_checked(uri, true).map_err(|error| from_ureq(&error))?;
         }
         let agent = self.agent(uri.scheme_str() == Some("https"));
+        let send = |request: RequestBuilder<WithBody>, media_type: &str, body: &[u8]| {
+            with_headers(request.header("content-type", media_type), headers, is_local).send(body)
+        };
         let result = match method {
             HttpMethod::EmptyPost => with_headers(agent.post(uri), headers, is_local).send_empty(),
             HttpMethod::EmptyPut => with_headers(agent.put(uri), headers, is_local).send_empty(),
-            HttpMethod::Post(media_type, body) => {
-                let request = agent.post(uri).header("content-type", media_type);
-                with_headers(request, headers, is_local).send(body)
-            }
-            HttpMethod::Put(media_type, body) => {
-                let request = agent.put(uri).header("content-type", media_type);
-                with_headers(request, headers, is_local).send(body)
-            }
-            HttpMethod::Patch(media_type, body) => {
-                let request = agent.patch(uri).header("content-type", media_type);
-                with_headers(request, headers, is_local).send(body)
-            }
+            HttpMethod::Post(media_type, body) => send(agent.post(uri), media_type, body),
+            HttpMethod::Put(media_type, body) => send(agent.put(uri), media_type, body),
+            HttpMethod::Patch(media_type, body) => send(agent.patch(uri), media_type, body),
             HttpMethod::Get => with_headers(agent.get(uri), headers, is_local).call(),
             HttpMethod::Delete => with_headers(agent.delete(uri), headers, is_local).call(),
         };
@@ -283,15 +275,11 @@ impl Http {
         let failure = if is_stopped { None } else { PermanentFailure::find(error) };
         let host = uri.host().unwrap_or_default();
         match failure {
-            None => {
-                let is_direct = |proxy: &&Proxy| is_loopback(host) || proxy.is_no_proxy(uri);
-                let proxy = self.proxy.as_ref().filter(|proxy| !is_direct(proxy));
-                match (proxy, from_ureq(error).downcast::<ConnectError>()) {
-                    (Some(proxy), Ok(error)) => error.through_proxy(proxy).into(),
-                    (None, Ok(error)) => error.into(),
-                    (_, Err(error)) => error,
-                }
-            }
+            None => match (self.proxy_for(uri), from_ureq(error).downcast::<ConnectError>()) {
+                (Some(proxy), Ok(error)) => error.through_proxy(proxy).into(),
+                (None, Ok(error)) => error.into(),
+                (_, Err(error)) => error,
+            },
             Some(PermanentFailure::Certificate(cause)) => {
                 match self.network.certificate_problem() {
                     Some(CertificateProblem { cause, hint }) => {
@@ -318,6 +306,12 @@ impl Http {
                 fail(Exit::Config, format!("invalid URL `{url}`: {cause}"))
             }
         }
+    }
+
+    /// The proxy of requests to `uri`, if they have one.
+    fn proxy_for(&self, uri: &Uri) -> Option<&Proxy> {
+        let is_local = uri.host().is_some_and(is_loopback);
+        self.proxy.as_ref().filter(|proxy| !is_local && !proxy.is_no_proxy(uri))
     }
 
     /// The `ureq` agent for requests with or without TLS.
@@ -373,8 +367,7 @@ impl Http {
     pub fn open_stream(&self, host: &str, port: u16, tls: bool) -> anyhow::Result<LineStream> {
         let uri = stream_uri(host, port, tls)?;
         self.check_offline(&uri)?;
-        let is_direct = |proxy: &Proxy| is_loopback(host) || proxy.is_no_proxy(&uri);
-        let proxy = self.proxy.clone().filter(|proxy| !is_direct(proxy));
+        let proxy = self.proxy_for(&uri).cloned();
         let resolver = self.resolver();
         let is_resolved = proxy.as_ref().is_none_or(Proxy::resolve_target);
         let addresses =
@@ -465,6 +458,10 @@ fn stream_uri(host: &str, port: u16, tls: bool) -> anyhow::Result<Uri> {
     } else {
         parse_uri(&format!("{scheme}://{host}:{port}/"))
     }
+}
+
+fn unambiguous(url: &Url) -> anyhow::Result<Uri> {
+    to_uri(url).ok_or_else(|| fail(Exit::Refused, format!("`{url}` is ambiguous")))
 }
 
 fn parse_uri(url: &str) -> anyhow::Result<Uri> {
