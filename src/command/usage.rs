@@ -10,7 +10,7 @@ use anyhow::Result;
 use console::{Style, measure_text_width};
 use nanobot_agent::report::columns::{Side, align_to_width, hanging_indent, truncate};
 use nanobot_base::error::Exit;
-use nanobot_config::settings::BudgetSettings;
+use nanobot_base::limits::BudgetLimits;
 use nanobot_model::ledger::tool_usage::ToolUsageLog;
 use nanobot_model::ledger::{CallSums, CostSum, Ledger, LedgerEntry, PeriodCosts, Rotation};
 use nanobot_os::terminal::{StdoutWriter, theme, wrap_words};
@@ -367,7 +367,7 @@ fn footnotes(total: &UsageTotals) -> String {
 }
 
 /// Describes how much of the budgets is spent; a terminal gets meters.
-fn describe_budget(budget: BudgetSettings, costs: &PeriodCosts, width: Option<usize>) -> String {
+fn describe_budget(budget: BudgetLimits, costs: &PeriodCosts, width: Option<usize>) -> String {
     let periods =
         [("today", costs.today, budget.daily), ("this month", costs.month, budget.monthly)];
     let limited = periods.into_iter().filter(|(_, _, limit)| limit.is_some());

@@ -4,7 +4,7 @@ use crate::ops::context::Context;
 use crate::ops::model::{Endpoint, resolve_endpoint, server_file_name};
 use nanobot_config::settings::{ModelSettings, Settings};
 use nanobot_model::provider::context_window::{WindowReport, ask_server};
-use nanobot_model::provider::registry::{ProviderInfo, SelectedProvider};
+use nanobot_model::provider::registry::SelectedProvider;
 use nanobot_net::http::{Http, HttpTimeouts};
 use nanobot_net::web_url;
 use std::time::Duration;
@@ -71,12 +71,11 @@ impl Endpoint {
     ) -> Option<WindowReport> {
         let is_configured = model_settings.overrides.context_window.is_some()
             || settings.context_window != Settings::DEFAULT_CONTEXT_WINDOW;
-        let is_custom_here = |entry: &ProviderInfo| {
-            entry.name == CUSTOM_PROVIDER
-                && web_url::is_local_cleartext(&self.http_provider.address.current())
-        };
-        let is_local = |entry: &ProviderInfo| entry.is_local() || is_custom_here(entry);
-        (self.choice.entry.is_some_and(is_local) && !is_configured).then(|| {
+        let entry = self.choice.entry;
+        let is_local = entry.is_local()
+            || entry.name == CUSTOM_PROVIDER
+                && web_url::is_local_cleartext(&self.http_provider.address.current());
+        (is_local && !is_configured).then(|| {
             let SelectedProvider { provider, model, .. } = &self.choice;
             let name = server_file_name(provider, &self.http_provider.address.current(), model);
             WindowReport {

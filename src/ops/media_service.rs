@@ -156,7 +156,7 @@ impl<'a> MediaService<'a> {
         }
         let purpose = &media_account.purpose;
         let ledger = Ledger::new(&self.ctx.paths.root, &self.ctx.clock);
-        let budget = model::budget_limits(self.settings);
+        let budget = self.settings.budget;
         let is_limited_by_flag = media_account.run.as_ref().is_some_and(|run| run.has_cost_limit());
         let is_limited = is_limited_by_flag || !budget.is_unlimited();
         if is_limited && request.max_usd <= 0.0 {

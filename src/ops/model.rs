@@ -9,8 +9,8 @@ use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_base::shell_quote;
 use nanobot_config::settings::keys::nearest;
 use nanobot_config::settings::models::ModelOverrides;
-use nanobot_config::settings::{ModelSettings, ProviderLimits, Settings};
-use nanobot_model::ledger::{BudgetLimits, CallPurpose, Ledger};
+use nanobot_config::settings::{ModelSettings, Settings};
+use nanobot_model::ledger::{CallPurpose, Ledger};
 use nanobot_model::provider::anthropic::AnthropicFormat;
 use nanobot_model::provider::base_address::BaseAddress;
 use nanobot_model::provider::budget::{BudgetedProvider, RunBudget};
@@ -21,15 +21,14 @@ use nanobot_model::provider::hour_cache;
 use nanobot_model::provider::http_provider::HttpProvider;
 use nanobot_model::provider::login::LoginEndpoints;
 use nanobot_model::provider::quirks::{Quirks, is_reasoning_model};
-use nanobot_model::provider::rate_limit::limiter_state::AccountLimits;
 use nanobot_model::provider::rate_limit::{RateLimitedProvider, RateLimiter};
 use nanobot_model::provider::redact::RedactingProvider;
 use nanobot_model::provider::registry::model_info::{
     MODELS, Prices, TokenPrice, find_family_bound,
 };
 use nanobot_model::provider::registry::{
-    self, ApiFormat, CredentialKind, KeySource, ProviderConfig, ProviderInfo, SelectInput,
-    SelectedProvider, normalize_name,
+    self, ApiFormat, CredentialKind, KeySource, ProviderConfig, SelectInput, SelectedProvider,
+    normalize_name,
 };
 use nanobot_model::provider::replay::{RecordedConversation, ReplayProvider};
 use nanobot_model::provider::responses::ResponsesFormat;
@@ -337,7 +336,7 @@ pub(crate) fn single_attempt(
         inner: BudgetedProvider {
             inner: http_provider,
             ledger: Ledger::new(&ctx.paths.root, &ctx.clock),
-            limits: budget_limits(settings),
+            limits: settings.budget,
             purpose: purpose.clone(),
             provider: choice.provider,
             prices: choice.prices,
@@ -348,13 +347,7 @@ pub(crate) fn single_attempt(
 
 /// True if the config has a budget, so a model with an unknown price is refused.
 pub(crate) fn has_budget(settings: &Settings) -> bool {
-    !budget_limits(settings).is_unlimited()
-}
-
-/// The budgets of the config.
-pub(crate) fn budget_limits(settings: &Settings) -> BudgetLimits {
-    let budget = settings.budget;
-    BudgetLimits { daily: budget.daily, monthly: budget.monthly, per_session: budget.per_session }
+    !settings.budget.is_unlimited()
 }
 
 /// The sampling options of a request to a model with a context window of `context_tokens`. The answer may take half of it:
@@ -490,13 +483,11 @@ pub(crate) fn resolve_endpoint(
         .collect::<Result<_>>()?;
     let server_name = server_file_name(&name, &choice.base_url, "");
     let server_file = |suffix| ctx.paths.root.join("limits").join(format!("{server_name}{suffix}"));
-    let ProviderLimits { max_concurrent, requests_per_minute, tokens_per_minute } =
-        provider_settings.map(|settings| settings.limits).unwrap_or_default();
     let key_source = choice.key.clone();
     let limiter = RateLimiter {
         provider: name,
         account: LazyLock::new(Box::new(move || account_number(key_source.as_ref()?))),
-        limits: AccountLimits { max_concurrent, requests_per_minute, tokens_per_minute },
+        limits: provider_settings.map(|settings| settings.limits).unwrap_or_default(),
         path: server_file(".rates"),
         clock: ctx.clock.clone(),
         has_reported_limit: AtomicBool::new(false),
@@ -512,7 +503,7 @@ pub(crate) fn resolve_endpoint(
         query: std::mem::take(&mut choice.query),
         stream: stream || choice.quirks.streaming_only,
         supports_schemas: choice.quirks.json_schemas || choice.format == ApiFormat::Responses,
-        accepts_written_calls: choice.entry.is_none_or(ProviderInfo::is_users_own)
+        accepts_written_calls: choice.entry.is_users_own()
             || web_url::is_private_server(&choice.base_url),
         http,
         clock: ctx.clock.clone(),
@@ -559,9 +550,8 @@ pub(crate) fn accepted_attachments(
         return (AcceptedInputs::default(), ImageLimits::default());
     };
     // Few servers that use the chat completions format accept files.
-    let name = choice.entry.map_or("", |entry| entry.name);
-    let takes_files =
-        choice.format != ApiFormat::Chat || matches!(name, "openai" | "azureOpenai" | "openrouter");
+    let takes_files = choice.format != ApiFormat::Chat
+        || matches!(choice.entry.name, "openai" | "azureOpenai" | "openrouter");
     let accepts = AcceptedInputs {
         images: !choice.quirks.no_images,
         pdf: model_settings
@@ -594,9 +584,7 @@ fn wire_format(
         max_output_tokens.or(choice.model_info.map(|info| info.max_output_tokens));
     match choice.format {
         ApiFormat::Anthropic => {
-            let is_at_vertex =
-                choice.entry.is_some_and(|entry| entry.credentials == CredentialKind::Google);
-            let vertex_path = if is_at_vertex {
+            let vertex_path = if choice.entry.credentials == CredentialKind::Google {
                 AnthropicFormat::vertex_path(&choice.model, stream)
             } else {
                 String::new()

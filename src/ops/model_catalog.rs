@@ -227,7 +227,7 @@ impl ModelDetails {
         });
         Ok(Self {
             name: name.to_owned(),
-            label: choice.entry.map_or("", |entry| entry.label),
+            label: choice.entry.label,
             address: web_url::redact_url(&http_provider.address.current()),
             format: choice.format.name(),
             key: has_key.then(|| choice.key_label.to_string().replace('`', "")),

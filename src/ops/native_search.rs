@@ -96,8 +96,7 @@ fn is_configured(settings: &Settings) -> bool {
 
 /// The search that the provider at `endpoint` has.
 fn native_search(endpoint: &Endpoint) -> Result<&'static NativeSearch, String> {
-    let name = endpoint.choice.entry.map_or("", |entry| entry.name);
-    find_native_search(name).ok_or_else(|| {
+    find_native_search(endpoint.choice.entry.name).ok_or_else(|| {
         format!("the provider `{}` has no search of its own", endpoint.choice.provider)
     })
 }

@@ -19,12 +19,12 @@ use crate::options::turn::TurnOptions;
 use anyhow::{Context as _, Result};
 use journal::{EarlierAnswer, PipeJournal};
 use message::PipeMessage;
-use nanobot_agent::report::json;
 use nanobot_agent::turn::ending::Ending;
 use nanobot_base::error::{Exit, Stop, exit_for, fail};
 use nanobot_base::message::Origin;
 use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_channel::approvals::{ApprovalFile, QuestionDraft};
+use nanobot_model::ledger::round_usd;
 use nanobot_os::cancel::{self, CancelToken};
 use nanobot_os::line_buffer::StdinLines;
 use nanobot_os::secret::random_hex;
@@ -538,8 +538,8 @@ fn answer_line(message: &PipeMessage, turn: &str, ending: &Ending, exit: Exit) -
         "files": [],
         "status": { "name": exit.name(), "number": exit.code() },
         "error": error.map(|error| format!("{error:#}")),
-        "usage": json::usage_json(ending.stats.usage),
-        "cost_usd": ending.stats.cost.map(json::round_dollars),
+        "usage": ending.stats.usage,
+        "cost_usd": ending.stats.cost.map(round_usd),
         "facts": message.facts,
     })
 }

@@ -23,6 +23,7 @@ pub mod format;
 pub mod fuzz;
 pub mod json_rpc;
 pub mod json_text;
+pub mod limits;
 pub mod line_search;
 pub mod markdown;
 pub mod message;

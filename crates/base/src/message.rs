@@ -3,6 +3,7 @@
 //! There is no system message: the system prompt is built for each request and never stored. The wire formats and the
 //! session file have their own types and convert to and from these.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
@@ -278,12 +279,13 @@ pub enum FinishReason {
 }
 
 /// A tool call requested by the model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     pub id: String,
     pub name: String,
     /// A JSON object. Arguments that do not parse as one are kept as `Value::String`, so that the error can be reported
     /// to the model.
+    #[serde(default)]
     pub arguments: Value,
 }
 
@@ -327,7 +329,8 @@ pub enum ResultSource {
 }
 
 /// Token usage, as counted by the provider.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Usage {
     /// All input tokens, including cached ones.
     pub input: u64,

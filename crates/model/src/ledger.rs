@@ -9,6 +9,7 @@ use jiff::civil::Date;
 use jiff::{Timestamp, ToSpan};
 use nanobot_base::error::{Exit, UserAction, WithHint, fail, fail_with_parts};
 use nanobot_base::format::format_dollars;
+use nanobot_base::limits::BudgetLimits;
 use nanobot_base::message::Usage;
 use nanobot_os::age::Age;
 use nanobot_os::clock::Clock;
@@ -27,7 +28,7 @@ mod entry;
 mod rotation;
 pub mod tool_usage;
 
-use entry::LedgerLine;
+use entry::FORMAT_VERSION;
 
 pub use cost_sum::{CostSum, PeriodCosts, round_usd};
 pub use entry::{CallSums, CostTotals, LedgerEntry};
@@ -54,21 +55,6 @@ pub struct Ledger {
     /// Directory of the reservations for calls in flight.
     reservations_dir: PathBuf,
     clock: Clock,
-}
-
-/// Budget limits, in US dollars.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct BudgetLimits {
-    pub daily: Option<f64>,
-    pub monthly: Option<f64>,
-    pub per_session: Option<f64>,
-}
-
-impl BudgetLimits {
-    /// True if no limit is set.
-    pub fn is_unlimited(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// The purpose of a model call.
@@ -220,10 +206,10 @@ impl Ledger {
             duration,
             failed,
         } = call;
-        let line = LedgerLine {
-            v: 1,
-            time: self.clock.now().timestamp().to_string().into(),
-            day: totals.day.as_str().into(),
+        let entry = LedgerEntry {
+            v: FORMAT_VERSION,
+            time: self.clock.now().timestamp(),
+            day: totals.day,
             session: session.into(),
             turn: turn.into(),
             job: job.as_deref().map(Into::into),
@@ -237,15 +223,14 @@ impl Ledger {
             reasoning: *reasoning,
             estimated: *estimated,
             usd: usd.map(round_usd),
-            ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-            outcome: if *failed { "failed" } else { "ok" }.into(),
+            ms: Some(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)),
+            failed: *failed,
             day_usd: round_usd(totals.daily + usd.unwrap_or(0.0)),
             month_usd: round_usd(totals.monthly + usd.unwrap_or(0.0)),
             sender: sender.as_deref().map(Into::into),
             sums: None,
         };
-        let line = serde_json::to_string(&line);
-        line.expect("texts and numbers can be serialized to memory") + "\n"
+        entry.to_line()
     }
 
     /// The cost of a session, in US dollars.
@@ -379,14 +364,18 @@ impl Ledger {
     /// Passes every line to `each`, oldest first; `None` for an invalid line. Returns true if a call was ever recorded.
     pub fn for_each_entry(&self, each: &mut dyn FnMut(Option<LedgerEntry<'_>>)) -> Result<bool> {
         let mut has_entries = false;
-        for_each_line(&self.path, MAX_LINE_BYTES, &mut |line| match line.map(entry::parse_line) {
-            Some(Some((entry, _))) => {
-                has_entries = true;
-                each(Some(entry));
-            }
-            Some(None) if line.is_some_and(|line| line.trim_ascii().is_empty()) => {}
-            Some(None) | None => each(None),
-        })?;
+        for_each_line(
+            &self.path,
+            MAX_LINE_BYTES,
+            &mut |line| match line.map(LedgerEntry::parse) {
+                Some(Some(entry)) => {
+                    has_entries = true;
+                    each(Some(entry));
+                }
+                Some(None) if line.is_some_and(|line| line.trim_ascii().is_empty()) => {}
+                Some(None) | None => each(None),
+            },
+        )?;
         Ok(has_entries)
     }
 
@@ -394,8 +383,7 @@ impl Ledger {
     /// was ahead belong to their own day only, and are skipped. Returns `None` if the file was replaced by another one while this process
     /// waited for its lock.
     fn read_end(&self, log: &File) -> Result<Option<LedgerEnd>> {
-        let date = self.clock.now().date();
-        let (today, last_day) = (date.to_string(), latest_day(date).to_string());
+        let today = self.clock.now().date();
         let metadata = log.metadata().with_context(|| format!("stat `{}`", self.path.display()))?;
         if metadata.nlink() == 0 {
             return Ok(None);
@@ -410,23 +398,19 @@ impl Ledger {
             let mut lines = tail.split(|byte| *byte == b'\n').rev();
             let mut later_day = None;
             let last = lines.find_map(|line| {
-                let (_, totals) = entry::parse_line(line)?;
-                if totals.day <= last_day {
-                    Some(totals)
-                } else {
+                let totals = LedgerEntry::parse(line)?.totals();
+                if totals.day > latest_day(today) {
                     later_day.get_or_insert(totals.day);
-                    None
+                    return None;
                 }
+                Some(totals)
             });
             if last.is_none() && length < size {
                 length = size.min(length * 8);
                 continue;
             }
             return Ok(Some(LedgerEnd {
-                totals: match last {
-                    Some(totals) => totals.roll_over(&today),
-                    None => CostTotals { day: today, ..CostTotals::default() },
-                },
+                totals: last.unwrap_or_default().roll_over(today),
                 later_day,
                 size,
                 is_torn: tail.last().is_some_and(|byte| *byte != b'\n'),
@@ -500,7 +484,7 @@ fn for_each_line(
 struct LedgerEnd {
     totals: CostTotals,
     /// The day of the last line, if that is later than a time zone can explain.
-    later_day: Option<String>,
+    later_day: Option<Date>,
     /// Size of the file in bytes.
     size: u64,
     /// True if the last line has no newline.

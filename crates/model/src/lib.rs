@@ -10,3 +10,4 @@
 
 pub mod ledger;
 pub mod provider;
+mod text_form;

@@ -602,7 +602,7 @@ fn model_items(entry: &ProviderInfo, names: &[String], default: &str) -> Vec<Men
         names.push(default.to_owned());
     }
     let price = |name: &str| {
-        let prices = model_info::find_prices(Some(entry), name)?;
+        let prices = model_info::find_prices(entry, name)?;
         let price = prices.for_input_tokens(0);
         Some(format!("${} in, ${} out per million tokens", price.input, price.output))
     };

@@ -4,7 +4,8 @@
 use crate::turn::ending::{Ending, Round, ToolCallCounts};
 use nanobot_base::error::{Exit, exit_for, hint_for};
 use nanobot_base::event::{Denial, Event, ToolOutcome};
-use nanobot_base::message::{Origin, ToolCall, Usage, plain_text};
+use nanobot_base::message::{Origin, ToolCall, plain_text};
+use nanobot_model::ledger::round_usd;
 use nanobot_os::clock::Clock;
 use nanobot_os::host;
 use serde_json::{Map, Value, json};
@@ -78,10 +79,9 @@ pub(crate) fn event_json(event: &Event<'_>, envelope: &EventEnvelope) -> Value {
         Event::Fallback { from, to, cause } => {
             ("fallback", json!({ "from": from, "to": to, "cause": cause }))
         }
-        Event::Usage { message_id, usage, cost } => (
-            "usage",
-            json!({ "id": message_id, "usage": usage_json(*usage), "cost_usd": cost.map(round_dollars) }),
-        ),
+        Event::Usage { message_id, usage, cost } => {
+            ("usage", json!({ "id": message_id, "usage": usage, "cost_usd": cost.map(round_usd) }))
+        }
     };
     with_envelope(event_type, envelope, fields)
 }
@@ -170,7 +170,7 @@ pub fn result_json(
     let ignored = run.ignored_files.iter().map(|path| path.to_string_lossy());
     let ignored: Vec<Cow<'_, str>> = ignored.collect();
     let session_stats = stats.to_session_stats();
-    let mut usage = usage_json(stats.usage);
+    let mut usage = json!(stats.usage);
     usage["tokens_per_second"] = stats.tokens_per_second().into();
     let fields = json!({
         "text": text,
@@ -189,7 +189,7 @@ pub fn result_json(
         "hosts": hosts,
         "rounds": rounds,
         "usage": usage,
-        "cost_usd": stats.cost.map(round_dollars),
+        "cost_usd": stats.cost.map(round_usd),
         "calls": { "agreed": session_stats.allowed, "rejected": session_stats.denied,
                    "failed": session_stats.failed, "succeeded": session_stats.succeeded },
         "context_tokens": session_stats.context,
@@ -225,18 +225,6 @@ fn round_json(round: &Round) -> Value {
 fn host_connections_json(connections: &HostConnections) -> Value {
     let HostConnections { host, connections, sent_bytes, received_bytes } = connections;
     json!({ "host": host, "connections": connections, "sent_bytes": sent_bytes, "received_bytes": received_bytes })
-}
-
-/// Converts token counts to a JSON object.
-pub fn usage_json(usage: Usage) -> Value {
-    let Usage { input, cached, cache_write, output, reasoning, estimated } = usage;
-    json!({ "input": input, "cached": cached, "cache_write": cache_write, "output": output, "reasoning": reasoning,
-            "estimated": estimated })
-}
-
-/// Rounds to 1e-8 dollars, because sums of floating-point numbers accumulate rounding errors.
-pub fn round_dollars(usd: f64) -> f64 {
-    (usd * 1e8).round() / 1e8
 }
 
 fn denial_json(denial: &Denial) -> Value {

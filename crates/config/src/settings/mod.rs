@@ -40,6 +40,7 @@ pub use system_file::Locks;
 use anyhow::Result;
 use key_spelling::is_same_provider;
 use nanobot_base::error::{Exit, fail};
+use nanobot_base::limits::{AccountLimits, BudgetLimits};
 use nanobot_net::http::Network;
 use nanobot_net::ip_ranges::IpRange;
 use nanobot_os::secret::LazySecret;
@@ -55,7 +56,7 @@ pub struct Settings {
     pub models: Vec<ModelSettings>,
     /// The config's metadata about models, by name.
     pub model_overrides: BTreeMap<String, models::ModelOverrides>,
-    pub budget: BudgetSettings,
+    pub budget: BudgetLimits,
     /// The keys that users cannot set.
     pub locks: Locks,
     /// Keys of the config that no release knows.
@@ -145,15 +146,6 @@ pub struct SkillSettings {
     pub budget_tokens: u64,
     /// Further folders of skills, as written.
     pub directories: Vec<String>,
-}
-
-/// Spending limits in US dollars; `None` is unlimited.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct BudgetSettings {
-    /// Limit per day in the system's time zone.
-    pub daily: Option<f64>,
-    pub monthly: Option<f64>,
-    pub per_session: Option<f64>,
 }
 
 /// Settings for compaction of the conversation.
@@ -289,20 +281,10 @@ pub struct ProviderSettings {
     pub region: Option<String>,
     /// The profile of a cloud's own tools that has the credentials.
     pub profile: Option<String>,
-    pub limits: ProviderLimits,
+    pub limits: AccountLimits,
     /// The reason why the block cannot be used, such as an unset variable. It only matters once the provider is
     /// chosen.
     pub unusable_reason: Option<String>,
-}
-
-/// Limits of the requests to a provider, of all runs together.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ProviderLimits {
-    /// Maximum number of requests at once.
-    pub max_concurrent: Option<u32>,
-    pub requests_per_minute: Option<u64>,
-    /// Tokens of input and output.
-    pub tokens_per_minute: Option<u64>,
 }
 
 /// Settings that apply to all tools; paths and rules are stored as written.

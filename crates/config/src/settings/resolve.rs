@@ -9,14 +9,15 @@ use super::models::{self, ModelSettings};
 use super::retention::Retention;
 use super::typed_reader::{TypedReader, not_blank};
 use super::{
-    BudgetSettings, CompactionSettings, Config, ConsolidationMode, DefaultDirectory,
-    DefaultSession, EmbeddingSettings, ExecSettings, FlagOverrides, ImageGenerationSettings,
-    JobStarter, MemorySettings, OtlpTarget, PromptFileSettings, ProviderLimits, ProviderSettings,
-    ProviderTimeouts, SessionSync, Settings, SkillSettings, TelemetrySettings, ToolSettings,
-    WebSettings, config_hosts, secrets,
+    CompactionSettings, Config, ConsolidationMode, DefaultDirectory, DefaultSession,
+    EmbeddingSettings, ExecSettings, FlagOverrides, ImageGenerationSettings, JobStarter,
+    MemorySettings, OtlpTarget, PromptFileSettings, ProviderSettings, ProviderTimeouts,
+    SessionSync, Settings, SkillSettings, TelemetrySettings, ToolSettings, WebSettings,
+    config_hosts, secrets,
 };
 use anyhow::Result;
 use nanobot_base::error::{Exit, WithHint, fail};
+use nanobot_base::limits::{AccountLimits, BudgetLimits};
 use nanobot_net::http::{Network, NetworkDefaults};
 use nanobot_os::env::{self, Env};
 use nanobot_os::log;
@@ -298,9 +299,9 @@ impl TypedReader<'_> {
         })
     }
 
-    fn budget(&self) -> Result<BudgetSettings> {
+    fn budget(&self) -> Result<BudgetLimits> {
         let dollars = |key: &'static ConfigKey| anyhow::Ok(self.get(key, None)?.as_f64());
-        Ok(BudgetSettings {
+        Ok(BudgetLimits {
             daily: dollars(const { config_key("budget.daily") })?,
             monthly: dollars(const { config_key("budget.monthly") })?,
             per_session: dollars(const { config_key("budget.perSession") })?,
@@ -485,7 +486,7 @@ impl TypedReader<'_> {
                 .collect(),
             region: text("region")?,
             profile: text("profile")?,
-            limits: ProviderLimits {
+            limits: AccountLimits {
                 max_concurrent: count("maxConcurrent")?.and_then(|count| u32::try_from(count).ok()),
                 requests_per_minute: count("requestsPerMinute")?,
                 tokens_per_minute: count("tokensPerMinute")?,

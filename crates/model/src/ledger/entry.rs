@@ -1,8 +1,12 @@
-//! One parsed line of the ledger: a model call, or the sum of the calls of a month, and the totals including it.
+//! A line of the ledger: a model call, or the sum of the calls of a month, and the totals including it.
 
+use crate::text_form;
 use jiff::{Timestamp, civil::Date};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+
+/// The version of the format.
+pub(super) const FORMAT_VERSION: u64 = 1;
 
 /// The numbers of a line that is the sum of several calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,19 +19,24 @@ pub struct CallSums {
 }
 
 /// A recorded model call, or several calls of a month.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LedgerEntry<'a> {
-    /// The numbers, if the line is the sum of several calls. The other fields are then sums, or the values of the last call.
-    pub sums: Option<CallSums>,
+    pub(super) v: u64,
+    #[serde(with = "text_form")]
     pub time: Timestamp,
     /// Local date.
+    #[serde(with = "text_form")]
     pub day: Date,
+    #[serde(borrow)]
     pub session: Cow<'a, str>,
+    #[serde(borrow)]
     pub turn: Cow<'a, str>,
     pub job: Option<Cow<'a, str>>,
-    /// The sender of the chat message that was answered, as `CHANNEL:ID`.
-    pub sender: Option<Cow<'a, str>>,
+    #[serde(skip_deserializing)]
+    pub(super) cause: &'a str,
+    #[serde(borrow)]
     pub provider: Cow<'a, str>,
+    #[serde(borrow)]
     pub model: Cow<'a, str>,
     /// Input tokens, including those read from the provider's cache and written to it.
     pub input: u64,
@@ -39,10 +48,46 @@ pub struct LedgerEntry<'a> {
     pub estimated: bool,
     /// Cost in US dollars; `None` if the price was unknown.
     pub usd: Option<f64>,
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub(super) ms: Option<u64>,
+    #[serde(rename = "outcome", with = "outcome")]
     pub failed: bool,
+    pub(super) day_usd: f64,
+    pub(super) month_usd: f64,
+    /// The sender of the chat message that was answered, as `CHANNEL:ID`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender: Option<Cow<'a, str>>,
+    /// The numbers, if the line is the sum of several calls. The other fields are then sums, or the values of the last call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sums: Option<CallSums>,
 }
 
-impl LedgerEntry<'_> {
+/// The outcome of a call as text: `ok`, or another one of a call that has failed.
+mod outcome {
+    use crate::provider::text_event::Text;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(failed: &bool, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(if *failed { "failed" } else { "ok" })
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+        Ok(Text::deserialize(from)?.0 != "ok")
+    }
+}
+
+impl<'a> LedgerEntry<'a> {
+    /// Parses a line; `None` if it is invalid or of another format version.
+    pub(super) fn parse(line: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(line).ok().filter(|entry: &Self| entry.v == FORMAT_VERSION)
+    }
+
+    /// The line, with its end.
+    pub(super) fn to_line(&self) -> String {
+        let line = serde_json::to_string(self);
+        line.expect("texts and numbers can be serialized to memory") + "\n"
+    }
+
     /// The numbers of calls in the line.
     pub fn call_sums(&self) -> CallSums {
         self.sums.unwrap_or(CallSums {
@@ -53,50 +98,17 @@ impl LedgerEntry<'_> {
             unpriced: u64::from(self.usd.is_none()),
         })
     }
-}
 
-/// A line as it is written.
-#[derive(Serialize, Deserialize)]
-pub(super) struct LedgerLine<'a> {
-    pub v: u64,
-    #[serde(borrow)]
-    pub time: Cow<'a, str>,
-    #[serde(borrow)]
-    pub day: Cow<'a, str>,
-    #[serde(borrow)]
-    pub session: Cow<'a, str>,
-    #[serde(borrow)]
-    pub turn: Cow<'a, str>,
-    pub job: Option<Cow<'a, str>>,
-    #[serde(skip_deserializing)]
-    pub cause: &'a str,
-    #[serde(borrow)]
-    pub provider: Cow<'a, str>,
-    #[serde(borrow)]
-    pub model: Cow<'a, str>,
-    pub input: u64,
-    pub cached: u64,
-    pub cache_write: u64,
-    pub output: u64,
-    pub reasoning: u64,
-    pub estimated: bool,
-    pub usd: Option<f64>,
-    #[serde(skip_deserializing)]
-    pub ms: u64,
-    #[serde(borrow)]
-    pub outcome: Cow<'a, str>,
-    pub day_usd: f64,
-    pub month_usd: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sender: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sums: Option<CallSums>,
+    /// The totals including the line.
+    pub(super) fn totals(&self) -> CostTotals {
+        CostTotals { day: self.day, daily: self.day_usd, monthly: self.month_usd }
+    }
 }
 
 /// Total costs in US dollars, as budgets count them.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CostTotals {
-    pub(super) day: String,
+    pub(super) day: Date,
     pub daily: f64,
     pub monthly: f64,
 }
@@ -104,42 +116,14 @@ pub struct CostTotals {
 impl CostTotals {
     /// Updates the totals for the date `today`. Dates never move backwards: if time zones or clocks differ, costs are added to the later
     /// date.
-    pub(super) fn roll_over(mut self, today: &str) -> Self {
-        let month = |day: &str| day.get(..7).map(str::to_owned);
-        if month(&self.day) < month(today) {
+    pub(super) fn roll_over(mut self, today: Date) -> Self {
+        if self.day.first_of_month() < today.first_of_month() {
             self.monthly = 0.0;
         }
-        if self.day.as_str() < today {
+        if self.day < today {
             self.daily = 0.0;
-            today.clone_into(&mut self.day);
+            self.day = today;
         }
         self
     }
-}
-
-/// Parses a line of the ledger; `None` if it is invalid or of another format version.
-pub(super) fn parse_line(line: &[u8]) -> Option<(LedgerEntry<'_>, CostTotals)> {
-    let line: LedgerLine<'_> = serde_json::from_slice(line).ok()?;
-    let entry = LedgerEntry {
-        sums: line.sums,
-        time: line.time.parse().ok()?,
-        day: line.day.parse().ok()?,
-        session: line.session,
-        turn: line.turn,
-        job: line.job,
-        sender: line.sender,
-        provider: line.provider,
-        model: line.model,
-        input: line.input,
-        cached: line.cached,
-        cache_write: line.cache_write,
-        output: line.output,
-        reasoning: line.reasoning,
-        estimated: line.estimated,
-        usd: line.usd,
-        failed: line.outcome != "ok",
-    };
-    let totals =
-        CostTotals { day: line.day.into_owned(), daily: line.day_usd, monthly: line.month_usd };
-    (line.v == 1).then_some((entry, totals))
 }

@@ -4,9 +4,8 @@
 //! The totals of the last line remain unchanged, so that budgets do not depend on the rotation, whatever the clock says later. No I/O.
 
 use super::cost_sum::round_usd;
-use super::entry::{CallSums, CostTotals, LedgerEntry, parse_line};
+use super::entry::{CallSums, LedgerEntry};
 use jiff::civil::Date;
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -35,33 +34,28 @@ struct GroupKey {
 
 /// The sum of a group.
 #[derive(Default)]
-struct Group {
+struct Group<'a> {
     /// The number of the line of its last call. Lines stay in the order of these numbers.
     line_number: usize,
-    line: Value,
+    /// The last call, with the tokens and the known costs of all.
+    sum: LedgerEntry<'a>,
     sums: CallSums,
     turns: HashSet<u64>,
-    input: u64,
-    cached: u64,
-    cache_write: u64,
-    output: u64,
-    reasoning: u64,
-    usd: f64,
 }
 
 /// Returns the effect of a rotation, and the ledger `bytes` with the calls before `limit` added up; `None` if nothing
 /// changes. Lines that cannot be parsed stay.
 pub(super) fn rotate(bytes: &[u8], limit: Date) -> (Rotation, Option<Vec<u8>>) {
-    let mut groups: BTreeMap<GroupKey, Group> = BTreeMap::new();
+    let mut groups: BTreeMap<GroupKey, Group<'_>> = BTreeMap::new();
     let mut other_lines: Vec<(usize, &[u8])> = Vec::new();
     let mut rotation = Rotation::default();
     let lines = bytes.split_inclusive(|byte| *byte == b'\n');
     for (number, line) in lines.enumerate() {
         rotation.lines_before += 1;
-        match parse_line(line) {
-            Some((entry, totals)) if entry.day < limit => {
+        match LedgerEntry::parse(line) {
+            Some(entry) if entry.day < limit => {
                 let group = groups.entry(group_key(&entry)).or_default();
-                group.add(number, &entry, &totals);
+                group.add(number, entry);
             }
             _ => other_lines.push((number, line)),
         }
@@ -70,7 +64,8 @@ pub(super) fn rotate(bytes: &[u8], limit: Date) -> (Rotation, Option<Vec<u8>>) {
     if rotation.lines == rotation.lines_before {
         return (rotation, None);
     }
-    let sums: Vec<(usize, String)> = groups.into_values().map(Group::into_line).collect();
+    let sums = groups.into_iter().map(|(key, group)| group.into_line(&key));
+    let sums: Vec<(usize, String)> = sums.collect();
     let sums = sums.iter().map(|(number, line)| (*number, line.as_bytes()));
     let mut numbered_lines: Vec<(usize, &[u8])> = sums.chain(other_lines).collect();
     numbered_lines.sort_by_key(|(number, _)| *number);
@@ -80,7 +75,7 @@ pub(super) fn rotate(bytes: &[u8], limit: Date) -> (Rotation, Option<Vec<u8>>) {
 
 /// Returns the ledger `bytes` without the lines of days before `limit`; `None` if it has none. Lines that cannot be parsed stay.
 pub(super) fn without_days_before(bytes: &[u8], limit: Date) -> Option<Vec<u8>> {
-    let is_kept = |line: &&[u8]| parse_line(line).is_none_or(|(entry, _)| entry.day >= limit);
+    let is_kept = |line: &&[u8]| LedgerEntry::parse(line).is_none_or(|entry| entry.day >= limit);
     let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').filter(is_kept).collect();
     let new_bytes = lines.concat();
     (new_bytes.len() < bytes.len()).then_some(new_bytes)
@@ -98,18 +93,9 @@ fn group_key(entry: &LedgerEntry<'_>) -> GroupKey {
     }
 }
 
-impl Group {
-    fn add(&mut self, line_number: usize, entry: &LedgerEntry<'_>, totals: &CostTotals) {
-        let GroupKey { session, job, sender, provider, model, .. } = group_key(entry);
+impl<'a> Group<'a> {
+    fn add(&mut self, line_number: usize, entry: LedgerEntry<'a>) {
         self.line_number = line_number;
-        self.line = json!({
-            "v": 1, "time": entry.time.to_string(), "day": entry.day.to_string(), "session": session, "turn": "",
-            "job": job, "cause": "sum", "provider": provider, "model": model, "estimated": false, "outcome": "ok",
-            "day_usd": totals.daily, "month_usd": totals.monthly,
-        });
-        if let Some(sender) = sender {
-            self.line["sender"] = sender.into();
-        }
         let sums = entry.call_sums();
         self.sums.calls += sums.calls;
         self.sums.failed += sums.failed;
@@ -123,29 +109,31 @@ impl Group {
                 self.turns.insert(hash.finish());
             }
         }
-        self.input += entry.input;
-        self.cached += entry.cached;
-        self.cache_write += entry.cache_write;
-        self.output += entry.output;
-        self.reasoning += entry.reasoning;
-        self.usd += entry.usd.unwrap_or(0.0);
+        self.sum = LedgerEntry {
+            input: self.sum.input + entry.input,
+            cached: self.sum.cached + entry.cached,
+            cache_write: self.sum.cache_write + entry.cache_write,
+            output: self.sum.output + entry.output,
+            reasoning: self.sum.reasoning + entry.reasoning,
+            usd: Some(self.sum.usd.unwrap_or(0.0) + entry.usd.unwrap_or(0.0)),
+            ..entry
+        };
     }
 
     /// The number and the text of the line of the sum.
-    fn into_line(mut self) -> (usize, String) {
+    fn into_line(mut self, key: &GroupKey) -> (usize, String) {
         self.sums.runs += self.turns.len() as u64;
-        let has_price = self.sums.unpriced < self.sums.calls;
-        self.line["usd"] = json!(has_price.then(|| round_usd(self.usd)));
-        for (name, value) in [
-            ("input", self.input),
-            ("cached", self.cached),
-            ("cache_write", self.cache_write),
-            ("output", self.output),
-            ("reasoning", self.reasoning),
-        ] {
-            self.line[name] = json!(value);
-        }
-        self.line["sums"] = json!(self.sums);
-        (self.line_number, format!("{}\n", self.line))
+        let usd = self.sum.usd.filter(|_| self.sums.unpriced < self.sums.calls);
+        let sum = LedgerEntry {
+            session: key.session.as_str().into(),
+            turn: "".into(),
+            cause: "sum",
+            estimated: false,
+            usd: usd.map(round_usd),
+            failed: false,
+            sums: Some(self.sums),
+            ..self.sum
+        };
+        (self.line_number, sum.to_line())
     }
 }

@@ -3,6 +3,7 @@
 //! used. Nothing depends on this file: a lost line only makes a number too small.
 
 use super::{CallPurpose, for_each_line};
+use crate::text_form;
 use anyhow::{Context, Result};
 use jiff::{Timestamp, civil::Date};
 use nanobot_os::clock::Clock;
@@ -44,46 +45,27 @@ pub struct CallCounts {
     pub denied: u32,
 }
 
-/// A parsed line of the file.
-#[derive(Debug)]
+/// A line of the file.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct ToolUsageEntry {
+    v: u64,
+    #[serde(with = "text_form")]
     pub time: Timestamp,
     /// Local date.
+    #[serde(with = "text_form")]
     pub day: Date,
     pub session: String,
     pub turn: String,
-    pub usage: ToolUsage,
-}
-
-/// A line in the format of the file.
-#[derive(Serialize, Deserialize)]
-struct ToolUsageLine {
-    v: u64,
-    time: String,
-    day: String,
-    session: String,
-    turn: String,
     #[serde(default)]
     job: Option<String>,
     #[serde(flatten)]
-    usage: ToolUsage,
+    pub usage: ToolUsage,
 }
 
-impl ToolUsageLine {
+impl ToolUsageEntry {
     /// Parses a line. `None` if it is invalid, or of a later format.
-    fn parse_entry(line: &[u8]) -> Option<ToolUsageEntry> {
-        let line: Self = serde_json::from_slice(line).ok()?;
-        (line.v == 1).then(|| line.into_entry())?
-    }
-
-    fn into_entry(self) -> Option<ToolUsageEntry> {
-        Some(ToolUsageEntry {
-            time: self.time.parse().ok()?,
-            day: self.day.parse().ok()?,
-            session: self.session,
-            turn: self.turn,
-            usage: self.usage,
-        })
+    fn parse(line: &[u8]) -> Option<Self> {
+        serde_json::from_slice(line).ok().filter(|entry: &Self| entry.v == 1)
     }
 }
 
@@ -106,10 +88,10 @@ impl ToolUsageLog {
     /// The file cannot be written.
     pub fn append(&self, purpose: &CallPurpose, usage: ToolUsage) -> Result<()> {
         let now = self.clock.now();
-        let line = ToolUsageLine {
+        let line = ToolUsageEntry {
             v: 1,
-            time: now.timestamp().to_string(),
-            day: now.date().to_string(),
+            time: now.timestamp(),
+            day: now.date(),
             session: purpose.session.clone(),
             turn: purpose.turn.clone(),
             job: purpose.job.clone(),
@@ -133,10 +115,8 @@ impl ToolUsageLog {
         }
         durable_file::with_line_log(&self.path, |_| {
             let bytes = durable_file::read(&self.path)?.unwrap_or_default();
-            let is_recent = |line: &&[u8]| {
-                let entry = ToolUsageLine::parse_entry(line);
-                entry.is_none_or(|entry| entry.day >= limit)
-            };
+            let is_recent =
+                |line: &&[u8]| ToolUsageEntry::parse(line).is_none_or(|entry| entry.day >= limit);
             let lines = || bytes.split_inclusive(|byte| *byte == b'\n');
             let recent_lines: Vec<&[u8]> = lines().filter(is_recent).collect();
             let removed = lines().count() - recent_lines.len();
@@ -153,7 +133,7 @@ impl ToolUsageLog {
     /// The file cannot be read, or the run is being stopped.
     pub fn for_each_entry(&self, each: &mut dyn FnMut(ToolUsageEntry)) -> Result<bool> {
         for_each_line(&self.path, MAX_LINE_BYTES, &mut |line| {
-            if let Some(entry) = line.and_then(ToolUsageLine::parse_entry) {
+            if let Some(entry) = line.and_then(ToolUsageEntry::parse) {
                 each(entry);
             }
         })

@@ -3,9 +3,10 @@
 
 use super::registry::model_info::Prices;
 use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, ProviderResult, Request};
-use crate::ledger::{BudgetLimits, CallPurpose, Ledger, ModelCall, Reservation};
+use crate::ledger::{CallPurpose, Ledger, ModelCall, Reservation};
 use nanobot_base::error::{Exit, NextStep, Stop, fail_with_step};
 use nanobot_base::format::format_dollars;
+use nanobot_base::limits::BudgetLimits;
 use nanobot_base::message::{Message, MessagePart, Reply, ToolSpec, Usage};
 use nanobot_os::signal;
 use parking_lot::Mutex;

@@ -5,7 +5,7 @@
 use super::path_names::PathNames;
 use super::{FailureKind, ProviderError, ProviderResult, Request};
 use nanobot_base::error::{Exit, exit_for, fail};
-use nanobot_base::message::{FinishReason, Message, Reply, ToolCall, Usage, plain_text};
+use nanobot_base::message::{FinishReason, Message, Reply, Usage, plain_text};
 use nanobot_os::secret;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ pub(super) fn request_to_json(request: &Request<'_>, path_names: &PathNames) -> 
     let message = |message: &Message| match message {
         Message::User(user) => json!({ "role": "user", "text": plain_text(&user.parts) }),
         Message::Assistant(reply) => {
-            json!({ "role": "assistant", "text": reply.text, "calls": calls_to_json(&reply.tool_calls) })
+            json!({ "role": "assistant", "text": reply.text, "calls": reply.tool_calls })
         }
         Message::Tool(result) => {
             json!({ "role": "tool", "call": result.call_id, "text": plain_text(&result.parts) })
@@ -124,60 +124,37 @@ pub(super) fn first_difference(one: &Value, other: &Value) -> Option<String> {
     }
 }
 
-fn calls_to_json(calls: &[ToolCall]) -> Vec<Value> {
-    calls
-        .iter()
-        .map(|call| json!({ "id": call.id, "name": call.name, "arguments": call.arguments }))
-        .collect()
-}
+/// The names of the finish reasons; any other one has its own.
+const FINISH_REASONS: [(&str, FinishReason); 5] = [
+    ("stop", FinishReason::Stop),
+    ("calls", FinishReason::ToolCalls),
+    ("length", FinishReason::Length),
+    ("interrupted", FinishReason::Interrupted),
+    ("refusal", FinishReason::Refusal),
+];
 
 fn reply_to_json(reply: &Reply) -> Value {
-    let finish = match &reply.finish_reason {
-        FinishReason::Stop => "stop",
-        FinishReason::ToolCalls => "calls",
-        FinishReason::Length => "length",
-        FinishReason::Interrupted => "interrupted",
-        FinishReason::Refusal => "refusal",
-        FinishReason::Other(other) => other,
+    let known = FINISH_REASONS.iter().find(|(_, reason)| *reason == reply.finish_reason);
+    let finish = match (known, &reply.finish_reason) {
+        (None, FinishReason::Other(other)) => other,
+        (known, _) => known.map_or("", |(name, _)| name),
     };
-    let Usage { input, cached, cache_write, output, reasoning, estimated } = reply.usage;
-    json!({ "text": reply.text, "reasoning": reply.reasoning, "calls": calls_to_json(&reply.tool_calls), "finish": finish,
-            "model": reply.model, "opaque": reply.provider_data,
-            "usage": { "input": input, "cached": cached, "cache_write": cache_write, "output": output,
-                       "reasoning": reasoning, "estimated": estimated } })
+    json!({ "text": reply.text, "reasoning": reply.reasoning, "calls": reply.tool_calls, "finish": finish,
+            "model": reply.model, "opaque": reply.provider_data, "usage": reply.usage })
 }
 
 fn reply_from_json(value: &Value) -> Option<Reply> {
     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
-    let number = |key: &str| value["usage"][key].as_u64().unwrap_or_default();
-    let call = |call: &Value| {
-        Some(ToolCall {
-            id: call["id"].as_str()?.to_owned(),
-            name: call["name"].as_str()?.to_owned(),
-            arguments: call["arguments"].clone(),
-        })
-    };
+    let finish = value["finish"].as_str()?;
+    let known = FINISH_REASONS.into_iter().find(|(name, _)| *name == finish);
     Some(Reply {
         id: String::new(),
         text: value["text"].as_str()?.to_owned(),
         reasoning: text("reasoning"),
-        tool_calls: value["calls"].as_array()?.iter().map(call).collect::<Option<_>>()?,
-        finish_reason: match value["finish"].as_str()? {
-            "stop" => FinishReason::Stop,
-            "calls" => FinishReason::ToolCalls,
-            "length" => FinishReason::Length,
-            "interrupted" => FinishReason::Interrupted,
-            "refusal" => FinishReason::Refusal,
-            other => FinishReason::Other(other.to_owned()),
-        },
-        usage: Usage {
-            input: number("input"),
-            cached: number("cached"),
-            cache_write: number("cache_write"),
-            output: number("output"),
-            reasoning: number("reasoning"),
-            estimated: value["usage"]["estimated"] == true,
-        },
+        tool_calls: Vec::deserialize(&value["calls"]).ok()?,
+        finish_reason: known
+            .map_or_else(|| FinishReason::Other(finish.to_owned()), |(_, reason)| reason),
+        usage: Usage::deserialize(&value["usage"]).unwrap_or_default(),
         // The cost was paid when the exchange was recorded.
         cost: Some(0.0),
         model: text("model"),

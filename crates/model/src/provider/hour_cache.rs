@@ -24,18 +24,17 @@ pub fn request_hour_cache(choice: &mut SelectedProvider, key: &str) {
         choice.quirks.cache_marks = Some(CacheLifetime::Hour);
         choice.prices = choice.prices.take().map(|prices| prices.with_hour_cache());
     }
-    let entry = choice.entry.map(|entry| entry.name);
-    choice.body = with_fields(entry, &model, key, std::mem::take(&mut choice.body));
+    choice.body = with_fields(choice.entry.name, &model, key, std::mem::take(&mut choice.body));
 }
 
 /// `body` with the fields for `model` of the provider `entry`. Fields that it has take precedence.
 fn with_fields(
-    entry: Option<&str>,
+    entry: &str,
     model: &str,
     key: &str,
     mut body: Map<String, Value>,
 ) -> Map<String, Value> {
-    let provider = PROVIDERS_WITH_KEYS.iter().find(|(name, _)| Some(*name) == entry);
+    let provider = PROVIDERS_WITH_KEYS.iter().find(|(name, _)| *name == entry);
     let Some((_, has_retention)) = provider else {
         return body;
     };
@@ -55,28 +54,28 @@ mod tests {
 
     #[test]
     fn fields_are_sent_where_they_are_documented() {
-        let check = |entry: Option<&str>, model: &str, expect: Value| {
+        let check = |entry: &str, model: &str, expect: Value| {
             let body = Value::Object(with_fields(entry, model, "k", Map::new()));
-            assert_eq!(body, expect, "{entry:?} {model}");
+            assert_eq!(body, expect, "{entry} {model}");
         };
         let (key, both) = (
             json!({ "prompt_cache_key": "k" }),
             json!({ "prompt_cache_key": "k", "prompt_cache_retention": "24h" }),
         );
-        check(Some("openai"), "gpt-5.1-codex-mini", both.clone());
-        check(Some("azureOpenai"), "gpt-5", both);
-        check(Some("openai"), "gpt-6-luna", key.clone());
-        check(Some("openai"), "gpt-5-mini", key.clone());
-        check(Some("openai"), "gpt-4o", key.clone());
-        check(Some("openaiCodex"), "gpt-5.4", key);
-        check(Some("mistral"), "mistral-large", json!({}));
-        check(None, "gpt-5.4", json!({}));
+        check("openai", "gpt-5.1-codex-mini", both.clone());
+        check("azureOpenai", "gpt-5", both);
+        check("openai", "gpt-6-luna", key.clone());
+        check("openai", "gpt-5-mini", key.clone());
+        check("openai", "gpt-4o", key.clone());
+        check("openaiCodex", "gpt-5.4", key);
+        check("mistral", "mistral-large", json!({}));
+        check("", "gpt-5.4", json!({}));
     }
 
     #[test]
     fn fields_of_the_user_take_precedence() {
         let own = json!({ "prompt_cache_key": "mine", "prompt_cache_retention": "in_memory" });
         let body = own.as_object().cloned().unwrap_or_default();
-        assert_eq!(Value::Object(with_fields(Some("openai"), "gpt-5.4", "k", body)), own);
+        assert_eq!(Value::Object(with_fields("openai", "gpt-5.4", "k", body)), own);
     }
 }

@@ -123,48 +123,33 @@ pub(crate) const MISTRAL: Quirks = Quirks {
 /// A model's change to the server's quirks.
 type QuirkChange = fn(&mut Quirks);
 
-/// Quirks of models, whatever server runs them: a name prefix, and the change.
-const MODEL_QUIRKS: &[(&str, QuirkChange)] = &[
-    ("gpt-5", |quirks| quirks.no_temperature = true),
-    ("gpt-6", |quirks| quirks.no_temperature = true),
-    ("gemini-3.5-flash-lite", |quirks| {
-        quirks.no_temperature = true;
-    }),
-    ("gemini-3.8", |quirks| {
-        quirks.no_temperature = true;
-    }),
-    ("o1", |quirks| quirks.no_temperature = true),
-    ("o1-mini", |quirks| quirks.no_system = true),
-    ("o1-preview", |quirks| quirks.no_system = true),
-    ("o3", |quirks| quirks.no_temperature = true),
-    ("o4", |quirks| quirks.no_temperature = true),
-    ("deepseek", |quirks| quirks.requires_reasoning = true),
-    ("mimo", |quirks| quirks.requires_reasoning = true),
-    // These models refuse any temperature except their own, and it differs while they do not think.
-    ("kimi-k2.", |quirks| {
+/// Quirks of models, whatever server runs them: prefixes of names, and the change.
+const MODEL_QUIRKS: &[(&[&str], QuirkChange)] = &[
+    // The models of Moonshot refuse any temperature except their own, and it differs while they do not think. Claude models newer than
+    // the table below take neither a temperature nor a budget.
+    (
+        &[
+            "gpt-5",
+            "gpt-6",
+            "gemini-3.5-flash-lite",
+            "gemini-3.8",
+            "o1",
+            "o3",
+            "o4",
+            "kimi-k2.",
+            "kimi-k2-thinking",
+            "kimi-k3",
+            "claude",
+        ],
+        |quirks| quirks.no_temperature = true,
+    ),
+    (&["o1-mini", "o1-preview"], |quirks| quirks.no_system = true),
+    (&["deepseek", "mimo", "kimi-k2.", "kimi-k2-thinking", "kimi-k3"], |quirks| {
         quirks.requires_reasoning = true;
-        quirks.no_temperature = true;
     }),
-    ("kimi-k2-thinking", |quirks| {
-        quirks.requires_reasoning = true;
-        quirks.no_temperature = true;
-    }),
-    ("kimi-k3", |quirks| {
-        quirks.requires_reasoning = true;
-        quirks.no_temperature = true;
-    }),
-    // It always reasons, and refuses requests that configure it.
-    ("magistral", |quirks| {
-        quirks.thinking = ThinkingStyle::Unsupported;
-    }),
-    ("gemma", |quirks| {
-        quirks.thinking = ThinkingStyle::Unsupported;
-    }),
-    ("claude", |quirks| {
-        quirks.cache_marks = Some(CacheLifetime::Minutes);
-        // Models newer than the table below take neither a temperature nor a budget.
-        quirks.no_temperature = true;
-    }),
+    // The first always reasons, and refuses requests that configure it.
+    (&["magistral", "gemma"], |quirks| quirks.thinking = ThinkingStyle::Unsupported),
+    (&["claude"], |quirks| quirks.cache_marks = Some(CacheLifetime::Minutes)),
 ];
 
 /// Claude models that do not support JSON schemas.
@@ -244,7 +229,9 @@ impl Quirks {
     /// Adds the quirks of `model`. `is_anthropic` is true if requests use Anthropic's own format.
     pub(crate) fn with_model(mut self, model: &str, is_anthropic: bool) -> Self {
         let name = normalize_model(model);
-        for (_, change) in MODEL_QUIRKS.iter().filter(|(prefix, _)| name.starts_with(prefix)) {
+        let begins_with =
+            |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        for (_, change) in MODEL_QUIRKS.iter().filter(|(prefixes, _)| begins_with(prefixes)) {
             change(&mut self);
         }
         let is_claude = name.starts_with("claude");
@@ -254,8 +241,7 @@ impl Quirks {
         }
         if is_anthropic {
             self.cache_marks = Some(CacheLifetime::Minutes);
-            self.json_schemas =
-                is_claude && !SCHEMALESS_CLAUDES.iter().any(|prefix| name.starts_with(prefix));
+            self.json_schemas = is_claude && !begins_with(SCHEMALESS_CLAUDES);
             self.thinking = match older {
                 Some((_, style)) => *style,
                 None if is_claude => ThinkingStyle::Adaptive,

@@ -5,7 +5,8 @@ use super::budget::estimate_usage;
 use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, ProviderResult, Request};
 use anyhow::Context;
 use jiff::Timestamp;
-use limiter_state::{AccountLimits, Admission, LimiterState, ReportedLimit, WaitReason};
+use limiter_state::{Admission, LimiterState, ReportedLimit, WaitReason};
+use nanobot_base::limits::AccountLimits;
 use nanobot_base::message::Reply;
 use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-pub mod limiter_state;
+mod limiter_state;
 pub(super) mod report;
 
 /// The longest delay of a server that is waited for. A longer one ends the request: another model may be available.

@@ -37,7 +37,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 
 /// A string, borrowed unless it contains an escape.
 #[derive(serde::Deserialize)]
-pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// The content of an optional string; an absent one is empty.
 pub(super) fn as_str<'t>(text: &'t Option<Text<'_>>) -> &'t str {

@@ -412,17 +412,18 @@ fn count_images(messages: &[Message]) -> usize {
 }
 
 fn image_block(image: &Image) -> Block<'static> {
-    let data = STANDARD.encode(&image.bytes);
-    let source = json!({ "type": "base64", "media_type": image.media_type, "data": data });
+    let source = to_source(image.media_type, &image.bytes);
     Block::Other(Cow::Owned(json!({ "type": "image", "source": source })))
 }
 
 fn document_block(document: &Document) -> Block<'static> {
-    let data = STANDARD.encode(&document.bytes);
-    let source = json!({ "type": "base64", "media_type": document.media_type, "data": data });
-    Block::Other(Cow::Owned(
-        json!({ "type": "document", "title": document.name, "source": source }),
-    ))
+    let source = to_source(document.media_type, &document.bytes);
+    let block = json!({ "type": "document", "title": document.name, "source": source });
+    Block::Other(Cow::Owned(block))
+}
+
+fn to_source(media_type: &str, bytes: &[u8]) -> Value {
+    json!({ "type": "base64", "media_type": media_type, "data": STANDARD.encode(bytes) })
 }
 
 fn assistant_blocks<'a>(

@@ -20,7 +20,7 @@ pub struct RequestCredentials {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Login {
     pub(super) token: LoginSecret,
-    #[serde(rename = "expires", with = "timestamp_text")]
+    #[serde(rename = "expires", with = "crate::text_form")]
     pub(super) expires_at: Timestamp,
     /// The token that requests a new token.
     #[serde(rename = "renewal")]
@@ -31,21 +31,6 @@ pub(super) struct Login {
     /// The base URL of requests, if the server determines it.
     #[serde(rename = "base", default, skip_serializing_if = "Option::is_none")]
     pub(super) base_url: Option<String>,
-}
-
-/// A timestamp as text of RFC 3339.
-mod timestamp_text {
-    use jiff::Timestamp;
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(time: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(time)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
-    }
 }
 
 /// A token is renewed this long before it expires, so that it outlives a turn that starts now.

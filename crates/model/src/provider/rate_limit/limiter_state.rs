@@ -1,6 +1,7 @@
 //! The content of an account's file: what the server has reported of its limits, and the requests of the last minute. Times are those of the
 //! system's clock; none of them can be in the future for long, so a clock that was set back delays requests by a minute at most.
 
+use nanobot_base::limits::AccountLimits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,16 +12,6 @@ const WINDOW_SECS: i64 = 60;
 const MAX_DELAY_MS: i64 = 10 * 60_000;
 /// Time after the end of a reported limit in which one request is sent before the others.
 const PROBE_PERIOD_MS: i64 = 60_000;
-
-/// Limits of the config, of all requests to a provider together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AccountLimits {
-    /// Maximum number of requests at once.
-    pub max_concurrent: Option<u32>,
-    pub requests_per_minute: Option<u64>,
-    /// Tokens of input and output.
-    pub tokens_per_minute: Option<u64>,
-}
 
 /// The state of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

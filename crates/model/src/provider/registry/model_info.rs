@@ -108,8 +108,7 @@ pub fn find_model(model: &str) -> Option<&'static ModelInfo> {
 }
 
 /// The prices of `model` at a provider, if known.
-pub fn find_prices(provider: Option<&ProviderInfo>, model: &str) -> Option<Prices> {
-    let provider = provider?;
+pub fn find_prices(provider: &ProviderInfo, model: &str) -> Option<Prices> {
     // Local servers and logins are not charged by the token.
     if matches!(provider.kind, ProviderKind::Local | ProviderKind::Login) {
         return Some(Prices::flat(FREE));
@@ -291,7 +290,7 @@ mod tests {
     #[test]
     fn prices_are_the_vendors_own() {
         let input = |name: &str, model: &str, tokens| {
-            find_prices(find_provider(name), model)
+            find_prices(find_provider(name)?, model)
                 .map(|prices| prices.for_input_tokens(tokens).input)
         };
         assert_eq!(input("openai", "gpt-5", 0), Some(1.25));

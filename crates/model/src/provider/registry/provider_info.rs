@@ -5,7 +5,7 @@ use crate::provider::quirks::Quirks;
 /// A row of the table of providers.
 #[derive(Clone, Copy, Debug)]
 pub struct ProviderInfo {
-    /// The name in the config, under `providers`.
+    /// The name in the config, under `providers`; empty if the provider is none of the table.
     pub name: &'static str,
     pub label: &'static str,
     pub kind: ProviderKind,
@@ -45,7 +45,7 @@ impl ProviderInfo {
 
     /// True if the user runs the server or chooses it freely.
     pub fn is_users_own(&self) -> bool {
-        self.is_local() || self.name == "custom"
+        self.is_local() || matches!(self.name, "custom" | "")
     }
 
     /// True if it takes names of other vendors' models. `is_prefixed` is true if the name has the form `vendor/model`.

@@ -6,10 +6,10 @@ use super::model_info::{self, ModelInfo, Prices};
 use super::provider_info::{
     ApiFormat, CredentialKind, PrefixStripping, ProviderInfo, ProviderKind,
 };
-use super::table::{PROVIDERS, find_provider, normalize_name};
+use super::table::{PROVIDERS, USERS_OWN, find_provider, normalize_name};
 use crate::provider::cloud::aws::{self, AwsSource};
 use crate::provider::cloud::google;
-use crate::provider::quirks::{NONE, Quirks, ThinkingStyle, is_reasoning_model};
+use crate::provider::quirks::{Quirks, ThinkingStyle, is_reasoning_model};
 use anyhow::Result;
 use nanobot_base::error::{Exit, UserAction, WithHint, fail, fail_with_parts};
 use nanobot_net::http;
@@ -37,7 +37,7 @@ pub struct SelectInput<'a> {
 pub struct SelectedProvider {
     pub provider: String,
     /// The table entry whose rules apply. It is the entry of a gateway if the config of another vendor leads to one.
-    pub entry: Option<&'static ProviderInfo>,
+    pub entry: &'static ProviderInfo,
     /// The model's name as sent to the server.
     pub model: String,
     /// The base URL without a trailing slash.
@@ -263,11 +263,11 @@ struct ResolvedKey {
 fn resolve_key(
     name: &str,
     config: &ProviderConfig,
-    provider: Option<&'static ProviderInfo>,
+    provider: &'static ProviderInfo,
     base_url: &str,
     env: &Env,
 ) -> Result<Option<ResolvedKey>> {
-    if let Some(provider) = provider.filter(|provider| provider.kind == ProviderKind::Login) {
+    if provider.kind == ProviderKind::Login {
         return Ok(Some(ResolvedKey {
             key: KeySource::Login(provider.name),
             kind: "login",
@@ -276,7 +276,7 @@ fn resolve_key(
     }
     // The file of a key is that of the credentials from which a token is made. Other servers than Google's get tokens only if
     // the config names it.
-    let is_google = provider.is_some_and(|provider| provider.credentials == CredentialKind::Google);
+    let is_google = provider.credentials == CredentialKind::Google;
     let google_file = match &config.key {
         Some(KeySource::File(path)) if is_google => Some(path.clone()),
         None if is_google && google::is_own_host(base_url) => Some(google::default_file(env)),
@@ -299,13 +299,12 @@ fn resolve_key(
         return Ok(Some(ResolvedKey { key, kind, label: KeyLabel::Phrase(phrase) }));
     }
     // A vendor's environment variable is sent only to that vendor's own host.
-    let provider = provider.filter(|provider| {
-        provider.base_url.is_empty() || url_host(base_url) == url_host(provider.base_url)
-    });
-    let key = provider.and_then(|provider| external_key(env, provider));
-    match provider.map(|provider| provider.credentials) {
-        Some(CredentialKind::Aws) if key.is_none() => aws_key(name, config, base_url, env),
-        _ => Ok(key),
+    if !provider.base_url.is_empty() && url_host(base_url) != url_host(provider.base_url) {
+        return Ok(None);
+    }
+    match external_key(env, provider) {
+        None if provider.credentials == CredentialKind::Aws => aws_key(name, config, base_url, env),
+        key => Ok(key),
     }
 }
 
@@ -354,25 +353,23 @@ pub fn provider_status(
     let input = SelectInput { provider: name, model: "", is_model_explicit: false, configs, env };
     let config = find_config(&input, name).cloned().unwrap_or_default();
     let entry = find_provider(name);
-    let provider = entry.map(|provider| detect_gateway(&config, provider).unwrap_or(provider));
-    let default_url = provider.map_or("", |provider| provider.base_url);
-    let base_url = config.base_url.clone().unwrap_or_else(|| default_url.to_owned());
-    let base_url = match provider.filter(|provider| has_cloud_config(&config, provider)) {
+    let provider = rules(entry, &config);
+    let default_url = provider.base_url;
+    let mut base_url = config.base_url.clone().unwrap_or_else(|| default_url.to_owned());
+    if base_url.is_empty() && has_cloud_config(&config, provider) {
         // A file that cannot be read is reported by the run that needs it.
-        Some(provider) if base_url.is_empty() => {
-            resolve_base_url(name, &config, Some(provider), provider.default_model, env)
-                .unwrap_or_default()
-        }
-        _ => base_url,
-    };
+        base_url = resolve_base_url(name, &config, provider, provider.default_model, env)
+            .unwrap_or_default();
+    }
     let key = resolve_key(name, &config, provider, &base_url, env).unwrap_or_default();
-    let is_usable = match provider.map(|provider| provider.kind) {
-        Some(ProviderKind::Unsupported) => false,
-        Some(ProviderKind::Local | ProviderKind::Direct) => {
+    let is_usable = match provider.kind {
+        ProviderKind::Unsupported => false,
+        ProviderKind::Local | ProviderKind::Direct => {
             !base_url.is_empty() && (config.base_url.is_some() || key.is_some())
         }
-        Some(_) => key.is_some() || url_host(&base_url) != url_host(default_url),
-        None => !base_url.is_empty(),
+        ProviderKind::Standard | ProviderKind::Gateway | ProviderKind::Login => {
+            key.is_some() || url_host(&base_url) != url_host(default_url)
+        }
     };
     ProviderStatus {
         entry,
@@ -392,8 +389,7 @@ fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvi
         )
         .with_hint("`nanobot model list` to see supported providers"));
     }
-    // If the key or the address is a gateway's, the rules of the gateway apply, whatever the name in the config.
-    let provider = entry.map(|provider| detect_gateway(&config, provider).unwrap_or(provider));
+    let provider = rules(entry, &config);
     let model = match entry {
         Some(provider) if !input.is_model_explicit => provider.default_model,
         _ => input.model,
@@ -423,7 +419,7 @@ fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvi
         key,
         key_label,
         is_base_configured: config.base_url.is_some(),
-        key_header: provider.map_or("authorization", |provider| provider.key_header),
+        key_header: provider.key_header,
         headers: config.headers,
         body: config.body,
         query: config.query,
@@ -438,52 +434,48 @@ fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvi
 fn resolve_base_url(
     name: &str,
     config: &ProviderConfig,
-    provider: Option<&ProviderInfo>,
+    provider: &ProviderInfo,
     model: &str,
     env: &Env,
 ) -> Result<String> {
     // The default address of `custom` is a local server, which is used only if the config has a key for it.
-    let has_default =
-        |provider: &&ProviderInfo| provider.kind != ProviderKind::Direct || config.key.is_some();
-    let default_url = provider.filter(has_default).map_or("", |provider| provider.base_url);
+    let has_default = provider.kind != ProviderKind::Direct || config.key.is_some();
+    let default_url = if has_default { provider.base_url } else { "" };
     let base_url = config.base_url.as_deref().unwrap_or(default_url);
     if !base_url.is_empty() {
-        return Ok(match provider.map(|provider| provider.credentials) {
-            Some(CredentialKind::Google) => google::base_url(base_url, model),
-            _ => base_url.to_owned(),
+        return Ok(match provider.credentials {
+            CredentialKind::Google => google::base_url(base_url, model),
+            CredentialKind::KeyOnly | CredentialKind::Aws => base_url.to_owned(),
         });
     }
-    if provider.is_some_and(|provider| provider.credentials == CredentialKind::Aws) {
+    if provider.credentials == CredentialKind::Aws {
         let (region, profile) = (config.region.as_deref(), config.profile.as_deref());
         let region = aws::region(None, region, profile, env)?;
         return region
             .map(|region| aws::base_url(&region, model))
             .ok_or_else(|| missing_region_error(name));
     }
-    let cause = if provider.is_none() && config.base_url.is_none() {
+    let cause = if provider.name.is_empty() && config.base_url.is_none() {
         format!("there is no provider `{name}`")
     } else {
         format!("no base URL for provider `{name}`")
     };
-    let address = match provider.map(|provider| provider.credentials) {
-        Some(CredentialKind::Google) => google::BASE_URL_FORM,
-        _ => "https://…",
+    let address = match provider.credentials {
+        CredentialKind::Google => google::BASE_URL_FORM,
+        CredentialKind::KeyOnly | CredentialKind::Aws => "https://…",
     };
     let hint = format!("nanobot config set providers.{name}.apiBase {address}");
     Err(fail(Exit::Config, cause).with_hint(hint))
 }
 
 /// True if the vendor requires a key. Servers at other addresses may not.
-fn needs_key(provider: Option<&ProviderInfo>, base_url: &str) -> bool {
-    provider.is_some_and(|provider| {
-        matches!(provider.kind, ProviderKind::Standard | ProviderKind::Gateway)
-            && url_host(base_url) == url_host(provider.base_url)
-    })
+fn needs_key(provider: &ProviderInfo, base_url: &str) -> bool {
+    matches!(provider.kind, ProviderKind::Standard | ProviderKind::Gateway)
+        && url_host(base_url) == url_host(provider.base_url)
 }
 
-fn missing_key_error(name: &str, provider: Option<&ProviderInfo>) -> anyhow::Error {
-    let variable = provider.and_then(|provider| provider.key_variables.first());
-    let variable = variable.unwrap_or(&"its API key variable");
+fn missing_key_error(name: &str, provider: &ProviderInfo) -> anyhow::Error {
+    let variable = provider.key_variables.first().unwrap_or(&"its API key variable");
     fail(Exit::Config, format!("no API key for provider `{name}`"))
         .with_hint(format!("`nanobot onboard`, or set {variable}"))
 }
@@ -492,20 +484,25 @@ fn missing_key_error(name: &str, provider: Option<&ProviderInfo>) -> anyhow::Err
 fn resolve_quirks(
     name: &str,
     config: &ProviderConfig,
-    provider: Option<&ProviderInfo>,
+    provider: &ProviderInfo,
     model: &str,
     format: ApiFormat,
 ) -> Result<Quirks> {
     let is_anthropic = format == ApiFormat::Anthropic;
-    let mut quirks =
-        provider.map_or(NONE, |provider| provider.quirks).with_model(model, is_anthropic);
+    let mut quirks = provider.quirks.with_model(model, is_anthropic);
     if let Some(style) = &config.thinking_style {
         quirks.thinking = parse_thinking_style(name, style)?;
     }
     // Gateways pass cache marks on. Other servers may not.
-    let passes_on = provider.is_some_and(|provider| provider.kind == ProviderKind::Gateway);
+    let passes_on = provider.kind == ProviderKind::Gateway;
     quirks.cache_marks = quirks.cache_marks.filter(|_| is_anthropic || passes_on);
     Ok(quirks)
+}
+
+/// The rules for a provider with the config `config`. If its key or its address is a gateway's, the rules of the gateway apply,
+/// whatever the name in the config.
+fn rules(entry: Option<&'static ProviderInfo>, config: &ProviderConfig) -> &'static ProviderInfo {
+    entry.map_or(&USERS_OWN, |entry| detect_gateway(config, entry).unwrap_or(entry))
 }
 
 /// The gateway that the config of another vendor leads to, judging by its key or address.
@@ -529,7 +526,7 @@ fn detect_gateway(
 }
 
 /// Normalizes the base URL: removes path parts that the format adds, and adds the provider's fixed suffix.
-fn normalize_base_url(base: &str, provider: Option<&ProviderInfo>, format: ApiFormat) -> String {
+fn normalize_base_url(base: &str, provider: &ProviderInfo, format: ApiFormat) -> String {
     let base = base.trim_end_matches('/');
     let strip = |base: &str, suffix: &str| base.strip_suffix(suffix).unwrap_or(base).to_owned();
     let base = match format {
@@ -537,29 +534,26 @@ fn normalize_base_url(base: &str, provider: Option<&ProviderInfo>, format: ApiFo
         ApiFormat::Responses => strip(base, "/responses"),
         ApiFormat::Chat | ApiFormat::OpenAi => strip(base, "/chat/completions"),
     };
-    match provider.map(|provider| provider.url_suffix) {
-        Some(suffix) if format != ApiFormat::Anthropic && !base.ends_with(suffix) => {
-            format!("{base}{suffix}")
-        }
-        _ => base,
+    if format == ApiFormat::Anthropic || base.ends_with(provider.url_suffix) {
+        return base;
     }
+    base + provider.url_suffix
 }
 
 /// The wire format. The config may name it as this program or the Python program does.
 fn resolve_format(
     name: &str,
     configured: Option<&str>,
-    provider: Option<&ProviderInfo>,
+    provider: &ProviderInfo,
     base: &str,
     model: &str,
 ) -> Result<ApiFormat> {
     // Clouds serve Anthropic's models beneath a path of their own.
-    let is_anthropic = |provider: &ProviderInfo| {
-        !provider.url_suffix.is_empty() && base.trim_end_matches('/').ends_with("/anthropic")
-    };
+    let is_anthropic =
+        !provider.url_suffix.is_empty() && base.trim_end_matches('/').ends_with("/anthropic");
     let format = match configured.map(normalize_name).as_deref() {
-        None | Some("" | "auto") if provider.is_some_and(is_anthropic) => ApiFormat::Anthropic,
-        None | Some("" | "auto") => provider.map_or(ApiFormat::Chat, |provider| provider.format),
+        None | Some("" | "auto") if is_anthropic => ApiFormat::Anthropic,
+        None | Some("" | "auto") => provider.format,
         Some("chat" | "openai" | "openaichat" | "chatcompletions" | "openaicompletions") => {
             ApiFormat::Chat
         }
@@ -609,21 +603,17 @@ fn url_host(url: &str) -> &str {
 }
 
 /// Removes a model prefix that only names its provider. Gateways require the prefixes of other vendors.
-fn wire_model_name(model: &str, name: &str, provider: Option<&ProviderInfo>) -> String {
-    let strip = provider.map_or(PrefixStripping::Own, |provider| provider.strip);
+fn wire_model_name(model: &str, name: &str, provider: &ProviderInfo) -> String {
     let Some((prefix, rest)) = model.split_once('/') else {
         return model.to_owned();
     };
-    let model_prefixes = provider.map_or(&[][..], |provider| provider.model_prefixes);
-    let is_own = normalize_name(prefix) == normalize_name(name)
-        || provider.is_some_and(|provider| normalize_name(prefix) == normalize_name(provider.name))
-        || model_prefixes
-            .iter()
-            .any(|own_prefix| normalize_name(own_prefix) == normalize_name(prefix));
+    let is_prefix = |own: &&str| normalize_name(own) == normalize_name(prefix);
+    let is_own = is_prefix(&name)
+        || !provider.name.is_empty() && is_prefix(&provider.name)
+        || provider.model_prefixes.iter().any(is_prefix);
     // The gateway's own models carry its name as a prefix.
-    let is_gateway_model =
-        provider.is_some_and(|provider| provider.name == "openrouter") && !rest.contains('/');
-    match strip {
+    let is_gateway_model = provider.name == "openrouter" && !rest.contains('/');
+    match provider.strip {
         PrefixStripping::All => model.rsplit('/').next().unwrap_or(model).to_owned(),
         PrefixStripping::Own if is_own && !is_gateway_model => rest.to_owned(),
         PrefixStripping::Own | PrefixStripping::None => model.to_owned(),

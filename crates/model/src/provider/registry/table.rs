@@ -9,6 +9,9 @@ use crate::provider::quirks::{
     REASONING_SPLIT, THINKING_TYPE, VOLCENGINE,
 };
 
+/// The rules of a server that the table does not have.
+pub(super) static USERS_OWN: ProviderInfo = ProviderInfo { kind: ProviderKind::Direct, ..DEFAULTS };
+
 /// The default values of an entry's fields.
 const DEFAULTS: ProviderInfo = ProviderInfo {
     name: "",

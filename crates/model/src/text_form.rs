@@ -1,0 +1,17 @@
+//! Values in files that have the form of their text, such as times: for `serde(with)`.
+
+use crate::provider::text_event::Text;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serializer};
+use std::fmt::Display;
+use std::str::FromStr;
+
+pub(crate) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
+}
+
+pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Text::deserialize(from)?.0.parse().map_err(D::Error::custom)
+}
