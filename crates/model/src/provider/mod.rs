@@ -39,6 +39,7 @@ pub mod recording;
 pub mod redact;
 pub mod registry;
 pub mod replay;
+mod reply_draft;
 mod reply_source;
 pub mod request_body;
 mod response;

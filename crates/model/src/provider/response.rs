@@ -4,7 +4,7 @@
 use super::split_surrogates::SurrogateJoiner;
 use super::wire_format::{MAX_EVENT_BYTES, ReplyBuilder, ReplyError, ReplyResult};
 use super::{Delta, DeltaSink};
-use nanobot_base::message::{Reply, ToolCall, lenient_json};
+use nanobot_base::message::{Reply, lenient_json};
 use nanobot_net::http::error_message;
 use nanobot_net::sse::{SseEvent, SseParser};
 use serde_json::{Map, Value};
@@ -219,23 +219,6 @@ pub(super) fn arguments_from_value(value: &Value) -> Value {
         Value::String(text) => parse_arguments(text),
         other => parse_arguments(&other.to_string()),
     }
-}
-
-/// Adds `call` to the calls of the same reply, with `spare_id` if its own id is missing or a duplicate, which would
-/// assign a result to the wrong call.
-pub(super) fn add_call(
-    calls: &mut Vec<ToolCall>,
-    mut call: ToolCall,
-    spare_id: String,
-) -> ReplyResult<()> {
-    if call.name.is_empty() {
-        return Err(ReplyError::Malformed("a tool call without a name".into()));
-    }
-    if call.id.is_empty() || calls.iter().any(|other| other.id == call.id) {
-        call.id = spare_id;
-    }
-    calls.push(call);
-    Ok(())
 }
 
 /// Parses a number of tokens. Clamped, so that sums cannot overflow.

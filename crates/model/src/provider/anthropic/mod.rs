@@ -3,6 +3,7 @@
 
 use super::Request;
 use super::quirks::Quirks;
+use super::reply_draft::ReplyDraft;
 use super::reply_source::ReplySource;
 use super::request_body::BodyWriter;
 use super::wire_format::{ReplyBuilder, WireFormat};
@@ -66,9 +67,7 @@ impl WireFormat for AnthropicFormat {
     }
 
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder> {
-        Box::new(reply_builder::AnthropicReplyBuilder::new(
-            request,
-            self.reply_source(request.model),
-        ))
+        let draft = ReplyDraft::new(request, self.reply_source(request.model));
+        Box::new(reply_builder::AnthropicReplyBuilder::new(draft))
     }
 }

@@ -1,12 +1,12 @@
 //! Assembles a reply from the events of a stream, or from one complete response. No I/O.
 
-use crate::provider::finish_reason;
-use crate::provider::reply_source::ReplySource;
-use crate::provider::response::{add_call, arguments_from_value, parse_arguments, parse_tokens};
+use crate::provider::DeltaSink;
+use crate::provider::reply_draft::{ReplyDraft, pass_on};
+use crate::provider::response::{arguments_from_value, parse_arguments, parse_tokens};
 use crate::provider::text_event::{self, Object, Text};
+use crate::provider::think_tags::TextSegment;
 use crate::provider::wire_format::{ReplyBuilder, ReplyError, ReplyResult};
-use crate::provider::{Delta, DeltaSink, Request};
-use nanobot_base::message::{Reply, ToolCall, Usage};
+use nanobot_base::message::{Reply, ToolCall};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -14,17 +14,10 @@ use serde_json::{Value, json};
 /// The reply so far.
 #[derive(Default)]
 pub(super) struct AnthropicReplyBuilder {
-    id: String,
-    /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
-    message_count: usize,
-    source: ReplySource,
+    draft: ReplyDraft,
     /// The content blocks, by their index in the response.
     blocks: Vec<(u64, ContentBlock)>,
-    finish_reason: Option<String>,
-    usage: Usage,
-    model: String,
     has_started: bool,
-    is_complete: bool,
 }
 
 /// A content block under construction.
@@ -69,50 +62,43 @@ struct AnthropicTextDelta<'a> {
 }
 
 impl AnthropicReplyBuilder {
-    /// A builder of the reply to `request`.
-    pub(super) fn new(request: &Request<'_>, source: ReplySource) -> Self {
-        Self {
-            id: request.reply_id.to_owned(),
-            message_count: request.messages.len(),
-            source,
-            ..Self::default()
-        }
+    /// A builder that completes `draft`.
+    pub(super) fn new(draft: ReplyDraft) -> Self {
+        Self { draft, ..Self::default() }
     }
 
     /// Reads the head of a response: its model and its usage so far.
     fn start_message(&mut self, message: &Value) {
         self.has_started = true;
-        if let Some(model) = message["model"].as_str() {
-            model.clone_into(&mut self.model);
-        }
+        self.draft.set_model(message["model"].as_str().unwrap_or_default());
         self.update_usage(&message["usage"]);
         self.set_finish_reason(message);
     }
 
     fn set_finish_reason(&mut self, object: &Value) {
         if let Some(reason) = object["stop_reason"].as_str() {
-            self.finish_reason = Some(reason.to_owned());
+            self.draft.finish_reason = Some(reason.to_owned());
         }
     }
 
     /// Updates the usage. Numbers are totals and may be repeated; the last ones are used.
     fn update_usage(&mut self, usage: &Value) {
         let number = |key: &str| parse_tokens(&usage[key]);
+        let totals = &mut self.draft.reply.usage;
         if let Some(input) = number("input_tokens") {
             let cached = number("cache_read_input_tokens").unwrap_or(0);
             let cache_write = number("cache_creation_input_tokens").unwrap_or(0);
             // A later event may omit numbers of an earlier one.
-            let totals = &mut self.usage;
             totals.cached = cached.max(totals.cached);
             totals.cache_write = cache_write.max(totals.cache_write);
             totals.input = totals.input.max(input + totals.cached + totals.cache_write);
         }
         if let Some(output) = number("output_tokens") {
-            self.usage.output = output;
+            totals.output = output;
         }
         let thinking = usage.pointer("/output_tokens_details/thinking_tokens");
         if let Some(thinking) = thinking.and_then(parse_tokens) {
-            self.usage.reasoning = thinking;
+            totals.reasoning = thinking;
         }
     }
 
@@ -137,12 +123,12 @@ impl AnthropicReplyBuilder {
             }
             _ => ContentBlock::Other(block.clone()),
         };
-        let delta = match &content {
-            ContentBlock::Text(text) => Delta::Text(text),
-            ContentBlock::Thinking { text, .. } => Delta::Reasoning(text),
-            _ => Delta::Text(""),
+        let segment = match &content {
+            ContentBlock::Text(text) => TextSegment::Text(text),
+            ContentBlock::Thinking { text, .. } => TextSegment::Reasoning(text),
+            _ => TextSegment::Text(""),
         };
-        emit_delta(delta, on_delta)?;
+        pass_on(segment, on_delta)?;
         self.blocks.push((index, content));
         Ok(())
     }
@@ -170,11 +156,11 @@ impl AnthropicReplyBuilder {
         match (delta["type"].as_str(), block) {
             (Some("text_delta"), ContentBlock::Text(text)) => {
                 text.push_str(field("text"));
-                emit_delta(Delta::Text(field("text")), on_delta)
+                pass_on(TextSegment::Text(field("text")), on_delta)
             }
             (Some("thinking_delta"), ContentBlock::Thinking { text, .. }) => {
                 text.push_str(field("thinking"));
-                emit_delta(Delta::Reasoning(field("thinking")), on_delta)
+                pass_on(TextSegment::Reasoning(field("thinking")), on_delta)
             }
             (Some("signature_delta"), ContentBlock::Thinking { signature, .. }) => {
                 signature.push_str(field("signature"));
@@ -187,13 +173,6 @@ impl AnthropicReplyBuilder {
             // Citations, and future types.
             _ => Ok(()),
         }
-    }
-}
-
-fn emit_delta(delta: Delta<'_>, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
-    match delta {
-        Delta::Text("") | Delta::Reasoning("") => Ok(()),
-        delta => on_delta(delta).map_err(ReplyError::Cancelled),
     }
 }
 
@@ -213,11 +192,11 @@ impl ReplyBuilder for AnthropicReplyBuilder {
         match (&*delta.r#type.0, block) {
             ("text_delta", Some((_, ContentBlock::Text(text)))) => {
                 text.push_str(text_event::as_str(&delta.text));
-                emit_delta(Delta::Text(text_event::as_str(&delta.text)), on_delta)?;
+                pass_on(TextSegment::Text(text_event::as_str(&delta.text)), on_delta)?;
             }
             ("thinking_delta", Some((_, ContentBlock::Thinking { text, .. }))) => {
                 text.push_str(text_event::as_str(&delta.thinking));
-                emit_delta(Delta::Reasoning(text_event::as_str(&delta.thinking)), on_delta)?;
+                pass_on(TextSegment::Reasoning(text_event::as_str(&delta.thinking)), on_delta)?;
             }
             _ => return Ok(false),
         }
@@ -236,7 +215,7 @@ impl ReplyBuilder for AnthropicReplyBuilder {
                 self.set_finish_reason(&event["delta"]);
                 self.update_usage(&event["usage"]);
             }
-            Some("message_stop") => self.is_complete = true,
+            Some("message_stop") => self.draft.is_complete = true,
             // Some servers send the complete response as one event of the stream.
             Some("message") => return self.add_response(event, on_delta),
             // Pings, ends of blocks, and future types.
@@ -253,43 +232,37 @@ impl ReplyBuilder for AnthropicReplyBuilder {
         for (number, block) in blocks.iter().enumerate() {
             self.start_block(number as u64, block, on_delta)?;
         }
-        self.is_complete = true;
+        self.draft.is_complete = true;
         Ok(())
     }
 
     fn close(&mut self) {
-        self.is_complete = true;
+        self.draft.is_complete = true;
     }
 
     fn is_done(&self) -> bool {
-        self.is_complete
+        self.draft.is_complete
     }
 
     fn finish(&mut self, _: &mut DeltaSink<'_>) -> ReplyResult<()> {
         if !self.has_started {
             return Err(ReplyError::Malformed("a response without content".into()));
         }
-        if self.finish_reason.is_none() && !self.is_complete {
-            Err(ReplyError::Truncated("the stream ended early".into()))
-        } else {
-            Ok(())
-        }
+        self.draft.check_end()
     }
 
     fn into_reply(self: Box<Self>) -> ReplyResult<Reply> {
-        let mut reply =
-            Reply { id: self.id, usage: self.usage, model: self.model, ..Reply::default() };
-        let is_claude = self.source.model.to_lowercase().contains("claude");
+        let Self { mut draft, mut blocks, .. } = *self;
+        let is_claude = draft.source.model.to_lowercase().contains("claude");
         let mut opaque_blocks = Vec::new();
         // If all blocks are placeholders of texts and calls, they need not be sent back.
         let mut has_opaque = false;
-        let mut blocks = self.blocks;
         blocks.sort_by_key(|(index, _)| *index);
         for (number, (_, block)) in blocks.into_iter().enumerate() {
             match block {
                 ContentBlock::Text(text) => {
                     opaque_blocks.push(json!({ "type": "text", "length": text.len() }));
-                    reply.text.push_str(&text);
+                    draft.reply.text.push_str(&text);
                 }
                 ContentBlock::Call { id, name, input, json } => {
                     opaque_blocks.push(json!({ "type": "tool_use" }));
@@ -298,12 +271,10 @@ impl ReplyBuilder for AnthropicReplyBuilder {
                         "" => arguments_from_value(&input),
                         _ => parse_arguments(&json),
                     };
-                    let call = ToolCall { id, name, arguments };
-                    let spare_id = format!("call_{}_{number}", self.message_count);
-                    add_call(&mut reply.tool_calls, call, spare_id)?;
+                    draft.add_call(number, ToolCall { id, name, arguments })?;
                 }
                 ContentBlock::Thinking { text, signature } => {
-                    reply.reasoning.push_str(&text);
+                    draft.reply.reasoning.push_str(&text);
                     // The vendor's own models refuse unsigned thinking. Some others sign nothing, and refuse calls
                     // whose thinking is missing.
                     if !signature.is_empty() || (!is_claude && !text.is_empty()) {
@@ -321,9 +292,7 @@ impl ReplyBuilder for AnthropicReplyBuilder {
                 }
             }
         }
-        reply.provider_data = has_opaque.then(|| self.source.wrap(opaque_blocks.into()));
-        finish_reason::end_reply(&mut reply, self.finish_reason.as_deref(), false)?;
-        Ok(reply)
+        draft.into_reply(has_opaque.then(|| opaque_blocks.into()))
     }
 }
 

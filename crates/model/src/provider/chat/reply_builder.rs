@@ -2,14 +2,13 @@
 
 use super::ChatFormat;
 use super::reasoning::{REASONING, REASONING_CONTENT, THINKING_CHUNK};
-use crate::provider::finish_reason;
-use crate::provider::reply_source::ReplySource;
-use crate::provider::response::{self, parse_tokens};
+use crate::provider::reply_draft::ReplyDraft;
+use crate::provider::response::{arguments_from_value, parse_arguments, parse_tokens};
 use crate::provider::text_event::{self, Object, Text};
 use crate::provider::think_tags::{TextSegment, ThinkTagSplitter};
 use crate::provider::wire_format::{ReplyBuilder, ReplyError, ReplyResult};
-use crate::provider::{Delta, DeltaSink, Request};
-use nanobot_base::message::{FinishReason, Reply, ToolCall, Usage};
+use crate::provider::{DeltaSink, Request};
+use nanobot_base::message::{Reply, ToolCall, Usage};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -17,18 +16,9 @@ use serde_json::{Map, Value, json};
 /// The reply so far.
 #[derive(Default)]
 pub(super) struct ChatReplyBuilder {
-    id: String,
-    /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
-    message_count: usize,
-    source: ReplySource,
+    draft: ReplyDraft,
     splitter: ThinkTagSplitter,
-    emitted: ReplyText,
     calls: Vec<PartialToolCall>,
-    finish_reason: Option<String>,
-    is_refusal: bool,
-    usage: Usage,
-    /// Cost in US dollars, if the server reports it.
-    cost: Option<f64>,
     /// True if this server reports costs in US dollars.
     reports_cost: bool,
     /// The location of the reasoning, at which it is sent back.
@@ -37,17 +27,8 @@ pub(super) struct ChatReplyBuilder {
     signature: Value,
     /// Pieces of structured reasoning that must be sent back unchanged.
     reasoning_details: Vec<Value>,
-    model: String,
     /// True once any choice has arrived.
     has_choices: bool,
-    is_complete: bool,
-}
-
-/// Text and reasoning that were passed on.
-#[derive(Default)]
-struct ReplyText {
-    text: String,
-    reasoning: String,
 }
 
 /// A chunk that only adds text. If one of its unused fields is present, the whole chunk is read instead.
@@ -116,9 +97,7 @@ impl ChatReplyBuilder {
     /// A builder of the reply to `request`.
     pub(super) fn new(request: &Request<'_>, format: &ChatFormat) -> Self {
         Self {
-            id: request.reply_id.to_owned(),
-            message_count: request.messages.len(),
-            source: format.reply_source(request.model),
+            draft: ReplyDraft::new(request, format.reply_source(request.model)),
             reports_cost: format.quirks.reports_cost,
             ..Self::default()
         }
@@ -126,12 +105,11 @@ impl ChatReplyBuilder {
 
     /// Processes a chunk of a stream, or a complete response.
     fn add_chunk(&mut self, object: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
-        if let Some(model) = object["model"].as_str().filter(|model| !model.is_empty()) {
-            model.clone_into(&mut self.model);
-        }
+        self.draft.set_model(object["model"].as_str().unwrap_or_default());
         if object["usage"].is_object() {
-            self.usage = parse_usage(&object["usage"]);
-            self.cost = self.reports_cost.then(|| reported_cost(&object["usage"])).flatten();
+            let reply = &mut self.draft.reply;
+            reply.usage = parse_usage(&object["usage"]);
+            reply.cost = self.reports_cost.then(|| reported_cost(&object["usage"])).flatten();
         }
         let Some(choice) = object["choices"].as_array().and_then(|choices| choices.first()) else {
             return Ok(());
@@ -148,7 +126,7 @@ impl ChatReplyBuilder {
         if let Some(reason) = choice["finish_reason"].as_str()
             && !matches!(reason, "" | "null")
         {
-            self.finish_reason = Some(reason.to_owned());
+            self.draft.finish_reason = Some(reason.to_owned());
         }
         Ok(())
     }
@@ -161,8 +139,8 @@ impl ChatReplyBuilder {
         })?;
         self.add_text(&text, on_delta)?;
         if let Some(refusal) = message["refusal"].as_str().filter(|refusal| !refusal.is_empty()) {
-            self.is_refusal = true;
-            self.emitted.emit(TextSegment::Text(refusal), on_delta)?;
+            self.draft.is_refusal = true;
+            self.draft.add(TextSegment::Text(refusal), on_delta)?;
         }
         for detail in message["reasoning_details"].as_array().into_iter().flatten() {
             self.add_reasoning_detail(detail);
@@ -243,8 +221,8 @@ impl ChatReplyBuilder {
 
     /// Adds text that may contain think blocks.
     fn add_text(&mut self, text: &str, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
-        let emitted = &mut self.emitted;
-        self.splitter.feed(text, &mut |segment| emitted.emit(segment, on_delta))?;
+        let draft = &mut self.draft;
+        self.splitter.feed(text, &mut |segment| draft.add(segment, on_delta))?;
         self.reasoning_location = self.reasoning_location.or(self.splitter.tag());
         Ok(())
     }
@@ -264,7 +242,7 @@ impl ChatReplyBuilder {
         if !text.is_empty() {
             self.reasoning_location.get_or_insert(location);
         }
-        self.emitted.emit(TextSegment::Reasoning(text), on_delta)
+        self.draft.add(TextSegment::Reasoning(text), on_delta)
     }
 
     /// Adds a chunk of the content of type `thinking`.
@@ -279,24 +257,7 @@ impl ChatReplyBuilder {
         }
         let inner = if chunk["thinking"].is_null() { &chunk["text"] } else { &chunk["thinking"] };
         let reasoning = content_text(inner, &mut |_| Ok(()))?;
-        self.emitted.emit(TextSegment::Reasoning(&reasoning), on_delta)
-    }
-}
-
-impl ReplyText {
-    fn emit(&mut self, segment: TextSegment<'_>, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
-        let delta = match segment {
-            TextSegment::Text("") | TextSegment::Reasoning("") => return Ok(()),
-            TextSegment::Text(text) => {
-                self.text.push_str(text);
-                Delta::Text(text)
-            }
-            TextSegment::Reasoning(reasoning) => {
-                self.reasoning.push_str(reasoning);
-                Delta::Reasoning(reasoning)
-            }
-        };
-        on_delta(delta).map_err(ReplyError::Cancelled)
+        self.draft.add(TextSegment::Reasoning(&reasoning), on_delta)
     }
 }
 
@@ -306,10 +267,7 @@ impl ReplyBuilder for ChatReplyBuilder {
         let Some(TextChunk { model, choices, .. }) = chunk else {
             return Ok(false);
         };
-        let model = text_event::as_str(&model);
-        if !model.is_empty() {
-            model.clone_into(&mut self.model);
-        }
+        self.draft.set_model(text_event::as_str(&model));
         self.has_choices = true;
         let [Object(TextChoice { delta, .. })] = choices;
         let Object(delta) = delta;
@@ -325,76 +283,39 @@ impl ReplyBuilder for ChatReplyBuilder {
     }
 
     fn add_response(&mut self, response: &Value, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
-        self.is_complete = true;
+        self.draft.is_complete = true;
         self.add_chunk(response, on_delta)
     }
 
     fn close(&mut self) {
-        self.is_complete = true;
+        self.draft.is_complete = true;
     }
 
     fn is_done(&self) -> bool {
-        self.is_complete
+        self.draft.is_complete
     }
 
     fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> ReplyResult<()> {
-        let emitted = &mut self.emitted;
-        self.splitter.finish(&mut |segment| emitted.emit(segment, on_delta))?;
+        let draft = &mut self.draft;
+        self.splitter.finish(&mut |segment| draft.add(segment, on_delta))?;
         if !self.has_choices {
             return Err(ReplyError::Malformed("a response without choices".into()));
         }
-        // Without a finish reason and without the closing mark, the stream was truncated.
-        if self.finish_reason.is_none() && !self.is_complete {
-            return Err(ReplyError::Truncated("the stream ended early".into()));
-        }
-        Ok(())
+        self.draft.check_end()
     }
 
     fn into_reply(self: Box<Self>) -> ReplyResult<Reply> {
-        let Self {
-            id,
-            message_count,
-            source,
-            reasoning_location,
-            signature,
-            emitted: ReplyText { text, reasoning },
-            calls,
-            finish_reason,
-            is_refusal,
-            usage,
-            cost,
-            reasoning_details,
-            model,
-            ..
-        } = *self;
-        let mut tool_calls = Vec::new();
+        let Self { mut draft, calls, reasoning_location, signature, reasoning_details, .. } = *self;
         let mut extras = Vec::new();
         for (number, part) in calls.into_iter().enumerate() {
-            let call = ToolCall {
-                id: part.id,
-                name: part.name,
-                arguments: match part.arguments_object {
-                    Some(object) => response::arguments_from_value(&object),
-                    None => response::parse_arguments(&part.arguments_text),
-                },
+            let arguments = match part.arguments_object {
+                Some(object) => arguments_from_value(&object),
+                None => parse_arguments(&part.arguments_text),
             };
-            response::add_call(&mut tool_calls, call, format!("call_{message_count}_{number}"))?;
+            draft.add_call(number, ToolCall { id: part.id, name: part.name, arguments })?;
             extras.push(part.extra);
         }
-        let mut reply = Reply {
-            id,
-            text,
-            reasoning,
-            tool_calls,
-            finish_reason: FinishReason::Stop,
-            usage,
-            cost,
-            model,
-            provider_data: opaque_data(reasoning_location, signature, reasoning_details, extras)
-                .map(|opaque| source.wrap(opaque)),
-        };
-        finish_reason::end_reply(&mut reply, finish_reason.as_deref(), is_refusal)?;
-        Ok(reply)
+        draft.into_reply(opaque_data(reasoning_location, signature, reasoning_details, extras))
     }
 }
 

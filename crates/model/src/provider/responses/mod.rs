@@ -4,6 +4,7 @@
 
 use super::Request;
 use super::quirks::Quirks;
+use super::reply_draft::ReplyDraft;
 use super::reply_source::ReplySource;
 use super::request_body::BodyWriter;
 use super::wire_format::{ReplyBuilder, WireFormat};
@@ -45,9 +46,7 @@ impl WireFormat for ResponsesFormat {
     }
 
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder> {
-        Box::new(reply_builder::ResponsesReplyBuilder::new(
-            request,
-            self.reply_source(request.model),
-        ))
+        let draft = ReplyDraft::new(request, self.reply_source(request.model));
+        Box::new(reply_builder::ResponsesReplyBuilder::new(draft))
     }
 }

@@ -4,12 +4,12 @@
 //! response at the end. Servers omit any of these, and the index and id of an item may differ between them.
 
 use super::TEXT_BYTES_KEY;
-use crate::provider::finish_reason;
-use crate::provider::reply_source::ReplySource;
-use crate::provider::response::{add_call, arguments_from_value, parse_arguments, parse_tokens};
+use crate::provider::DeltaSink;
+use crate::provider::reply_draft::{ReplyDraft, pass_on};
+use crate::provider::response::{arguments_from_value, parse_arguments, parse_tokens};
 use crate::provider::text_event::{self, Text};
+use crate::provider::think_tags::TextSegment;
 use crate::provider::wire_format::{ReplyBuilder, ReplyError, ReplyResult};
-use crate::provider::{Delta, DeltaSink, Request};
 use nanobot_base::message::{Reply, ToolCall, Usage};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -18,17 +18,8 @@ use serde_json::{Map, Value, json};
 /// The reply so far.
 #[derive(Default)]
 pub(super) struct ResponsesReplyBuilder {
-    id: String,
-    /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
-    message_count: usize,
-    source: ReplySource,
+    draft: ReplyDraft,
     items: Vec<OutputItem>,
-    /// The reasoning emitted so far.
-    reasoning: String,
-    finish_reason: Option<String>,
-    usage: Usage,
-    model: String,
-    is_complete: bool,
 }
 
 /// An item of the output.
@@ -81,14 +72,9 @@ impl OutputItem {
 }
 
 impl ResponsesReplyBuilder {
-    /// A builder of the reply to `request`.
-    pub(super) fn new(request: &Request<'_>, source: ReplySource) -> Self {
-        Self {
-            id: request.reply_id.to_owned(),
-            message_count: request.messages.len(),
-            source,
-            ..Self::default()
-        }
+    /// A builder that completes `draft`.
+    pub(super) fn new(draft: ReplyDraft) -> Self {
+        Self { draft, ..Self::default() }
     }
 
     fn add_item(&mut self, index: Option<u64>, value: Value) -> usize {
@@ -212,7 +198,7 @@ impl ResponsesReplyBuilder {
             return self.emit_reasoning(position, None, text, on_delta);
         }
         self.items[position].emitted.push_str(text);
-        on_delta(Delta::Text(text)).map_err(ReplyError::Cancelled)
+        pass_on(TextSegment::Text(text), on_delta)
     }
 
     fn emit_reasoning(
@@ -229,22 +215,19 @@ impl ResponsesReplyBuilder {
         let is_new = item.emitted.is_empty() || item.reasoning_part != part;
         item.reasoning_part = part;
         item.emitted.push_str(text);
-        let text = if is_new && !self.reasoning.is_empty() {
+        let text = if is_new && !self.draft.reply.reasoning.is_empty() {
             format!("\n\n{text}")
         } else {
             text.to_owned()
         };
-        self.reasoning.push_str(&text);
-        on_delta(Delta::Reasoning(&text)).map_err(ReplyError::Cancelled)
+        self.draft.add(TextSegment::Reasoning(&text), on_delta)
     }
 
     /// Processes the response object, partial or complete.
     fn update_response(&mut self, response: &Value) -> ReplyResult<()> {
-        if let Some(model) = response["model"].as_str() {
-            model.clone_into(&mut self.model);
-        }
+        self.draft.set_model(response["model"].as_str().unwrap_or_default());
         if response["usage"].is_object() {
-            self.usage = parse_usage(&response["usage"]);
+            self.draft.reply.usage = parse_usage(&response["usage"]);
         }
         if response["error"].is_object() {
             return Err(ReplyError::Server(json!({ "error": response["error"] })));
@@ -264,8 +247,8 @@ impl ResponsesReplyBuilder {
     ) -> ReplyResult<()> {
         self.update_response(response)?;
         let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
-        self.finish_reason = reason.or(response["status"].as_str()).map(str::to_owned);
-        self.is_complete = true;
+        self.draft.finish_reason = reason.or(response["status"].as_str()).map(str::to_owned);
+        self.draft.is_complete = true;
         for (index, item) in response["output"].as_array().into_iter().flatten().enumerate() {
             self.complete_item(Some(index as u64), item, on_delta)?;
         }
@@ -337,9 +320,9 @@ impl ReplyBuilder for ResponsesReplyBuilder {
                 self.finish_response(&event["response"], on_delta)?;
                 // Some servers repeat the response object of the beginning, with the status that it had there.
                 let is_stale =
-                    matches!(self.finish_reason.as_deref(), Some("in_progress" | "queued"));
+                    matches!(self.draft.finish_reason.as_deref(), Some("in_progress" | "queued"));
                 if is_stale && kind == "response.completed" {
-                    self.finish_reason = None;
+                    self.draft.finish_reason = None;
                 }
             }
             // Some servers send the complete response as one event of the stream.
@@ -360,45 +343,35 @@ impl ReplyBuilder for ResponsesReplyBuilder {
 
     fn close(&mut self) {
         // Some servers send the closing mark without the complete response.
-        self.is_complete |= !self.items.is_empty();
+        self.draft.is_complete |= !self.items.is_empty();
     }
 
     fn is_done(&self) -> bool {
-        self.is_complete
+        self.draft.is_complete
     }
 
     fn finish(&mut self, _: &mut DeltaSink<'_>) -> ReplyResult<()> {
-        if self.is_complete {
-            Ok(())
-        } else if self.items.is_empty() && self.model.is_empty() {
-            Err(ReplyError::Malformed("a response without output".into()))
-        } else {
-            Err(ReplyError::Truncated("the stream ended early".into()))
+        let is_empty = self.items.is_empty() && self.draft.reply.model.is_empty();
+        if !self.draft.is_complete && is_empty {
+            return Err(ReplyError::Malformed("a response without output".into()));
         }
+        self.draft.check_end()
     }
 
     fn into_reply(self: Box<Self>) -> ReplyResult<Reply> {
-        let mut reply = Reply {
-            id: self.id,
-            reasoning: self.reasoning,
-            usage: self.usage,
-            model: self.model,
-            ..Reply::default()
-        };
-        let mut items = self.items;
+        let Self { mut draft, mut items } = *self;
         items.sort_by_key(|item| item.index);
         let mut opaque_items = Vec::new();
         let mut has_opaque = false;
-        let mut is_refusal = false;
         for (number, item) in items.iter().enumerate() {
             let value = &item.value;
             match value["type"].as_str() {
                 Some("message") => {
-                    is_refusal |= item.is_refusal;
+                    draft.is_refusal |= item.is_refusal;
                     has_opaque |= value["phase"].is_string();
                     opaque_items.push(message_to_send_back(item));
                     if !item.is_commentary {
-                        reply.text.push_str(&item.emitted);
+                        draft.reply.text.push_str(&item.emitted);
                     }
                 }
                 Some("function_call") => {
@@ -406,8 +379,7 @@ impl ReplyBuilder for ResponsesReplyBuilder {
                     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
                     let arguments = call_arguments(item);
                     let call = ToolCall { id: text("call_id"), name: text("name"), arguments };
-                    let spare_id = format!("call_{}_{number}", self.message_count);
-                    add_call(&mut reply.tool_calls, call, spare_id)?;
+                    draft.add_call(number, call)?;
                 }
                 // Reasoning that is not encrypted is useless to a server that stores nothing.
                 Some("reasoning") if value["encrypted_content"].is_string() => {
@@ -417,9 +389,7 @@ impl ReplyBuilder for ResponsesReplyBuilder {
                 _ => {}
             }
         }
-        reply.provider_data = has_opaque.then(|| self.source.wrap(opaque_items.into()));
-        finish_reason::end_reply(&mut reply, self.finish_reason.as_deref(), is_refusal)?;
-        Ok(reply)
+        draft.into_reply(has_opaque.then(|| opaque_items.into()))
     }
 }
 
