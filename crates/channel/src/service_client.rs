@@ -71,7 +71,7 @@ pub(super) struct ServiceRequest<'r> {
     method: &'static str,
     /// The path and the query, after the base address; or a whole address of the service.
     path: &'r str,
-    body: Option<RequestBody<'r>>,
+    body: Option<TypedBody<'r>>,
     /// Further headers.
     headers: Vec<(String, String)>,
     /// True if the request may be sent again when its outcome is unknown.
@@ -82,7 +82,7 @@ pub(super) struct ServiceRequest<'r> {
 }
 
 #[derive(Clone, Debug)]
-struct RequestBody<'r> {
+struct TypedBody<'r> {
     media_type: &'r str,
     bytes: Cow<'r, [u8]>,
 }
@@ -146,7 +146,7 @@ impl<'r> ServiceRequest<'r> {
     }
 
     pub(super) fn body(self, media_type: &'r str, bytes: impl Into<Cow<'r, [u8]>>) -> Self {
-        Self { body: Some(RequestBody { media_type, bytes: bytes.into() }), ..self }
+        Self { body: Some(TypedBody { media_type, bytes: bytes.into() }), ..self }
     }
 
     /// The request is sent again only if it has not reached the service.

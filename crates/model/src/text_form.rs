@@ -1,10 +1,14 @@
 //! Values in files that have the form of their text, such as times: for `serde(with)`.
 
-use crate::provider::text_event::Text;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::str::FromStr;
+
+/// A string, borrowed unless it contains an escape.
+#[derive(Deserialize)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 pub(crate) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(value)

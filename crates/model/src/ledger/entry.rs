@@ -64,7 +64,7 @@ pub struct LedgerEntry<'a> {
 
 /// The outcome of a call as text: `ok`, or another one of a call that has failed.
 mod outcome {
-    use crate::provider::text_event::Text;
+    use crate::text_form::Text;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(failed: &bool, to: S) -> Result<S::Ok, S::Error> {

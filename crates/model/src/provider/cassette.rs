@@ -134,10 +134,10 @@ const FINISH_REASONS: [(&str, FinishReason); 5] = [
 ];
 
 fn reply_to_json(reply: &Reply) -> Value {
-    let known = FINISH_REASONS.iter().find(|(_, reason)| *reason == reply.finish_reason);
-    let finish = match (known, &reply.finish_reason) {
+    let row = FINISH_REASONS.iter().find(|(_, reason)| *reason == reply.finish_reason);
+    let finish = match (row, &reply.finish_reason) {
         (None, FinishReason::Other(other)) => other,
-        (known, _) => known.map_or("", |(name, _)| name),
+        (row, _) => row.map_or("", |(name, _)| name),
     };
     json!({ "text": reply.text, "reasoning": reply.reasoning, "calls": reply.tool_calls, "finish": finish,
             "model": reply.model, "opaque": reply.provider_data, "usage": reply.usage })
@@ -146,13 +146,13 @@ fn reply_to_json(reply: &Reply) -> Value {
 fn reply_from_json(value: &Value) -> Option<Reply> {
     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let finish = value["finish"].as_str()?;
-    let known = FINISH_REASONS.into_iter().find(|(name, _)| *name == finish);
+    let row = FINISH_REASONS.into_iter().find(|(name, _)| *name == finish);
     Some(Reply {
         id: String::new(),
         text: value["text"].as_str()?.to_owned(),
         reasoning: text("reasoning"),
         tool_calls: Vec::deserialize(&value["calls"]).ok()?,
-        finish_reason: known
+        finish_reason: row
             .map_or_else(|| FinishReason::Other(finish.to_owned()), |(_, reason)| reason),
         usage: Usage::deserialize(&value["usage"]).unwrap_or_default(),
         // The cost was paid when the exchange was recorded.

@@ -46,7 +46,7 @@ mod response;
 pub mod responses;
 pub mod retry;
 mod split_surrogates;
-pub(crate) mod text_event;
+mod text_event;
 pub mod think_tags;
 mod tool_call_ids;
 mod tool_call_repair;

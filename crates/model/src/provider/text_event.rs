@@ -1,9 +1,9 @@
 //! Types for reading the events of a stream that only add text to a reply, without building a JSON value. An event that
 //! does not have such a type, or that has more to say, is read as a [`serde_json::Value`].
 
+use crate::text_form::Text;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -34,10 +34,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
         deserializer.deserialize_map(ObjectVisitor(PhantomData))
     }
 }
-
-/// A string, borrowed unless it contains an escape.
-#[derive(serde::Deserialize)]
-pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// The content of an optional string; an absent one is empty.
 pub(super) fn as_str<'t>(text: &'t Option<Text<'_>>) -> &'t str {

@@ -1,16 +1,13 @@
 //! The Anthropic messages format: [`request`] builds requests, [`reply_builder`] reads responses. Neither does I/O. Source:
 //! <https://docs.anthropic.com/en/api/messages>, version 2023-06-01.
 
-use super::Request;
 use super::quirks::Quirks;
-use super::reply_draft::ReplyDraft;
 use super::reply_source::ReplySource;
-use super::request_body::BodyWriter;
-use super::wire_format::{ReplyBuilder, WireFormat};
 use nanobot_net::web_url;
 
 mod reply_builder;
 mod request;
+mod wire_format;
 
 /// Identifies this format in a reply's opaque data.
 const FORMAT_NAME: &str = "anthropic";
@@ -42,32 +39,5 @@ impl AnthropicFormat {
     /// The source of the replies of `model`.
     fn reply_source(&self, model: &str) -> ReplySource {
         ReplySource { format: FORMAT_NAME, server: self.server.clone(), model: model.to_owned() }
-    }
-}
-
-impl WireFormat for AnthropicFormat {
-    fn path(&self) -> &str {
-        if self.is_at_vertex() { &self.vertex_path } else { "/v1/messages" }
-    }
-
-    fn models_path(&self) -> &'static str {
-        "/v1/models?limit=1000"
-    }
-
-    fn headers(&self) -> &'static [(&'static str, &'static str)] {
-        if self.is_at_vertex() { &[] } else { &[("anthropic-version", "2023-06-01")] }
-    }
-
-    fn key_header(&self) -> &'static str {
-        if self.is_at_vertex() { "authorization" } else { "x-api-key" }
-    }
-
-    fn body(&self, request: &Request<'_>, stream: bool, body: BodyWriter<'_>) -> Vec<u8> {
-        request::write_body(request, self, stream, body)
-    }
-
-    fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder> {
-        let draft = ReplyDraft::new(request, self.reply_source(request.model));
-        Box::new(reply_builder::AnthropicReplyBuilder::new(draft))
     }
 }

@@ -3,9 +3,10 @@
 use crate::provider::DeltaSink;
 use crate::provider::reply_draft::{ReplyDraft, pass_on};
 use crate::provider::response::{arguments_from_value, parse_arguments, parse_tokens};
-use crate::provider::text_event::{self, Object, Text};
+use crate::provider::text_event::{self, Object};
 use crate::provider::think_tags::TextSegment;
 use crate::provider::wire_format::{ReplyBuilder, ReplyError, ReplyResult};
+use crate::text_form::Text;
 use nanobot_base::message::{Reply, ToolCall};
 use serde::Deserialize;
 use serde::de::IgnoredAny;

@@ -2,15 +2,12 @@
 //! nothing: reasoning is returned encrypted, stored with the reply, and sent back. Source:
 //! <https://platform.openai.com/docs/api-reference/responses>.
 
-use super::Request;
 use super::quirks::Quirks;
-use super::reply_draft::ReplyDraft;
 use super::reply_source::ReplySource;
-use super::request_body::BodyWriter;
-use super::wire_format::{ReplyBuilder, WireFormat};
 
 mod reply_builder;
 mod request;
+mod wire_format;
 
 /// Identifies this format in a reply's opaque data.
 const FORMAT_NAME: &str = "responses";
@@ -33,20 +30,5 @@ impl ResponsesFormat {
     /// The source of the replies of `model`.
     fn reply_source(&self, model: &str) -> ReplySource {
         ReplySource { format: FORMAT_NAME, server: self.server.clone(), model: model.to_owned() }
-    }
-}
-
-impl WireFormat for ResponsesFormat {
-    fn path(&self) -> &'static str {
-        "/responses"
-    }
-
-    fn body(&self, request: &Request<'_>, stream: bool, body: BodyWriter<'_>) -> Vec<u8> {
-        request::write_body(request, self, stream, body)
-    }
-
-    fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder> {
-        let draft = ReplyDraft::new(request, self.reply_source(request.model));
-        Box::new(reply_builder::ResponsesReplyBuilder::new(draft))
     }
 }
