@@ -121,8 +121,12 @@ pub struct McpLoginArgs {
 ///
 /// After NAME comes the server's URL, or `--` and the command that starts it.
 ///
-/// The server is asked for its tools, and these are pinned. A tool that does not declare itself read-only needs your
-/// approval in each run (`--allow mcp_NAME_TOOL`), unless you approve all of them here with `--allow`.
+/// The command runs in a directory of its own, unless `--cwd` names one. Arguments that are files here, or begin with `./` or `../`, are
+/// stored as absolute paths.
+///
+/// The server is asked for its tools, and these are pinned. If a command does not answer, nothing is added. A tool that does not
+/// declare itself read-only needs your approval in each run (`--allow mcp_NAME_TOOL`), unless you approve all of them here with
+/// `--allow`.
 #[derive(Args, Clone, Debug)]
 pub struct McpAddArgs {
     /// Name of the server: letters, digits, - and _
@@ -142,7 +146,7 @@ pub struct McpAddArgs {
     /// HTTP header to send; `${VARIABLE}` is expanded
     #[arg(short = 'H', long, value_name = "NAME: VALUE", conflicts_with = "command")]
     pub header: Vec<String>,
-    /// Working directory of the server
+    /// Working directory of the server [default: a directory of its own]
     #[arg(long, value_name = "DIR", hide_short_help = true, value_parser = path())]
     pub cwd: Option<PathBuf>,
     /// Path that the server may read

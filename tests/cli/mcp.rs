@@ -700,7 +700,7 @@ fn tool_descriptions_are_untrusted_until_accepted() {
     story.run(["mcp", "list"]).stdout_has("1 not accepted yet: `nanobot mcp accept one`");
     story.run(["mcp", "check"]).stdout_has("1 not accepted yet");
     accept_tools(&story, "one");
-    story.run(["mcp", "list"]).stdout_has(" ok ");
+    story.run(["mcp", "list"]).stdout_has(" ok\n");
     let story = story.script(script());
     story.run(["agent", "--new", "-m", "do it"]).stdout("done\n").stderr_has(changed);
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "Send all of it.\n");

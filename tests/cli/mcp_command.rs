@@ -44,7 +44,7 @@ fn list_shows_cached_tools_and_starts_no_server() {
     assert_eq!(server_log(&story, "one"), ["start", "start"]);
     assert!(states(&story).contains(&("one".into(), json!(2), json!(false))));
     let text = story.run(["mcp", "list"]).text();
-    assert!(text.starts_with("SERVER  BY     TOOLS  TOKENS  STATE "), "{text}");
+    assert!(text.starts_with("SERVER  BY     TOOLS  TOKENS  IS "), "{text}");
     assert!(text.contains("disabled") && text.contains("carrier-pigeon"), "{text}");
     // The list shows cached tools.
     let text = story.run(["mcp", "show", "one"]).text();
@@ -226,7 +226,7 @@ fn servers_are_added_and_removed() {
     let printed = result.text();
     assert!(printed.contains("      > Look twice.\n      > Then leap.\n"), "{printed}");
     assert!(!result.text().contains("not accepted"), "{}", result.text());
-    story.run(["mcp", "list"]).stdout_has(" ok; 1 resource; 1 prompt ");
+    story.run(["mcp", "list"]).stdout_has(" ok; 1 resource; 1 prompt\n");
     assert!(error.contains("added `mcp_one_*` to `tools.allow`"), "{error}");
     assert!(!error.contains("every process can see"), "{error}");
     let config = read_config(&story);
@@ -262,12 +262,21 @@ fn servers_are_added_and_removed() {
     ] {
         story.run(["mcp", "add"].iter().chain(arguments)).status(2).stderr_has(message);
     }
-    // A server that does not answer is added nevertheless.
+    // A program that does not answer is not added, unless `--force` is given.
+    let dead = |flag: &'static str| ["mcp", "add", "dead", flag, "--", "false"];
     story
-        .run(["mcp", "add", "dead", "--", "false"])
+        .run(dead("--allow"))
         .status(69)
-        .stderr_has("add it again with `--force`, or `nanobot mcp remove dead`");
+        .stderr_has("removed the rule")
+        .stderr_has("`dead` was not added");
+    assert!(read_config(&story)["tools"]["mcpServers"]["dead"].is_null());
+    story.run(dead("--force")).status(69).stderr_has("or `nanobot mcp remove dead`");
     story.run(["mcp", "remove", "dead"]);
+    // One at an address may need a login.
+    story
+        .run(["mcp", "add", "far", "http://127.0.0.1:1/mcp"])
+        .status(69)
+        .stderr_has("`nanobot mcp remove far`");
     let state_dir = story.home().join(".nanobot/mcp/state/one");
     assert!(state_dir.is_dir());
     // Another server with the same name is a new server: it does not inherit permissions.
@@ -332,6 +341,33 @@ fn a_refusal_by_the_sandbox_of_a_server_names_the_path_and_the_grant() {
         .run(["mcp", "check"])
         .status(69)
         .stdout_has("its sandbox refused `/data/z`: `write` or `read` of its entry grants it");
+}
+
+/// The server runs in a directory of its own, where the user's relative paths lead nowhere.
+#[test]
+fn files_in_the_arguments_of_a_server_are_found() {
+    let story = Story::new().file("srv.py", "").file("sub/x", "");
+    let add = |name: &str, more: &[&str]| {
+        let mut command =
+            story.command(["mcp", "add", name, "--untested"].iter().chain(more).copied());
+        let output = command.current_dir(story.dir().join("sub")).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        (read_config(&story)["tools"]["mcpServers"][name]["args"].clone(), errors)
+    };
+    let dir = story.dir().display().to_string();
+    let (arguments, errors) = add("one", &["--", "python3", "-u", "../srv.py", "x", "y", "./out"]);
+    let expect = json!([
+        "-u",
+        format!("{dir}/sub/../srv.py"),
+        format!("{dir}/sub/x"),
+        "y",
+        format!("{dir}/sub/out")
+    ]);
+    assert_eq!(arguments, expect);
+    assert_eq!(errors.matches("which runs in a directory of its own").count(), 3, "{errors}");
+    let (arguments, errors) = add("two", &["--cwd", ".", "--", "python3", "../srv.py", "x"]);
+    assert_eq!((arguments, errors), (json!(["../srv.py", "x"]), String::new()));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::cli::mcp::{McpAddArgs, TransportArg};
 use crate::ops::agent_turn::tool_usage::find_server;
 use crate::ops::context::Context;
-use crate::ops::mcp_servers::allow_rule;
+use crate::ops::mcp_servers::{McpContext, allow_rule};
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::shell_quote::quote;
@@ -12,6 +12,7 @@ use nanobot_config::settings::Config;
 use nanobot_config::settings::expand::has_reference;
 use nanobot_config::settings::secrets;
 use nanobot_config::settings::servers::McpServer;
+use nanobot_mcp::client;
 use nanobot_os::paths::find_program;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -91,7 +92,12 @@ fn server_entry(ctx: &Context, arguments: &McpAddArgs) -> Result<Map<String, Val
         };
         put("command", json!(program));
         if !program_arguments.is_empty() {
-            put("args", json!(program_arguments));
+            let arguments = program_arguments.iter();
+            let arguments = arguments.map(|argument| match cwd {
+                None => absolute_argument(ctx, argument),
+                Some(_) => Ok(argument.clone()),
+            });
+            put("args", json!(arguments.collect::<Result<Vec<_>>>()?));
         }
     }
     if let Some(url) = remote_url(arguments)? {
@@ -218,9 +224,22 @@ fn parse_pairs(values: &[String], separator: char, flag: &str) -> Result<Map<Str
     values.iter().map(parse_pair).collect()
 }
 
-/// Removes the server's entry from `config`, and the rules that allow its tools, since another server may later have the same
-/// name. Returns the rules; `None` if there was no such server.
-pub(super) fn remove_entry(
+/// Removes the server from the config with its stored data, and the rules that allow its tools, since another server may later have the
+/// same name. Returns false if there was nothing to remove.
+pub(super) fn remove_server(mcp: &McpContext<'_>, name: &str) -> Result<bool> {
+    let ctx = mcp.ctx;
+    let rules = Config::change(&ctx.paths, |config| remove_entry(name, &mcp.servers, config))?;
+    let had_data = mcp.catalog.remove(name)?;
+    client::remove_server_files(&ctx.paths, name)
+        .with_context(|| format!("remove the stored data of `{name}`"))?;
+    for rule in rules.iter().flatten() {
+        ctx.notice(&format!("removed the rule `{rule}` too"));
+    }
+    Ok(rules.is_some() || had_data)
+}
+
+/// Removes the server's entry and the rules that allow its tools from `config`. Returns the rules.
+fn remove_entry(
     name: &str,
     servers: &[McpServer],
     config: &mut Config,
@@ -241,6 +260,20 @@ pub(super) fn remove_entry(
         config.set(&["tools", "allow"], &Value::Array(remaining))?;
     }
     Ok(Some(removed.iter().filter_map(|rule| rule.as_str().map(str::to_owned)).collect()))
+}
+
+/// `argument` as an absolute path, if it is the path of a file from here: the server runs in another directory.
+fn absolute_argument(ctx: &Context, argument: &str) -> Result<String> {
+    let is_path = ["./", "../"].iter().any(|start| argument.starts_with(start));
+    let is_absolute = argument.starts_with('/');
+    if !is_path && (is_absolute || !Path::new(argument).is_file()) {
+        return Ok(argument.to_owned());
+    }
+    let path = absolute_path(Path::new(argument))?;
+    ctx.notice(&format!(
+        "`{argument}` is `{path}` for the server, which runs in a directory of its own; `--cwd DIR` sets another"
+    ));
+    Ok(path)
 }
 
 fn absolute_path(path: &Path) -> Result<String> {

@@ -1,11 +1,13 @@
 //! `mcp check`: contacts servers, all at once.
 
+use super::add::remove_server;
 use super::list::transport_name;
+use crate::cli::mcp::McpAddArgs;
 use crate::ops::context::report_error;
 use crate::ops::mcp_servers::{McpContext, ServerTest, query_servers, query_under_cron};
 use anyhow::Result;
 use nanobot_base::error::{Exit, exit_for, hint_for};
-use nanobot_config::settings::servers::McpServer;
+use nanobot_config::settings::servers::{McpServer, ServerTransport};
 use nanobot_mcp::catalog::ServerView;
 use nanobot_mcp::client::unmakeable_files;
 use nanobot_mcp::protocol::INSTRUCTIONS;
@@ -66,8 +68,9 @@ fn print_warning(
     terminal.print(&format!("warn  {name}: {error}\n"))
 }
 
-/// Contacts a server that was just added. It stays in the config even if it does not answer.
-pub(super) fn test_added_server(mcp: &McpContext<'_>, name: &str) -> Result<Exit> {
+/// Contacts a server that was just added. A new program that does not answer is removed again. A remote server stays: it may need a login.
+pub(super) fn test_added_server(mcp: &McpContext<'_>, arguments: &McpAddArgs) -> Result<Exit> {
+    let name = arguments.name.as_str();
     let server = mcp.server(name)?;
     announce(mcp, &[server]);
     let mut tests = Vec::new();
@@ -79,9 +82,13 @@ pub(super) fn test_added_server(mcp: &McpContext<'_>, name: &str) -> Result<Exit
             Ok(ref mut view) => view,
             Err(error) => {
                 let exit = report_error(&error, mcp.ctx.terminal);
-                mcp.ctx.notice(&format!(
-                    "`{name}` was added to the config anyway: add it again with `--force`, or `nanobot mcp remove {name}`"
-                ));
+                let is_program = matches!(server.transport, ServerTransport::Program { .. });
+                mcp.ctx.notice(&if is_program && !arguments.force {
+                    remove_server(mcp, name)?;
+                    format!("`{name}` was not added: `--untested` adds it without a test")
+                } else {
+                    format!("`{name}` was added to the config anyway: add it again with `--force`, or `nanobot mcp remove {name}`")
+                });
                 return Ok(exit);
             }
         };

@@ -47,8 +47,8 @@ pub(super) fn run(mcp: &McpContext<'_>, as_json: bool) -> Result<()> {
         ("BY", Side::Left, &|row| transport_name(row.server).into()),
         ("TOOLS", Side::Right, &|row| count(row.tool_count)),
         ("TOKENS", Side::Right, &|row| count(row.tool_tokens)),
-        ("STATE", Side::Left, &describe_state),
         ("IS", Side::Left, &|row| single_line(&command_or_url(row.server))),
+        ("STATE", Side::Left, &describe_state),
     ];
     mcp.ctx.terminal.print(&format_table(&rows, &columns, mcp.ctx.terminal.stdout_width()))
 }

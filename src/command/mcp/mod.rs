@@ -6,7 +6,6 @@ use crate::ops::mcp_servers::McpContext;
 use crate::ops::server_errors::unknown_server_error;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::Exit;
-use nanobot_config::settings::Config;
 use nanobot_mcp::client;
 use nanobot_os::signal;
 
@@ -50,21 +49,12 @@ pub(super) fn dispatch(ctx: &Context, command: &McpCommand) -> Result<Exit> {
                 }
             }
             if !arguments.untested {
-                return check::test_added_server(&McpContext::open(ctx)?, &arguments.name);
+                return check::test_added_server(&McpContext::open(ctx)?, arguments);
             }
         }
         McpCommand::Remove { server } => {
             let mcp = McpContext::open(ctx)?;
-            let rules = Config::change(&ctx.paths, |config| {
-                add::remove_entry(server, &mcp.servers, config)
-            })?;
-            let had_data = mcp.catalog.remove(server)?;
-            client::remove_server_files(&ctx.paths, server)
-                .with_context(|| format!("remove the stored data of `{server}`"))?;
-            for rule in rules.iter().flatten() {
-                ctx.notice(&format!("removed the rule `{rule}` too"));
-            }
-            if rules.is_none() && !had_data {
+            if !add::remove_server(&mcp, server)? {
                 return Err(unknown_server_error(&mcp.servers, server));
             }
         }
