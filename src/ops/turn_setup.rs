@@ -18,7 +18,7 @@ use nanobot_agent::prompt::{self, DirectoryAccess, PromptInput, PromptSection};
 use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_base::message::Origin;
 use nanobot_base::message::addresses::find_linked_hosts;
-use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::policy::file_scope::{FileAccess, FileScope};
 use nanobot_config::policy::net::Net;
 use nanobot_config::policy::provenance::ProvenanceTracker;
 use nanobot_config::policy::rule::Pattern;
@@ -364,7 +364,7 @@ fn project_instructions(
     private_copy: Option<&PrivateCopy>,
 ) -> Result<DirectoryInstructions> {
     let scope = &mut policy.file_scope;
-    let instructions = if scope.directory == workspace {
+    let mut instructions = if scope.directory == workspace {
         DirectoryInstructions::default()
     } else {
         let mut list = TrustList::load(&ctx.paths.trust())?;
@@ -376,6 +376,8 @@ fn project_instructions(
     for directory in &instructions.trusted {
         scope.instruction_files.extend(trust::instruction_paths(directory));
     }
+    // What a rule denies to read is not sent by itself either.
+    instructions.texts.retain(|(path, _)| scope.find_denial(path, FileAccess::Read).is_none());
     let agents = instructions.texts.iter().map(|(path, _)| path);
     scope.trusted.extend(agents.chain(&instructions.skill_files).cloned());
     Ok(instructions)

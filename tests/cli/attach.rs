@@ -315,6 +315,34 @@ fn a_directory_in_a_repository_respects_parent_gitignore_files() {
     run().stderr_has("`empty` contains only hidden and ignored files");
 }
 
+/// A file that the user names is the user's word; of a directory, no file was named.
+#[test]
+fn files_of_a_directory_that_a_rule_denies_to_read_are_left_out() {
+    let story = Story::new()
+        .set("tools.deny", json!(["read_file(priv/*)"]))
+        .file("priv/letter.txt", "SECRET")
+        .file("sub/old-letter.md", "SECRET")
+        .file("open.txt", "seen");
+    let run = |flags: &[&str]| {
+        story.server().script([says("ok")]);
+        let result = story.run([&["agent", "--ephemeral", "-m", "look"], flags].concat());
+        (result.stdout("ok\n").error_text(), story.last_request().raw)
+    };
+    let (notice, sent) = run(&["-a", ".", "--deny", "grep(*letter*)"]);
+    assert!(sent.contains("seen") && !sent.contains("SECRET"), "{sent}");
+    assert!(!sent.contains("letter.txt"), "{sent}");
+    let left_out = "`.`: file contents omitted: 2 denied by a rule, not listed";
+    assert_eq!(notice, format!("nanobot: {left_out}\n"));
+    let (_, sent) = run(&["-a", "."]);
+    assert!(sent.contains("old-letter.md") && !sent.contains("letter.txt"), "{sent}");
+    let (notice, sent) = run(&["-a", "priv/letter.txt", "--deny", "read_file(*letter*)"]);
+    assert!(sent.contains("SECRET") && notice.is_empty(), "{notice}{sent}");
+    story
+        .run(["agent", "-m", "look", "-a", "priv"])
+        .status(66)
+        .stderr_has("`priv` contains only hidden, ignored and denied files");
+}
+
 #[test]
 fn a_large_directory_is_truncated_with_a_notice() {
     let mut story = Story::new().script([says("ok")]);

@@ -1282,6 +1282,20 @@ fn a_mentioned_file_that_does_not_exist_is_reported() {
 }
 
 #[test]
+fn a_mentioned_directory_is_sent_without_the_files_that_a_rule_denies_to_read() {
+    let story = Story::new()
+        .set("tools.deny", json!(["read_file(*.key)"]))
+        .file("sub/my.key", "SECRET")
+        .file("sub/a.txt", "seen")
+        .script([says("Read.")]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "see @sub").until("1 denied by a rule").until("Read.");
+    screen.exit_with_ctrl_d();
+    let sent = story.last_request().raw;
+    assert!(sent.contains("seen") && !sent.contains("my.key"), "{sent}");
+}
+
+#[test]
 fn a_directory_is_trusted_from_the_conversation() {
     let story = Story::new();
     let project = story.home().join("project");

@@ -55,6 +55,27 @@ fn files_of_a_directory_that_is_not_trusted_are_named_on_request() {
     assert!(notice.contains(line), "{notice}");
 }
 
+/// A rule that denies to read an instruction file also keeps it out of the system prompt, and out of results.
+#[test]
+fn instructions_that_a_rule_denies_to_read_are_not_sent() {
+    let story = Story::new()
+        .file("AGENTS.md", "SAY MOO")
+        .file("sub/AGENTS.md", "SAY BAA")
+        .file("sub/a.txt", "text");
+    story.run(["trust"]).stdout_has("is now trusted");
+    let read = |flags: &[&str]| {
+        story.server().script([calls("read_file", json!({ "path": "sub/a.txt" })), says("ok")]);
+        story.run([&["agent", "--ephemeral", "-m", "x"], flags].concat()).stdout("ok\n");
+        story.last_request().raw
+    };
+    let sent = read(&[]);
+    assert!(sent.contains("SAY MOO") && sent.contains("SAY BAA"), "{sent}");
+    let sent = read(&["--deny", "read_file(AGENTS.md)"]);
+    assert!(!sent.contains("SAY MOO") && !sent.contains("SAY BAA"), "{sent}");
+    let sent = read(&["--deny", "read_file(sub/*.md)"]);
+    assert!(sent.contains("SAY MOO") && !sent.contains("SAY BAA"), "{sent}");
+}
+
 #[test]
 fn a_dry_run_lists_what_would_be_trusted_and_trusts_nothing() {
     let story = Story::new().file("AGENTS.md", "SAY MOO").file("p.md", "Hello.");

@@ -162,6 +162,9 @@ impl Files {
     /// `text`, the result of a tool about the file at `path`, with the instructions that apply to the file.
     pub(super) fn add_instructions(&self, mut text: String, path: &Path) -> String {
         for (agents, instructions) in self.instructions.iter().flat_map(|find| find(path)) {
+            if self.file_scope.find_denial(&agents, FileAccess::Read).is_some() {
+                continue;
+            }
             let name = agents.display().to_string();
             let block = tagged_block("instructions", Some(&name), &instructions);
             text.push_str(&format!("\n\nThe user's instructions for this directory:\n{block}"));

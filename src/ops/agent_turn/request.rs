@@ -5,7 +5,7 @@ use crate::ops::context::Context;
 use crate::ops::default_session::{default_session_key, fresh_session_key, last_session_key};
 use crate::ops::media_service::MediaAccount;
 use crate::ops::model;
-use crate::ops::permissions;
+use crate::ops::permissions::{self, WorkspacePlace};
 use crate::ops::server_content::{ServerContent, ServerResource};
 use crate::ops::server_files;
 use crate::ops::server_prompts::ServerPrompt;
@@ -21,6 +21,7 @@ use nanobot_agent::report::Reporter;
 use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_base::message::{MessagePart, Origin};
+use nanobot_config::policy::file_scope::{FileAccess, FileScope};
 use nanobot_config::policy::profile::Profile;
 use nanobot_config::settings::Settings;
 use nanobot_model::ledger::CallPurpose;
@@ -127,8 +128,18 @@ pub(crate) fn read(
     };
     let options = expanded_options.as_ref().unwrap_or(options);
     let purpose = source.call_purpose(&key, &reporter.envelope.turn);
-    let (parts, text) =
-        build_message(ctx, options, &settings, &purpose, piped, source.attached(), reporter)?;
+    // Only the files of a directory are not named by the user, so that rules decide about them.
+    let has_directory = options.input.attach.iter().any(|source| Path::new(source).is_dir());
+    let workspace = has_directory.then(|| WorkspacePlace::find(&settings.workspace));
+    let policy = workspace.map(|workspace| {
+        permissions::build_policy(ctx, &options.grants, &settings, &profile, &workspace)
+    });
+    let content = MessageContent {
+        piped,
+        attached: source.attached(),
+        file_scope: policy.transpose()?.map(|policy| policy.file_scope),
+    };
+    let (parts, text) = build_message(ctx, options, &settings, &purpose, content, reporter)?;
     let server_content = server_content_of(options, &settings, source);
     let command = match parts.as_slice() {
         [MessagePart::Text(message)]
@@ -387,6 +398,14 @@ fn attaches_stdin(options: &TurnOptions) -> Result<bool> {
 /// The text of a recording in a run that sends nothing.
 const NOT_TRANSCRIBED: &str = "(not transcribed in this run, which sends nothing)";
 
+/// The content that comes with the words of a message.
+struct MessageContent<'a> {
+    piped: Option<Vec<u8>>,
+    attached: &'a [AttachedContent],
+    /// The rules about the files of attached directories, if there are any.
+    file_scope: Option<FileScope>,
+}
+
 /// The turn's message: images and documents first, then one text that includes all text attachments. Returns the text
 /// without attachments too, with the authors of all.
 fn build_message(
@@ -394,10 +413,14 @@ fn build_message(
     options: &TurnOptions,
     settings: &Settings,
     purpose: &CallPurpose,
-    piped: Option<Vec<u8>>,
-    attached: &[AttachedContent],
+    content: MessageContent<'_>,
     reporter: &mut Reporter,
 ) -> Result<(Vec<MessagePart>, UserText)> {
+    let MessageContent { piped, attached, file_scope } = content;
+    let is_closed = |path: &Path| {
+        let scope = file_scope.as_ref();
+        scope.is_some_and(|scope| scope.find_denial(path, FileAccess::Read).is_some())
+    };
     // Binary content is detected by its first bytes. The model's accepted types matter only for such content.
     let is_text = |bytes: &[u8]| {
         input::image_type(bytes).is_none()
@@ -464,7 +487,7 @@ fn build_message(
                 &attach_options,
                 &mut notice,
             )?,
-            None => attach::read(source, &attach_options, &mut notice)?,
+            None => attach::read(source, &attach_options, &is_closed, &mut notice)?,
         });
     }
     for content in attached {

@@ -1,5 +1,6 @@
 //! Converts a directory to one text: the list of its files and the content of its text files. Hidden files and files
-//! ignored by `.gitignore` are left out, and links are not followed. The same directory always gives the same text.
+//! ignored by `.gitignore` are left out, as are those that the user closes by rules, and links are not followed. The same directory
+//! always gives the same text.
 
 use super::pdf;
 use anyhow::{Context, Result};
@@ -21,13 +22,14 @@ const MAX_FILES: usize = 2_000;
 /// Bytes read of a file that does not fit, to detect whether it is text.
 const PROBE_BYTES: u64 = 8 << 10;
 
-/// Reads the directory at `path`, which the user calls `name`.
+/// Reads the directory at `path`, which the user calls `name`, without the files that `is_closed` tells by their whole path.
 ///
 /// # Errors
 /// The directory cannot be read, or the run is cancelled.
 pub(super) fn read(
     path: &Path,
     name: &str,
+    is_closed: &dyn Fn(&Path) -> bool,
     on_notice: &mut dyn FnMut(&str),
 ) -> Result<MessagePart> {
     let context = || format!("read `{name}`");
@@ -47,6 +49,10 @@ pub(super) fn read(
         let Some(relative) = relative_path(&entry, &path) else {
             continue;
         };
+        if is_closed(entry.path()) {
+            omitted.closed += 1;
+            continue;
+        }
         if file_count == MAX_FILES {
             omitted.is_truncated = true;
             break;
@@ -72,6 +78,7 @@ pub(super) fn read(
     }
     if file_count == 0 {
         let cause = match entries.next() {
+            Some(_) if omitted.closed > 0 => "contains only hidden, ignored and denied files",
             Some(_) => "contains only hidden and ignored files",
             None => "is empty",
         };
@@ -91,6 +98,7 @@ struct OmittedFiles {
     too_long: usize,
     binary: usize,
     unreadable: usize,
+    closed: usize,
     /// True if there are more files than [`MAX_FILES`].
     is_truncated: bool,
 }
@@ -106,7 +114,7 @@ impl OmittedFiles {
     }
 
     fn describe(&self) -> Option<String> {
-        let Self { too_long, binary, unreadable, is_truncated } = self;
+        let Self { too_long, binary, unreadable, closed, is_truncated } = self;
         let mut parts = Vec::new();
         if *too_long > 0 {
             let limit = format_size(MAX_TEXT_BYTES as u64);
@@ -117,6 +125,9 @@ impl OmittedFiles {
         }
         if *unreadable > 0 {
             parts.push(format!("{unreadable} unreadable"));
+        }
+        if *closed > 0 {
+            parts.push(format!("{closed} denied by a rule, not listed"));
         }
         if *is_truncated {
             parts.push(format!("all after the first {MAX_FILES}, not listed"));

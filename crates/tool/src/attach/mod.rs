@@ -34,8 +34,8 @@ pub use origin::AttachmentOrigin;
 /// Maximum file size in bytes. It allows for photographs, which are scaled down later; see [`input::MAX_STDIN_BYTES`] for text.
 const MAX_FILE_BYTES: usize = 32 << 20;
 
-/// Reads `input`: a file, a directory or a web page. `on_notice` receives notices about content that was changed or
-/// left out.
+/// Reads `input`: a file, a directory or a web page. Of a directory, the files that `is_closed` are left out: the user has named none of
+/// them. `on_notice` receives notices about content that was changed or left out.
 ///
 /// # Errors
 /// Status 66 if it does not exist, 65 if it is of no use to the model, 77 for a page that must not be fetched, and 69
@@ -43,6 +43,7 @@ const MAX_FILE_BYTES: usize = 32 << 20;
 pub fn read(
     input: &OsStr,
     options: &AttachOptions<'_>,
+    is_closed: &dyn Fn(&Path) -> bool,
     on_notice: &mut dyn FnMut(&str),
 ) -> Result<MessagePart> {
     let name = input.to_string_lossy();
@@ -50,7 +51,7 @@ pub fn read(
     if page::is_http_url(&name) {
         page::fetch(&name, options, on_notice)
     } else if path.is_dir() {
-        directory::read(path, &name, on_notice)
+        directory::read(path, &name, is_closed, on_notice)
     } else {
         let bytes = input::read_file(path, &name, MAX_FILE_BYTES)?;
         part_from_file(bytes, Some(path), AttachmentOrigin::File(&name), options, on_notice)
