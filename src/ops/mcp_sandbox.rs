@@ -77,7 +77,7 @@ impl SandboxFactory for McpSandboxFactory {
             .chain(reads)
             .map(|path| ScopeRoot { path: path.clone(), may_write: false });
         let file_scope = FileScope { roots: roots.collect(), ..self.file_scope.clone() };
-        sandbox.cover(sandbox_spec::denied_files(&file_scope, &sandbox)?);
+        sandbox_spec::apply_rules(&file_scope, &mut sandbox)?;
         // `temp_dir` is the server's TMPDIR; this is what it sees at /tmp.
         sandbox.tmp = Some(private_tmp::create_server_directory(&self.temporary_dirs)?);
         Ok(SandboxedSpec { sandbox, env: sandbox_spec::tool_env(&server_scope) })

@@ -42,8 +42,9 @@ pub struct Grants {
     /// Deny a tool; overrides everything else
     ///
     /// `TOOL`, or `TOOL(glob)` for some arguments; may be repeated. `*` matches any text, `?` one character; for files also
-    /// `**/`, `{a,b}` and `[ab]`. A name without `/` is meant in every directory: `read_file(.env)`. For commands a glob is no
-    /// security boundary: `exec(git *)` does not match `/usr/bin/git`.
+    /// `**/`, `{a,b}` and `[ab]`. A name without `/` is meant in every directory: `read_file(.env)`. A rule about a file
+    /// also holds for commands and MCP servers. For the text of commands a glob is no security boundary: `exec(git *)` does not match
+    /// `/usr/bin/git`.
     #[arg(long, value_name = "RULE", action = ArgAction::Append, hide_short_help = true)]
     pub deny: Vec<String>,
     /// Offer only these tools, separated by commas

@@ -291,3 +291,23 @@ fn a_server_does_not_see_files_that_a_rule_denies() {
     let (stderr, _) = call_writer(&story, &["--deny", "read_file(.env)"]);
     assert!(stderr.contains("mine") && !stderr.contains("secret"), "{stderr}");
 }
+
+/// Nor do they change files that a rule denies to change: existing ones are read-only to them, and new ones are put back.
+#[test]
+fn a_server_does_not_change_files_that_a_rule_denies_to_change() {
+    if !require("python3") {
+        return;
+    }
+    let story = story_with_writer(
+        "echo evil > a.lock; rm a.lock; echo evil > sub/b.lock; echo x > c; cat a.lock c",
+    );
+    let docs = story.home().join("docs");
+    write(&docs.join("a.lock"), b"locked\n");
+    write(&docs.join("sub/keep"), b"");
+    let (stderr, text) = call_writer(&story, &["--deny", "write_file(*.lock)"]);
+    assert!(stderr.contains("locked\nx"), "{stderr}");
+    assert!(stderr.contains("which the rule `write_file(*.lock)` denies"), "{stderr}");
+    assert!(!text.contains("--allow startup"), "{text}");
+    assert_eq!(read_to_string(docs.join("a.lock")).unwrap(), "locked\n");
+    assert!(!docs.join("sub/b.lock").exists() && docs.join("c").exists());
+}

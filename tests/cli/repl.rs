@@ -1288,7 +1288,7 @@ fn a_mentioned_directory_is_sent_without_the_files_that_a_rule_denies_to_read() 
         .file("sub/my.key", "SECRET")
         .file("sub/a.txt", "seen")
         .script([says("Read.")]);
-    let mut screen = start_repl(&story);
+    let mut screen = wait_until_started(story.screen(24, 200).args(["repl"]));
     send_line(&mut screen, "see @sub").until("1 denied by a rule").until("Read.");
     screen.exit_with_ctrl_d();
     let sent = story.last_request().raw;

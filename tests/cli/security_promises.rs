@@ -154,6 +154,8 @@ const GUARANTEES: &[TestedPromise] = &[
         &[
             "files_that_a_rule_denies_to_read_are_closed_to_commands",
             "a_server_does_not_see_files_that_a_rule_denies",
+            "no_command_changes_a_file_that_a_rule_denies_to_change",
+            "a_server_does_not_change_files_that_a_rule_denies_to_change",
         ],
     ),
     ("Their environment is an allow-list", &["only_named_variables_are_passed"]),

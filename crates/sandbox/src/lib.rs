@@ -79,6 +79,7 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use landlock_rules::AccessRight;
+use project_file_rules::FindPaths;
 use seccomp::{CallAccess, InternetSockets};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -254,6 +255,17 @@ impl SandboxSpec {
             self.covered.extend(paths);
             self.ruleset_cache = Arc::default();
         }
+    }
+
+    /// Protects also the paths that `find_denied` finds, and any that a command creates.
+    ///
+    /// # Errors
+    /// The errors of `find_denied`.
+    pub fn protect(&mut self, find_denied: FindPaths) -> io::Result<()> {
+        self.protected.extend((find_denied.0)()?);
+        self.project_files.find_denied = Some(find_denied);
+        self.ruleset_cache = Arc::default();
+        Ok(())
     }
 
     /// True if the writable paths are searched for project files.

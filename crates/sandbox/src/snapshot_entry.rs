@@ -100,6 +100,8 @@ pub(super) fn record_states<'p>(
     project_files: &ProjectFiles,
 ) -> io::Result<Vec<SnapshotEntry>> {
     let mut bytes_left = SNAPSHOT_LIMIT_BYTES;
+    // Of files that a mount protects, and that only another program can replace.
+    let mut mounted_bytes_left = SNAPSHOT_LIMIT_BYTES;
     let mut entries = Vec::new();
     for ProtectedPath { path, is_nested } in protected_paths {
         let Some(tree_path) = roots.locate(path) else {
@@ -113,7 +115,7 @@ pub(super) fn record_states<'p>(
         let before = match roots.open_parent(&tree_path, false) {
             Ok((dir, name)) if !is_nested && is_mountable(dir.as_fd(), &name) => {
                 // A directory is hardly ever replaced. The command cannot change a directory that this process cannot read.
-                let state = read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone());
+                let state = read_state(dir.as_fd(), &name, &mut mounted_bytes_left);
                 let Ok(state @ SnapshotState::File { .. }) = state else {
                     continue;
                 };

@@ -477,8 +477,8 @@ impl ExecTool {
         let sandbox = self.prepare_sandbox();
         let sandbox = sandbox.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
         let mut sandbox = sandbox.without_mounts_in_removable_git_dirs();
-        let denied_files = sandbox_spec::denied_files(&self.files.file_scope, &sandbox);
-        sandbox.cover(denied_files.map_err(|error| format!("cannot set up the sandbox: {error}"))?);
+        sandbox_spec::apply_rules(&self.files.file_scope, &mut sandbox)
+            .map_err(|error| format!("cannot set up the sandbox: {error}"))?;
         sandbox.project_files.access = self.project_file_access();
         if is_background || !self.hosts.is_empty() {
             let (files, traffic) = (Arc::clone(&self.files), Arc::clone(&self.host_traffic));

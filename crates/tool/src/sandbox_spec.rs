@@ -8,10 +8,12 @@ use nanobot_config::policy::startup_files::{
 };
 use nanobot_mcp::client::ChangeablePaths;
 use nanobot_os::env::Env;
+use nanobot_sandbox::project_file_rules::Callback;
 use nanobot_sandbox::{NetworkAccess, ProjectFileAccess, SandboxSpec, git_paths, system_paths};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The locations of the tools installed on this machine.
 #[derive(Clone, Debug, Default)]
@@ -146,25 +148,46 @@ pub(crate) fn git_configs(file_scope: &FileScope) -> Vec<PathBuf> {
 /// Maximum number of entries that are searched for files that rules deny.
 const MAX_SEARCH_ENTRIES: usize = 1_000_000;
 
-/// The existing files and directories beneath the granted paths of `sandbox` that a rule of the user denies to read. The sandbox
-/// covers them.
+/// Closes to `sandbox` what rules of the user deny: existing files to be read, and all files to be changed.
 ///
 /// # Errors
 /// There are too many entries to search.
-pub fn denied_files(file_scope: &FileScope, sandbox: &SandboxSpec) -> io::Result<Vec<PathBuf>> {
+pub fn apply_rules(file_scope: &FileScope, sandbox: &mut SandboxSpec) -> io::Result<()> {
+    sandbox.cover(denied_files(file_scope, sandbox, FileAccess::Read)?);
+    let scopes = file_scope.self_and_operands();
+    let mut rules = scopes.iter().flat_map(|scope| &scope.denied);
+    if rules.any(|rule| rule.access == FileAccess::Write) {
+        let (file_scope, searched_sandbox) = (file_scope.clone(), sandbox.clone());
+        let find_denied = move || denied_files(&file_scope, &searched_sandbox, FileAccess::Write);
+        sandbox.protect(Callback(Arc::new(find_denied)))?;
+    }
+    Ok(())
+}
+
+/// The existing files and directories to which a rule of the user denies `access`, beneath the paths of `sandbox` that are granted for it.
+///
+/// # Errors
+/// There are too many entries to search.
+pub(crate) fn denied_files(
+    file_scope: &FileScope,
+    sandbox: &SandboxSpec,
+    access: FileAccess,
+) -> io::Result<Vec<PathBuf>> {
     let scopes = file_scope.self_and_operands();
     let rules: Vec<(&FileScope, &Pattern)> = scopes
         .iter()
         .flat_map(|scope| scope.denied.iter().map(move |rule| (*scope, rule)))
-        .filter(|(_, rule)| rule.access == FileAccess::Read)
+        .filter(|(_, rule)| rule.access == access)
         .map(|(scope, rule)| (scope, &rule.pattern))
         .collect();
     if rules.is_empty() {
         return Ok(Vec::new());
     }
     let is_denied = |path: &Path| rules.iter().any(|(scope, pattern)| scope.matches(pattern, path));
-    let is_granted =
-        |path: &PathBuf| sandbox.readable.contains(path) || sandbox.writable.contains(path);
+    let is_granted = |path: &PathBuf| {
+        (access == FileAccess::Read && sandbox.readable.contains(path))
+            || sandbox.writable.contains(path)
+    };
     let mut directories: Vec<PathBuf> =
         file_scope.roots.iter().map(|root| root.path.clone()).filter(is_granted).collect();
     let mut denied: Vec<PathBuf> =
@@ -173,15 +196,17 @@ pub fn denied_files(file_scope: &FileScope, sandbox: &SandboxSpec) -> io::Result
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             entries_left = entries_left.checked_sub(1).ok_or_else(|| {
-                io::Error::other(
-                    "there are too many files to find those that a rule denies to read",
-                )
+                io::Error::other("there are too many files to find those that a rule denies")
             })?;
             let path = entry.path();
-            if is_denied(&path) {
-                // A link is read through its target.
-                denied.push(std::fs::canonicalize(&path).unwrap_or(path));
-            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            // The sandbox protects the contents of a `.git` one by one.
+            let is_split = access == FileAccess::Write && is_directory && path.ends_with(".git");
+            if is_denied(&path) && !is_split {
+                // A link is followed to its target, and can itself be changed.
+                denied.extend(std::fs::canonicalize(&path).ok().filter(|target| *target != path));
+                denied.push(path);
+            } else if is_directory {
                 directories.push(path);
             }
         }
@@ -296,8 +321,16 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
 }
 
 /// The rules by which changes during a call of a server are undone. They are those for commands.
-pub(crate) fn for_changes_of_server(paths: ChangeablePaths) -> SandboxSpec {
+///
+/// # Errors
+/// There are too many entries to search.
+pub(crate) fn for_changes_of_server(
+    paths: ChangeablePaths,
+    file_scope: &FileScope,
+) -> io::Result<SandboxSpec> {
     let ChangeablePaths { shared, own } = paths;
+    let roots = shared.iter().map(|path| ScopeRoot { path: path.clone(), may_write: true });
+    let file_scope = FileScope { roots: roots.collect(), ..file_scope.clone() };
     let protected = collect_protected(&shared, &|root| {
         git_paths::protected_paths(root, always_protected_from_commands())
     });
@@ -306,7 +339,8 @@ pub(crate) fn for_changes_of_server(paths: ChangeablePaths) -> SandboxSpec {
     sandbox.project_files.names = project_files();
     sandbox.project_files.skipped.push(own.clone());
     sandbox.add_private(own);
-    sandbox
+    apply_rules(&file_scope, &mut sandbox)?;
+    Ok(sandbox)
 }
 
 /// True if `path` belongs to nanobot, and is not in the server's own directory.

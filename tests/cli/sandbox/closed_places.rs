@@ -255,3 +255,70 @@ fn a_command_that_fails_at_a_closed_file_is_denied() {
     story.server().script([calls("exec", json!({ "command": command })), says("Done.")]);
     story.run(["agent", "-m", "go", "--deny", notes, "--strict"]).stdout("Done.\n");
 }
+
+/// A rule that denies to change a file is about the file: no command changes, replaces, removes or creates it.
+#[test]
+fn no_command_changes_a_file_that_a_rule_denies_to_change() {
+    let deny = |rule: &str, command: &str| {
+        let story = Story::new();
+        let files = ["README.md", "data/deep/a.csv"].map(|name| story.dir().join(name));
+        files.iter().for_each(|file| write(file, b"hello\n"));
+        write(&story.dir().join("work/here"), b"here\n");
+        story.server().script([calls("exec", json!({ "command": command })), says("Done.")]);
+        let flags = ["agent", "-m", "go", "--write", "--deny", rule, "--strict", "--json"];
+        let result = story.run(flags).status(5);
+        let denials = result.json()["denials"].clone();
+        drop(result.error_text());
+        drop(result);
+        let message = denials[0]["text"].as_str().unwrap_or_default();
+        assert!(message.contains(&format!("by the rule `{rule}`")), "{command}: {denials}");
+        assert_eq!(denials[0]["grant"], Value::Null, "{command}: {denials}");
+        for file in files {
+            assert_eq!(std::fs::read(file).unwrap(), b"hello\n", "{command}");
+        }
+        story
+    };
+    for command in [
+        "echo b > README.md",
+        "sed -i s/hello/b/ README.md",
+        "rm README.md",
+        "mv README.md x",
+        "mv work/here README.md",
+        "ln -sf work/here README.md",
+        "chmod 600 README.md",
+        "cd work && echo b > ../README.md",
+        "python3 -c 'import os; open(\"t\", \"w\").write(\"b\"); os.replace(\"t\", \"README.md\")'",
+    ] {
+        deny("write_file(README.md)", command);
+    }
+    for rule in ["delete_file(data/*)", "edit_file(*.csv)", "apply_patch(data)"] {
+        for command in
+            ["rm -r data", "mv data other", "mv data/deep other", "echo b >> data/deep/a.csv"]
+        {
+            deny(rule, command);
+        }
+    }
+    // What does not exist yet is put back, under another name if it has a content.
+    let story = deny(
+        "write_file(new/*)",
+        "mkdir new; echo b > new/a; mkdir new/empty; ln -s a new/l; echo c > c",
+    );
+    assert!(story.dir().join("c").exists());
+    let left = std::fs::read_dir(story.dir().join("new")).unwrap();
+    let left: Vec<_> =
+        left.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(left.len() == 1 && left[0].starts_with("a.set-aside-"), "{left:?}");
+    let content = story.requests()[1].last_content();
+    assert!(content.contains("commands may not change `new/a`, by the rule"), "{content}");
+    deny("edit_file(AGENTS.md)", "echo b > AGENTS.md");
+    // Other files are as writable as before, and the file can be read.
+    let story = Story::new();
+    write(&story.dir().join("README.md"), b"hello\n");
+    let command = "git init -q . && cat README.md > copy && rm copy && echo x > x.md && mkdir d && mv x.md d/";
+    story.server().script([calls("exec", json!({ "command": command })), says("Done.")]);
+    let flags = ["agent", "-m", "go", "--write", "--deny", "write_file(README.md)", "--strict"];
+    story.run(flags).stdout("Done.\n");
+    assert!(story.dir().join("d/x.md").exists());
+    let explained = story.run(["policy", "explain", "--deny", "write_file(README.md)"]);
+    explained.stdout_has("commands and MCP servers cannot change the files that it matches");
+}

@@ -4,7 +4,7 @@
 use super::net::Net;
 use super::provenance::{Grant, GuardedChange};
 use super::rule::{Pattern, RuleEffect};
-use super::tool_names::{CRON, EXEC, MESSAGE, READ_TOOLS, WEB_FETCH, WEB_SEARCH};
+use super::tool_names::{CRON, EXEC, MESSAGE, READ_TOOLS, WEB_FETCH, WEB_SEARCH, WRITE_TOOLS};
 use super::{Permission, Policy, PolicyDecision, Sandbox};
 use nanobot_base::format::on_one_line;
 use serde_json::json;
@@ -284,13 +284,18 @@ impl Policy {
             };
             // A rule about a command's text is no security boundary; the sandbox contains commands.
             let is_text_match = rule.argument.is_some() && rule.tool.matches(EXEC);
-            let is_about_reading = rule.effect == RuleEffect::Deny
-                && rule.argument.is_some()
-                && READ_TOOLS.iter().any(|tool| rule.tool.matches(tool));
+            let is_about = |tools: &[&str]| {
+                rule.effect == RuleEffect::Deny
+                    && rule.argument.is_some()
+                    && self.sandbox != Sandbox::Off
+                    && tools.iter().any(|tool| rule.tool.matches(tool))
+            };
             let note = if is_text_match {
                 ": not a security boundary"
-            } else if is_about_reading && self.sandbox != Sandbox::Off {
+            } else if is_about(READ_TOOLS) {
                 ": commands and MCP servers cannot open the files that it matches when they start"
+            } else if is_about(WRITE_TOOLS) {
+                ": commands and MCP servers cannot change the files that it matches"
             } else {
                 ""
             };

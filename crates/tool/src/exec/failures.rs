@@ -72,7 +72,7 @@ impl ExecTool {
                 format!("({cause}; the user can grant the whole working tree with `{flag}`)");
             return Some(Explanation::with_flag(message, flag));
         }
-        if let Some(explanation) = self.explain_closed_file(command, text) {
+        if let Some(explanation) = self.explain_closed_file(ended) {
             return Some(explanation);
         }
         // A command that succeeded may have printed text that is not about its own failure. Error messages of programs have a colon.
@@ -107,8 +107,8 @@ impl ExecTool {
         {
             let file = protected_git_path(line);
             let message = format!(
-                "(in this run `.git/config`, as remotes and submodules need it, git hooks and start-up files cannot be \
-                 replaced, nor the directories that contain them moved or removed; the user can also grant \
+                "(in this run `.git/config`, as remotes and submodules need it, git hooks, start-up files and files that a \
+                 rule denies to change cannot be replaced, nor the directories that contain them moved or removed; the user can also grant \
                  one of them, as with `--write --write={file}`)"
             );
             let exists = self.files.file_scope.directory.join(file).exists();
@@ -149,39 +149,55 @@ impl ExecTool {
         Some(self.explain_file_access(line))
     }
 
-    /// Explains that a rule of the user closes a file or directory that a line of the output `text` names.
-    fn explain_closed_file(&self, command: &str, text: &str) -> Option<Explanation> {
+    /// Explains that a rule of the user closes a file or directory that a line of the output names. What cannot be replaced is often named
+    /// by the command alone.
+    fn explain_closed_file(&self, ended: &EndedCommand<'_>) -> Option<Explanation> {
         let scope = &self.files.file_scope;
-        let is_refused = |line: &&str| FILE_SIGNS.iter().any(|sign| line.contains(sign));
-        let lines: Vec<&str> = text.lines().filter(is_refused).collect();
+        let has = |line: &str, signs: &[&str]| signs.iter().any(|sign| line.contains(sign));
+        let is_refused = |line: &&str| has(line, FILE_SIGNS) || has(line, BUSY_SIGNS);
+        let mut lines: Vec<&str> = ended.text.lines().filter(is_refused).collect();
+        // A directory cannot be moved away with what is protected in it.
+        let is_busy = lines.iter().any(|line| has(line, BUSY_SIGNS));
+        if is_busy {
+            lines.push(ended.command);
+        }
         if lines.is_empty() {
             return None;
         }
-        let closed_paths = sandbox_spec::denied_files(scope, &self.prepare_sandbox().ok()?).ok()?;
         let is_named = |closed_path: &&PathBuf| {
             lines.iter().flat_map(|line| possible_paths(line)).any(|word| {
                 let path = scope.absolute(word);
                 // A command may have been in another directory, unless there is such a file in this one.
                 let mut parents = Path::new(word.trim_start_matches("../")).ancestors();
+                let is_around =
+                    closed_path.starts_with(&path) && !scope.directory.starts_with(&path);
                 path.starts_with(closed_path)
+                    || is_around && is_busy
                     || !path.exists()
                         && parents
                             .any(|path| path.file_name().is_some() && closed_path.ends_with(path))
             })
         };
-        let path = closed_paths.iter().find(is_named)?;
-        let shown_path = path.strip_prefix(&scope.directory).unwrap_or(path).display();
-        let rule = scope.find_denial(path, FileAccess::Read)?;
-        let message = format!(
-            "(`{shown_path}` is closed to commands by the rule `{}`, which no flag lifts)",
-            rule.rule
-        );
-        // A search that met the file has done its work in the others.
-        let is_named = command.contains(&*path.file_name()?.to_string_lossy());
-        let mut others =
-            text.lines().filter(|line| !is_refused(line) && !line.starts_with(EXIT_CODE));
-        let has_found = !is_named && others.next().is_some();
-        Some(if has_found { Explanation::new(message) } else { Explanation::denied(message) })
+        let sandbox = self.prepare_sandbox().ok()?;
+        [
+            (FileAccess::Read, "is closed to commands"),
+            (FileAccess::Write, "is read-only to commands"),
+        ]
+        .into_iter()
+        .find_map(|(access, what)| {
+            let closed_paths = sandbox_spec::denied_files(scope, &sandbox, access).ok()?;
+            let path = closed_paths.iter().find(is_named)?;
+            let shown_path = path.strip_prefix(&scope.directory).unwrap_or(path).display();
+            let rule = &scope.find_denial(path, access)?.rule;
+            let message =
+                format!("(`{shown_path}` {what} by the rule `{rule}`, which no flag lifts)");
+            // A search that met the file has done its work in the others.
+            let is_sought = ended.command.contains(&*path.file_name()?.to_string_lossy());
+            let mut others =
+                ended.text.lines().filter(|line| !is_refused(line) && !line.starts_with(EXIT_CODE));
+            let has_found = access == FileAccess::Read && !is_sought && others.next().is_some();
+            Some(if has_found { Explanation::new(message) } else { Explanation::denied(message) })
+        })
     }
 
     /// Explains that commands have a loopback of their own. `address` is the one of a server that the command did not reach.

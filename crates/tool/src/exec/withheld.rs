@@ -3,7 +3,7 @@
 use crate::files::Files;
 use crate::{ToolError, ToolOutput, WithheldChanges, WithheldFile};
 use nanobot_config::policy::Refusal;
-use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::policy::file_scope::{FileAccess, FileScope};
 use nanobot_sandbox::{Remedy, UndoneChange};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,10 +93,11 @@ impl UndoneResult {
 
 /// True if the user, who grants `flag`, allows that commands change `path`.
 pub(super) fn is_allowed_by(scope: &FileScope, flag: &str, path: &Path) -> bool {
-    match flag.strip_prefix("--write=") {
-        Some(granted) => scope.directory.join(granted) == path,
-        None => flag == STARTUP_FLAG && scope.is_project_file(path),
-    }
+    scope.find_denial(path, FileAccess::Write).is_none()
+        && match flag.strip_prefix("--write=") {
+            Some(granted) => scope.directory.join(granted) == path,
+            None => flag == STARTUP_FLAG && scope.is_project_file(path),
+        }
 }
 
 /// The refusal for a command that changed protected files, and whose output is `text`. The reason comes first: the output
@@ -119,7 +120,8 @@ pub(super) fn explain_undone(scope: &FileScope, undone: &[UndoneChange]) -> Refu
     };
     let mut lines: Vec<String> = Vec::new();
     let mut add_line = |line: String| lines.push(line);
-    let is_project_file = |path: &Path| scope.is_project_file(path);
+    let denial = |path: &Path| scope.find_denial(path, FileAccess::Write);
+    let is_project_file = |path: &Path| scope.is_project_file(path) && denial(path).is_none();
     let (mut restored, mut kept_files) = (Vec::new(), Vec::new());
     let mut undone_paths = undone.iter().filter(|change| change.remedy.is_ok());
     let mut suggested_flag =
@@ -128,7 +130,13 @@ pub(super) fn explain_undone(scope: &FileScope, undone: &[UndoneChange]) -> Refu
         let path = show(&change.path);
         match &change.remedy {
             Ok(Remedy::Restored(kept_file)) => {
-                restored.push(change.path.as_path());
+                match denial(&change.path) {
+                    Some(denial) => add_line(format!(
+                        "commands may not change {path}, by the rule `{}`, which no flag lifts, so it was restored",
+                        denial.rule
+                    )),
+                    None => restored.push(change.path.as_path()),
+                }
                 kept_files.extend(kept_file.as_deref().map(show));
             }
             Ok(Remedy::SetAside(other)) if is_project_file(&change.path) => add_line(format!(
@@ -174,13 +182,13 @@ pub(super) fn explain_undone(scope: &FileScope, undone: &[UndoneChange]) -> Refu
             paths.join(", "),
             grant.unwrap_or_default()
         ));
-        if !kept_files.is_empty() {
-            add_line(format!("what was written there is in {}", kept_files.join(", ")));
-        }
         let is_of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
         if !restored.iter().all(|path| is_of_git(path)) {
             add_line("if git tracks such a file, it now shows it as changed or deleted: do not commit that, nor a file that was kept".into());
         }
+    }
+    if !kept_files.is_empty() {
+        lines.push(format!("what was written there is in {}", kept_files.join(", ")));
     }
     Refusal { message: lines.join("\n"), suggested_flag, names_flag: true }
 }
