@@ -76,6 +76,12 @@ pub(crate) fn headline(request: &ApprovalRequest<'_>, file: &NamedFile) -> Strin
             ("--net", Some(host)) => format!(
                 "{tool} failed, because it may not reach {host}. Run it again with access to it?"
             ),
+            ("--write", Some(path)) => format!(
+                "{tool} failed, because it may not write there. Run it again with write access to {path}?"
+            ),
+            ("--read", Some(path)) => format!(
+                "{tool} failed, because it may not read there. Run it again with read access to {path}?"
+            ),
             _ => format!("{tool} failed. Run it again, when {}?", permission(request)),
         };
     }
@@ -123,8 +129,12 @@ fn is_plain_path(path: &str) -> bool {
 /// Returns the reason why the call is not allowed, unless the headline makes it clear.
 pub(crate) fn reason<'a>(request: &ApprovalRequest<'a>) -> Option<&'a str> {
     let flag = Flag::suggested_by(request);
-    // The reason for a request under an `--allow` rule is written for the model, and is not useful to the user.
-    let is_plain = matches!(flag.parts(), ("--write", None) | ("--allow", _));
+    // The reason for a tool that always needs approval is written for the model.
+    let is_plain = match flag.parts() {
+        ("--write", None) => true,
+        ("--allow", _) => request.refusal.names_flag,
+        _ => false,
+    };
     (!is_plain && !request.is_retry && request.withheld.is_empty())
         .then_some(&request.refusal.message)
 }
@@ -159,6 +169,30 @@ pub(crate) mod tests {
     use nanobot_config::policy::file_scope::FileScope;
     use nanobot_tool::ApprovalRequest;
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_repeated_call_is_asked_about_with_what_it_lacked() {
+        let check = |flag: &str, expect: &str| {
+            let arguments = json!({ "command": "x" });
+            let actual = with_request("exec", &arguments, flag, |request| {
+                headline(&ApprovalRequest { is_retry: true, ..*request }, &NamedFile::default())
+            });
+            assert_eq!(actual, expect);
+        };
+        let there = "exec failed, because it may not";
+        check(
+            "--write=/h/notes.txt",
+            &format!("{there} write there. Run it again with write access to /h/notes.txt?"),
+        );
+        check(
+            "--read='/h/a b'",
+            &format!("{there} read there. Run it again with read access to /h/a b?"),
+        );
+        check(
+            "--net=example.org",
+            &format!("{there} reach example.org. Run it again with access to it?"),
+        );
+    }
 
     /// Reads from the request for a call of `tool` that `flag` would allow, in a run in the directory `/w`, which does not exist.
     pub(crate) fn with_request<T>(
@@ -222,7 +256,7 @@ pub(crate) mod tests {
             "cron",
             json!({}),
             "--allow cron",
-            ["Allow this call of cron?", "", "every call of cron is allowed"],
+            ["Allow this call of cron?", "because", "every call of cron is allowed"],
         );
         check(
             "sessions",
@@ -230,7 +264,7 @@ pub(crate) mod tests {
             "--allow sessions",
             [
                 "Allow sessions to look into your other conversations?",
-                "",
+                "because",
                 "every call of sessions is allowed",
             ],
         );
@@ -240,7 +274,7 @@ pub(crate) mod tests {
             "--allow 'exec(x)'",
             [
                 "Allow exec to run this command?",
-                "",
+                "because",
                 "every call of exec that needs `--allow exec(x)` is allowed",
             ],
         );

@@ -78,7 +78,10 @@ pub(crate) fn describe(
         blocks.push(code_block("", &facts));
     }
     let mut reasons = String::new();
-    if let Some(reason) = approval_text::reason(request) {
+    // What others wrote has a row of its own.
+    let names_content =
+        |reason: &str| untrusted_content.is_some_and(|content| reason.contains(content));
+    if let Some(reason) = approval_text::reason(request).filter(|reason| !names_content(reason)) {
         reasons.push_str(&named_rows("reason", reason));
     }
     if let Some(content) = untrusted_content {

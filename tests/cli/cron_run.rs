@@ -516,6 +516,21 @@ fn a_denied_call_fails_a_run_that_answered() {
     assert_eq!(outcomes(&story), ["failed"]);
 }
 
+/// So does a command of it that lacked a path, which would fail in each run.
+#[test]
+fn a_command_without_its_path_fails_a_run_that_answered() {
+    let story = Story::new_in(Path::new("/var/tmp"))
+        .script([calls("exec", json!({ "command": "cat ~/notes.txt" })), says("It is not there.")]);
+    let notes = story.home().join("notes.txt");
+    write(&notes, b"mine\n");
+    write_jobs(&story, &[python_job(&every_minute())]);
+    let edit = format!("try: `nanobot cron edit {JOB_ID} --read=$HOME/notes.txt`");
+    let result = story.run(SCHEDULED);
+    assert!(result.error_text().contains(&edit), "{}", result.error_text());
+    result.status(5).stdout("It is not there.\n");
+    assert_eq!(outcomes(&story), ["failed"]);
+}
+
 #[test]
 fn quiet_jobs_store_their_answer() {
     let story = Story::new().script([says("for the record")]);

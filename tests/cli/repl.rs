@@ -12,6 +12,7 @@ use crate::web::{PageServer, page_response};
 use crate::worktree::git;
 use rustix::process::Signal;
 use serde_json::json;
+use std::path::Path;
 
 /// Starts the REPL on a screen and waits for its prompt.
 fn start_repl(story: &Story) -> Screen<'_> {
@@ -337,6 +338,33 @@ fn a_reason_against_running_a_command_again_goes_to_the_model() {
     screen.exit_with_ctrl_d();
     // The user has answered, so nothing is reported.
     assert!(!screen.text_with_scrollback().contains("denied: exec"));
+}
+
+/// The question is about the path at which a command failed, and a yes grants that path. A path that no flag grants is not asked about.
+#[test]
+fn a_command_that_lacks_a_path_can_be_run_again_with_it() {
+    let exec = |command: &str| calls("exec", json!({ "command": command }));
+    let story = Story::new_in(Path::new("/var/tmp")).script([
+        exec("echo x > new.txt; echo x >> ~/notes.txt"),
+        says("Written."),
+        exec("cat ~/notes.txt"),
+        says("Read."),
+        exec("cat ~/.nanobot/config.json"),
+        says("Closed."),
+    ]);
+    let notes = story.home().join("notes.txt");
+    write(&notes, b"mine\n");
+    let mut screen = wait_until_started(story.screen(24, 200).args(["repl"]));
+    let question = |access: &str| format!("Run it again with {access} access to $HOME/notes.txt?");
+    send_line(&mut screen, "1").until(&question("write")).until_prompt("  allow?");
+    screen.type_("y").until("Written.").until_prompt("> ");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine\nx\n");
+    assert!(!story.dir().join("new.txt").exists());
+    send_line(&mut screen, "2").until(&question("read")).until_prompt("  allow?");
+    screen.type_("y").until("Read.").until_prompt("> ");
+    assert!(story.last_request().last_content().contains("mine\nx"));
+    send_line(&mut screen, "3").until("Closed.").until_prompt("> ");
+    screen.exit_with_ctrl_d();
 }
 
 #[test]

@@ -107,6 +107,8 @@ pub struct ExecContainment {
     pub is_sandboxed: bool,
     /// True if commands may use the network of the machine.
     pub has_network: bool,
+    /// True if the profile permits no changes, whatever else is granted.
+    pub reads_only: bool,
 }
 
 /// The `exec` tool.
@@ -813,7 +815,8 @@ mod tests {
     fn results_as_the_model_sees_them() {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
-        let containment = ExecContainment { is_sandboxed: true, has_network: false };
+        let containment =
+            ExecContainment { is_sandboxed: true, has_network: false, reads_only: false };
         let exec =
             ExecTool::new(Arc::new(files(&dir, false)), &limits(), &Env::default(), containment);
         let _alone = nanobot_os::children::serialize_tests();
@@ -875,7 +878,8 @@ mod tests {
         let ours = scope("w", &[("d", true), ("w", true), ("", false)]);
         let theirs = scope("d", &[("d/.config", true), ("w", true), (".aws", false)]);
         let prepare = |scope: FileScope| {
-            let containment = ExecContainment { is_sandboxed: true, has_network: false };
+            let containment =
+                ExecContainment { is_sandboxed: true, has_network: false, reads_only: false };
             let files = Arc::new(Files::new(scope).unwrap());
             let exec = ExecTool::new(files, &limits(), &Env::default(), containment);
             exec.prepare_sandbox().unwrap()
@@ -901,7 +905,8 @@ mod tests {
     fn a_command_in_the_background_has_one_more_argument() {
         let dir = tempfile::tempdir().unwrap();
         let new = || {
-            let containment = ExecContainment { is_sandboxed: false, has_network: false };
+            let containment =
+                ExecContainment { is_sandboxed: false, has_network: false, reads_only: false };
             let files = Arc::new(files(dir.path(), false));
             ExecTool::new(files, &limits(), &Env::default(), containment)
         };

@@ -226,6 +226,7 @@ pub(crate) fn exec_tool(
     let containment = ExecContainment {
         is_sandboxed: policy.sandbox != Sandbox::Off,
         has_network: policy.net == Net::Any,
+        reads_only: policy.reads_only,
     };
     let is_sandboxed = containment.is_sandboxed;
     let tool = ExecTool::new(Arc::clone(files), &limits, &ctx.env, containment)

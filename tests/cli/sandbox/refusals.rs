@@ -4,8 +4,9 @@ use super::fixture::SandboxFixture;
 use crate::requirements::require;
 use crate::server::{calls, says};
 use crate::situation::{User, available_users, wrapper_without_syscall};
-use crate::story::{NANOBOT, Story};
-use serde_json::json;
+use crate::story::{NANOBOT, Story, write};
+use serde_json::{Value, json};
+use std::path::Path;
 use std::process::Command;
 
 /// The program in `story` on a kernel without Landlock; `None` if that cannot be simulated.
@@ -139,7 +140,7 @@ fn explanations_follow_the_output() {
     fixture.write_file(&fixture.story.dir().join(".git/config"), "[core]\n");
     fixture.write_file(&fixture.story.dir().join("plain"), "#!/bin/sh\n");
     let rows: Vec<(String, &str)> = vec![
-        ("touch /usr/x 2>&1 | tail -1".into(), "or `--write=PATH`)"),
+        ("touch /usr/x 2>&1 | tail -1".into(), "--write="),
         ("cat /root/x 2>&1 | head -3; true".into(), "--read=/root/x"),
         (format!("cat {outside}/a; ls"), "a /tmp of their own"),
         ("ls /usr/missing; cat missing".into(), ""),
@@ -315,4 +316,90 @@ fn a_swapped_directory_does_not_escape() {
         message["role"] == "tool" && text.trim() == outside.to_str().unwrap()
     });
     assert_eq!(wrong.count(), 0);
+}
+
+/// A failure at a path outside is a denial, with the flag that helps.
+#[test]
+fn a_command_that_lacks_a_path_outside_is_denied() {
+    let story = || {
+        let story = Story::new_in(Path::new("/var/tmp")).file("calc.py", "1\n");
+        write(&story.home().join("notes.txt"), b"mine\n");
+        write(&story.home().join("inbox/a"), b"mine\n");
+        story
+    };
+    let run = |story: &Story, flags: &[&str], command: &str| {
+        story.server().script([calls("exec", json!({ "command": command })), says("Done.")]);
+        let flags = [&["agent", "-m", "go", "--json", "--strict", "--ephemeral"], flags].concat();
+        let result = story.run(flags);
+        let code = result.code();
+        let value = result.json();
+        drop(result.error_text());
+        (code, value["denials"].clone())
+    };
+    let home_path = |story: &Story, flag: &str| flag.replace('~', story.home().to_str().unwrap());
+    for (flags, command, grant) in [
+        (&[][..], "echo x >> ~/notes.txt", "--write=~/notes.txt"),
+        (&[], "echo x > \"$HOME/notes.txt\"", "--write=~/notes.txt"),
+        (&["--write"], "cp calc.py ~/notes.txt", "--write=~/notes.txt"),
+        (&["--write"], "touch ~/inbox/new", "--write=~/inbox"),
+        (&[], "cat ~/notes.txt", "--read=~/notes.txt"),
+        (&["--write"], "ls ~/inbox", "--read=~/inbox"),
+        (&["--write"], "make 2>/dev/null; wc -l calc.py ~/inbox/a", "--read=~/inbox/a"),
+        (
+            &[],
+            "python3 -c 'import os; open(os.path.expanduser(\"~/notes.txt\"))'",
+            "--read=~/notes.txt",
+        ),
+    ] {
+        let story = story();
+        let (code, denials) = run(&story, flags, command);
+        let shown_grant = grant.replace('~', "$HOME");
+        assert_eq!((code, &denials[0]["grant"]), (5, &json!(shown_grant)), "{command}: {denials}");
+        let grant = home_path(&story, grant);
+        let (code, denials) = run(&story, &[flags, &[grant.as_str()]].concat(), command);
+        assert_eq!((code, denials), (0, json!([])), "{command}");
+    }
+    // The other refusal of a command is not what is named first.
+    let both = "echo x > new.txt; echo x >> ~/notes.txt";
+    let story = story();
+    let (code, denials) = run(&story, &[], both);
+    assert_eq!((code, &denials[0]["grant"]), (5, &json!("--write=$HOME/notes.txt")), "{denials}");
+    // No flag helps against these.
+    let (code, denials) = run(&story, &[], "cat ~/.nanobot/config.json");
+    assert_eq!((code, &denials[0]["grant"]), (5, &Value::Null), "{denials}");
+    let text = denials[0]["text"].as_str().unwrap();
+    assert!(text.contains("is internal to nanobot"), "{denials}");
+    let (code, denials) = run(&story, &["--profile", "plan"], "touch z");
+    assert_eq!((code, &denials[0]["grant"]), (5, &json!("--profile default")), "{denials}");
+}
+
+#[test]
+fn a_failure_that_the_sandbox_did_not_cause_is_no_denial() {
+    let tool = "echo \"tool: $HOME/.toolrc: No such file or directory\"; exit 1\n";
+    let story = Story::new_in(Path::new("/var/tmp")).file("calc.py", "1\n").file("tool", tool);
+    write(&story.home().join("notes.txt"), b"mine\n");
+    write(&story.home().join(".toolrc"), b"mine\n");
+    for command in [
+        "ls missing",
+        "cat nofile",
+        "cat /nowhere/x",
+        "cat ~/nothing",
+        "date > ~/nowhere/x",
+        "test ! -e ~/notes.txt && false",
+        "git status",
+        "grep -q word calc.py",
+        "find / -name x.y 2>/dev/null; false",
+        "python3 -c 'open(\"/etc/shadow\")'",
+        "echo \"tool: $PWD/calc.py: Permission denied\"; false",
+        "echo \"tool: $PWD/calc.py: Read-only file system\"; false",
+        "echo 'tool: /proc/self/status: Read-only file system'; false",
+        "sh tool",
+        "cat ~/notes.txt; true",
+    ] {
+        story.server().script([calls("exec", json!({ "command": command })), says("Done.")]);
+        let flags = ["agent", "-m", "go", "--write", "--strict", "--ephemeral"];
+        let result = story.run(flags);
+        assert_eq!((result.code(), result.error_text()), (0, String::new()), "{command}");
+        result.stdout("Done.\n");
+    }
 }

@@ -7,10 +7,14 @@ use super::{
 use crate::sandbox_spec;
 use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::file_scope::{FileAccess, FileScope};
+use nanobot_config::policy::secrets;
+use nanobot_os::symlinks::PathResolver;
 use nanobot_sandbox::SandboxSpec;
 use nanobot_sandbox::process;
+use rustix::fs::Access;
 use std::net::SocketAddr;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+use url::Url;
 
 /// The path in the git directory that git cannot change, as it says in `line`.
 fn protected_git_path(line: &str) -> &str {
@@ -76,13 +80,13 @@ impl ExecTool {
             return Some(explanation);
         }
         // A command that succeeded may have printed text that is not about its own failure. Error messages of programs have a colon.
-        let find_line = |signs: &[&str]| {
-            let mut lines = text.lines();
-            lines.find(|line| {
+        let lines_with = |signs: &'static [&'static str]| {
+            text.lines().filter(move |line| {
                 (end != CommandEnd::Success || line.contains(": "))
                     && signs.iter().any(|sign| line.contains(sign))
             })
         };
+        let find_line = |signs| lines_with(signs).next();
         let wants_network = || {
             let is_separator = |character: char| !character.is_alphanumeric() && character != '-';
             command.split(is_separator).any(|word| NETWORK_PROGRAMS.contains(&word))
@@ -121,16 +125,11 @@ impl ExecTool {
         if let Some(message) = find_line(REPOSITORY_SIGNS).and_then(|_| self.explain_repository()) {
             return Some(Explanation::new(message));
         }
-        if let Some(path) = find_line(ABSENT_SIGNS).and_then(|line| self.invisible_path(line)) {
-            let message = if path.starts_with("/tmp") {
-                "(commands have a /tmp of their own in this run; the user can grant a path in the system's with `--read=PATH`)".into()
-            } else {
-                format!(
-                    "(commands cannot see `{path}` in this run, whether it exists or not; the user can grant it with `--read={path}`)",
-                    path = path.display()
-                )
-            };
-            return Some(Explanation::new(message));
+        let unseen_paths: Vec<UnseenPath> =
+            lines_with(UNSEEN_SIGNS).filter_map(|line| self.unseen_path(command, line)).collect();
+        let grantable = unseen_paths.iter().find(|unseen| self.can_grant(command, unseen));
+        if let Some(unseen) = grantable.or(unseen_paths.first()) {
+            return Some(self.explain_unseen_path(unseen, grantable.is_some()));
         }
         if find_line(RIGHTS_SIGNS).is_some() {
             let message = "(in the sandbox no command can change owners, mount, trace other processes, change the system, or take the right to read from the owner of a file; the user can run such a command)";
@@ -140,13 +139,47 @@ impl ExecTool {
         if end == CommandEnd::NotExecutable {
             return None;
         }
-        let line = find_line(FILE_SIGNS)?;
+        let first_line = find_line(FILE_SIGNS)?;
         if find_line(LIST_SIGNS).is_some()
             && let Some(message) = self.explain_unlisted_directory()
         {
             return Some(Explanation::new(message));
         }
-        Some(self.explain_file_access(line))
+        // `--write` permits all changes in the working directory, so another place is named first.
+        let line = lines_with(FILE_SIGNS).find(|line| self.unwritable_path(line).is_some());
+        Some(self.explain_file_access(line.unwrap_or(first_line)))
+    }
+
+    /// Explains that no flag opens a path of nanobot's own to commands.
+    fn explain_own_path(&self, path: &Path) -> Option<Explanation> {
+        let mut hidden = self.files.file_scope.hidden.iter();
+        hidden.any(|hidden| path.starts_with(hidden)).then(|| {
+            let path = path.display();
+            Explanation::denied(format!(
+                "(`{path}` is internal to nanobot and not accessible to commands)"
+            ))
+        })
+    }
+
+    /// Explains that commands do not see a path. The model is not told whether the path exists.
+    fn explain_unseen_path(&self, unseen: &UnseenPath, can_grant: bool) -> Explanation {
+        let path = unseen.path.display();
+        if let Some(explanation) = self.explain_own_path(&unseen.path) {
+            return explanation;
+        }
+        let flag = match unseen.access {
+            FileAccess::Read => format!("--read={path}"),
+            FileAccess::Write => format!("--write={path}"),
+        };
+        let what = if unseen.path.starts_with("/tmp") {
+            format!(
+                "commands have a /tmp of their own in this run and do not see `{path}` of the system's"
+            )
+        } else {
+            format!("commands cannot see `{path}` in this run, whether it exists or not")
+        };
+        let message = format!("({what}; the user can grant it with `{flag}`)");
+        if can_grant { Explanation::with_flag(message, flag) } else { Explanation::new(message) }
     }
 
     /// Explains that a rule of the user closes a file or directory that a line of the output names. What cannot be replaced is often named
@@ -247,19 +280,19 @@ impl ExecTool {
             };
         }
         // A proxy, which lets single hosts through, needs a network of the run's own.
-        let (access, grant) = if has_loopback {
-            (
-                "no network but loopback of their own in this run",
-                "hosts with `--net=HOSTS`, or all with `--net`",
-            )
-        } else {
-            (
-                "no network in this run, and without user namespaces not even loopback",
-                "it with `--net`",
-            )
-        };
-        let message = format!("(commands have {access}; the user can grant {grant})");
-        Explanation::with_flag(message, "--net")
+        if !has_loopback {
+            let message = "(commands have no network in this run, and without user namespaces not even loopback; the user can \
+                           grant it with `--net`)";
+            return Explanation::with_flag(message, "--net");
+        }
+        let host = named_host(ended.command);
+        let message = format!(
+            "(commands have no network but loopback of their own in this run; the user can grant hosts with `--net={}`, or all with \
+             `--net`)",
+            host.as_deref().unwrap_or("HOSTS")
+        );
+        let flag = host.map_or_else(|| "--net".into(), |host| format!("--net={host}"));
+        Explanation::with_flag(message, flag)
     }
 
     /// Explains which files commands can access, and which flag grants more: the path that a `line` of output names, if it
@@ -270,10 +303,16 @@ impl ExecTool {
         let scope = &self.files.file_scope;
         let FileScope { directory, workspace, .. } = scope;
         let may_write = roots.contains(directory);
+        if self.containment.reads_only && is_read_only {
+            let message = "(the profile of this run changes nothing; the user can choose another with `--profile default`)";
+            return Explanation::with_flag(message, "--profile default");
+        }
         if let Some(path) = self.unwritable_path(line)
             && !scope.is_private_copy
-            && (may_write || !path.starts_with(directory))
         {
+            if let Some(explanation) = self.explain_own_path(&path) {
+                return explanation;
+            }
             if path.starts_with(workspace) {
                 let message = format!(
                     "(commands cannot change `{}` in this run: the file tools change the workspace)",
@@ -305,7 +344,8 @@ impl ExecTool {
             })
             .collect();
         writable_paths.push("$TMPDIR".into());
-        let flags = match (scope.is_private_copy, may_write) {
+        let has_fixed_writes = scope.is_private_copy || self.containment.reads_only;
+        let flags = match (has_fixed_writes, may_write) {
             (true, _) => "`--read=PATH`",
             (false, true) => "`--read=PATH` or `--write=PATH`",
             (false, false) => "`--read=PATH` or `--write`",
@@ -318,7 +358,7 @@ impl ExecTool {
         // `--write` grants no other place. The first word is the name of the program.
         let is_elsewhere =
             |word: &str| word.starts_with('/') && !Path::new(word).starts_with(directory);
-        if may_write {
+        if may_write || has_fixed_writes {
             return Explanation::new(message);
         }
         let is_certain = is_read_only && !possible_paths(line).skip(1).any(is_elsewhere);
@@ -351,8 +391,26 @@ impl ExecTool {
         ))
     }
 
-    /// The path that a line of output names, or its nearest existing parent, if commands see it and cannot change it. Only paths in the
-    /// home directory or in a granted one are returned: no run changes the rest of the system.
+    /// The path to grant for a change of `path`: in a home or a granted directory its nearest existing parent, but none of these as a whole.
+    fn place_to_grant(&self, path: PathBuf) -> PathBuf {
+        let scope = &self.files.file_scope;
+        let mut ancestors = path.ancestors();
+        match ancestors.find(|path| path.symlink_metadata().is_ok()) {
+            Some(place) if self.is_in_known_place(place) && !is_whole_place(scope, place) => {
+                place.to_owned()
+            }
+            _ => path,
+        }
+    }
+
+    /// True if `path` is in a home or in a granted directory.
+    fn is_in_known_place(&self, path: &Path) -> bool {
+        let scope = &self.files.file_scope;
+        path.starts_with(&scope.home) || scope.roots.iter().any(|root| path.starts_with(&root.path))
+    }
+
+    /// The place to grant for the path that a line of output names, if commands cannot change it and the user can. `--write` grants the
+    /// whole working directory.
     fn unwritable_path(&self, line: &str) -> Option<PathBuf> {
         let sandbox = self.prepare_sandbox().ok()?;
         let scope = &self.files.file_scope;
@@ -361,30 +419,55 @@ impl ExecTool {
                 sandbox.protected.iter().any(|protected| path.starts_with(protected));
             !is_protected && sandbox.writable.iter().any(|root| path.starts_with(root))
         };
-        let granted_paths = scope.roots.iter().map(|root| &root.path);
-        let grantable_roots: Vec<&PathBuf> = granted_paths.chain([&scope.home]).collect();
+        let may_write = self.writable_roots().contains(&scope.directory);
+        let is_read_only = READ_ONLY_SIGNS.iter().any(|sign| line.contains(sign));
         let path_words =
             possible_paths(line).filter(|word| word.contains('/') || word.starts_with('.'));
-        let mut paths = path_words.filter_map(|word| {
-            let path = scope.directory.join(word);
-            let mut ancestors = path.ancestors();
-            ancestors.find(|path| path.symlink_metadata().is_ok()).map(Path::to_owned)
-        });
+        let mut paths = path_words.map(|word| self.place_to_grant(resolve(scope, word)));
         paths.find(|path| {
-            path.components().all(|part| part != Component::ParentDir)
-                && is_visible(&sandbox, path)
-                && !can_change(path)
-                && grantable_roots.iter().any(|root| path.starts_with(root))
-                && ![&scope.directory, &scope.home].contains(&path)
+            !can_change(path)
+                && (is_read_only || self.is_in_known_place(path))
+                && (may_write || !path.starts_with(&scope.directory))
+                && !is_whole_place(scope, path)
+                && scope.find_denial(path, FileAccess::Write).is_none()
+                && can_access(path, FileAccess::Write)
         })
     }
 
-    /// The absolute path that a line of output names, if commands do not see it. Its existence is not checked: that would
-    /// tell the model about it.
-    fn invisible_path<'a>(&self, line: &'a str) -> Option<&'a Path> {
+    /// The absolute path that a line of output of `command` names, if commands do not see it.
+    fn unseen_path(&self, command: &str, line: &str) -> Option<UnseenPath> {
         let sandbox = self.prepare_sandbox().ok()?;
-        let mut paths = possible_paths(line).map(Path::new);
-        paths.find(|path| path.is_absolute() && !is_visible(&sandbox, path))
+        let scope = &self.files.file_scope;
+        let path_words =
+            possible_paths(line).filter(|word| word.starts_with('/') || word.starts_with("~/"));
+        let mut paths = path_words.map(|word| resolve(scope, word));
+        let path = paths.find(|path| !is_visible(&sandbox, path))?;
+        // The shell prints the same about a file that it is to write.
+        let mut targets = command.split('>').skip(1).filter_map(|rest| {
+            let rest = rest.trim_start_matches(['&', '|', ' ']);
+            let word = rest.split([' ', ';', '|', '&', '\n', ')']).next()?;
+            Some(resolve(scope, &word.trim_matches(['"', '\'']).replacen("$HOME", "~", 1)))
+        });
+        let is_written = ["create", "touch"].iter().any(|verb| line.contains(verb))
+            || targets.any(|target| target == path);
+        Some(if is_written {
+            UnseenPath { path: self.place_to_grant(path), access: FileAccess::Write }
+        } else {
+            UnseenPath { path, access: FileAccess::Read }
+        })
+    }
+
+    /// True if a flag gives a command what it lacked: the user has the access. Programs look for settings in a home on their own.
+    fn can_grant(&self, command: &str, unseen: &UnseenPath) -> bool {
+        let UnseenPath { path, access } = unseen;
+        let scope = &self.files.file_scope;
+        let is_named =
+            path.file_name().is_some_and(|name| command.contains(&*name.to_string_lossy()));
+        (is_named || secrets::hidden_home_entry(path, &scope.home).is_none())
+            && (*access == FileAccess::Read
+                || !(scope.is_private_copy || self.containment.reads_only))
+            && scope.find_denial(path, *access).is_none()
+            && can_access(path, *access)
     }
 
     /// True if commands cannot see `path`, whether it exists or not.
@@ -422,6 +505,19 @@ fn named_addresses<'a>(ended: &EndedCommand<'a>) -> impl Iterator<Item = SocketA
     find_loopback_addresses(ended.text).chain(find_loopback_addresses(ended.command))
 }
 
+/// The host of the web addresses in a command, if it is the same in all, with its port if one is named.
+fn named_host(command: &str) -> Option<String> {
+    let is_separator =
+        |character: char| character.is_whitespace() || "'\"`;|()<>".contains(character);
+    let mut hosts = command.split(is_separator).filter_map(|word| {
+        let url = Url::parse(word).ok().filter(|url| url.scheme().starts_with("http"))?;
+        let host = url.host_str()?;
+        Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
+    });
+    let first = hosts.next()?;
+    hosts.all(|host| host == first).then_some(first)
+}
+
 /// The address of loopback that a command names, if a connection to loopback has failed.
 fn missing_loopback_address(ended: &EndedCommand<'_>) -> Option<SocketAddr> {
     let mut addresses = named_addresses(ended);
@@ -434,6 +530,34 @@ fn possible_paths(line: &str) -> impl Iterator<Item = &str> {
         character.is_whitespace() || "'\"`:;,()\u{2018}\u{2019}".contains(character)
     };
     line.split(is_separator).filter(|word| word.len() > 1)
+}
+
+/// A path that commands do not see, and the access to it that one needed.
+struct UnseenPath {
+    path: PathBuf,
+    access: FileAccess,
+}
+
+/// The path without links that a `word` of a command or its output means.
+fn resolve(scope: &FileScope, word: &str) -> PathBuf {
+    PathResolver::default().resolve(&scope.absolute(word))
+}
+
+/// True for the working directory and the home directory, which no flag for a path in them is to grant.
+fn is_whole_place(scope: &FileScope, path: &Path) -> bool {
+    path == scope.directory || path == scope.home
+}
+
+/// True if this process has the access to `path`, or may create a file there. What the kernel provides is granted to no command.
+fn can_access(path: &Path, access: FileAccess) -> bool {
+    let mode = match access {
+        FileAccess::Read => Access::READ_OK,
+        FileAccess::Write => Access::WRITE_OK,
+    };
+    let is_new = access == FileAccess::Write && path.symlink_metadata().is_err();
+    let target = if is_new { path.parent() } else { Some(path) };
+    !["/proc", "/dev", "/sys"].iter().any(|directory| path.starts_with(directory))
+        && target.is_some_and(|target| rustix::fs::access(target, mode).is_ok())
 }
 
 /// True if commands see `path`, or something in it.
@@ -480,8 +604,15 @@ const READ_ONLY_SIGNS: &[&str] = &["Read-only file system", "read-only file syst
 /// Messages that programs print if they lack a right that no command has in the sandbox.
 const RIGHTS_SIGNS: &[&str] = &["Operation not permitted", "operation not permitted", "EPERM"];
 
-/// Messages that programs print if a path does not exist.
-const ABSENT_SIGNS: &[&str] = &["No such file or directory", "ENOENT", "not a git repository: "];
+/// Messages that programs print if a path does not exist, or cannot be opened where there are no mounts.
+const UNSEEN_SIGNS: &[&str] = &[
+    "No such file or directory",
+    "ENOENT",
+    "not a git repository: ",
+    "Permission denied",
+    "permission denied",
+    "EACCES",
+];
 
 /// The messages of git outside of a repository, and without the objects of an alternate.
 const REPOSITORY_SIGNS: &[&str] = &["not a git repository", "objects/info/alternates"];
@@ -506,3 +637,22 @@ const NETWORK_SIGNS: &[&str] = &[
     "ENOTFOUND",
     "EAI_AGAIN",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::named_host;
+
+    #[test]
+    fn the_host_of_a_command_is_that_of_all_its_addresses() {
+        let check = |command: &str, expect: Option<&str>| {
+            assert_eq!(named_host(command).as_deref(), expect, "{command}");
+        };
+        check("curl -s 'https://example.org/a?b' | wc", Some("example.org"));
+        check(
+            "curl http://a.example:8000/ && wget \"http://a.example:8000/x\"",
+            Some("a.example:8000"),
+        );
+        check("curl https://example.org https://example.com", None);
+        check("git push; ping example.org", None);
+    }
+}
