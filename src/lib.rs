@@ -11,7 +11,7 @@
 //! src/main.rs                           arguments and environment in, exit status out
 //!  └ lib.rs                             run: parse, dispatch, report
 //!     └ command/agent.rs                flags → options::turn, the output form
-//!        └ ops/agent_turn.rs            run_steps: request → conversation → prepare → model → execute; then run: exit status, post_turn
+//!        └ ops/agent_turn.rs            run_steps: request → conversation → prepare → model → execute; run_to_outcome: exit status; run: print, post_turn
 //!           ├ agent_turn/source.rs          what starts the turn: a command line, a job, a chat, a person
 //!           ├ agent_turn/request.rs         settings, standard input, attachments, the message, the session's key
 //!           ├ agent_turn/conversation.rs    crates/store: session/mod.rs (Session::open) → session/log.rs (lock, repair)
@@ -23,7 +23,7 @@
 //!           │     │    → retry → rate_limit → budget → http_provider (the exchange, over crates/net: http) → chat, anthropic or responses (pure translation)
 //!           │     ├ crates/tool/src/lib.rs (Toolbox) → one file per tool → crates/sandbox, for commands
 //!           │     └ crates/base/src/event.rs → crates/agent/src/report.rs → crates/os: terminal
-//!           └ agent_turn/post_turn.rs      after the answer: ops/consolidation, from messages to the memory
+//!           └ agent_turn/post_turn.rs      after the answer: spans, title, consolidation (from messages to the memory), retention
 //! ```
 //!
 //! # Modules

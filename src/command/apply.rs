@@ -5,7 +5,7 @@ use crate::ops::apply::{self, AppliedPatch};
 use crate::ops::context::Context;
 use anyhow::Result;
 use nanobot_base::error::Exit;
-use nanobot_os::terminal::sanitize;
+use nanobot_os::terminal::sanitize_line;
 use nanobot_tool::git_patch::apply::AppliedChange;
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use std::path::Path;
 pub fn run(ctx: &Context, arguments: &ApplyArgs) -> Result<Exit> {
     let ApplyArgs { file, directory, allow } = arguments;
     let AppliedPatch { changes, stop } = apply::apply(ctx, file, directory.as_deref(), allow)?;
-    let display = |path: &Path| sanitize(&path.display().to_string()).replace('\n', "?");
+    let display = |path: &Path| sanitize_line(&path.display().to_string());
     let line = |change: &AppliedChange| match change {
         AppliedChange::Created(path) => format!("created {}\n", display(path)),
         AppliedChange::Changed(path) => format!("changed {}\n", display(path)),

@@ -7,7 +7,7 @@ use crate::ops::forget::finding::{Finding, FindingAction};
 use crate::ops::forget::search::{Search, Subject};
 use anyhow::Result;
 use nanobot_base::error::{Exit, WithHint, fail};
-use nanobot_os::terminal::sanitize;
+use nanobot_os::terminal::sanitize_line;
 
 /// Shorter texts occur in many words by chance.
 const MIN_TEXT_CHARS: usize = 4;
@@ -122,8 +122,7 @@ fn list(ctx: &Context, findings: &[Finding], is_done: bool) -> String {
             FindingAction::NotSearched(reason) => line += &format!(": not searched: {reason}"),
             _ => {}
         }
-        // A line break in a name must not start a new line.
-        sanitize(&line).replace('\n', "?") + "\n"
+        sanitize_line(&line) + "\n"
     };
     let is_kept = |finding: &&Finding| finding.action.is_kept();
     let changed = findings.iter().filter(|finding| !is_kept(finding));

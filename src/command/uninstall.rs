@@ -8,7 +8,7 @@ use crate::ops::uninstall::{Installation, find_installation};
 use anyhow::Result;
 use nanobot_base::error::Exit;
 use nanobot_os::shell::UserShell;
-use nanobot_os::terminal::sanitize;
+use nanobot_os::terminal::sanitize_line;
 
 /// Runs `nanobot uninstall`.
 pub fn run(ctx: &Context, arguments: UninstallArgs) -> Result<Exit> {
@@ -58,6 +58,5 @@ fn list(installation: &Installation, verb: &str) -> String {
     });
     let preserved = installation.preserved.iter().map(|(path, why)| format!("kept {path}: {why}"));
     let lines = crontab.into_iter().chain(owned).chain(preserved);
-    // A line break in a name must not start a new line.
-    lines.map(|line| sanitize(&line).replace('\n', "?") + "\n").collect()
+    lines.map(|line| sanitize_line(&line) + "\n").collect()
 }

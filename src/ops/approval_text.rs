@@ -97,7 +97,6 @@ pub(crate) fn headline(request: &ApprovalRequest<'_>, file: &NamedFile) -> Strin
         ("apply_patch", _) => "Allow apply_patch to make these changes?".into(),
         ("read_file", _) => format!("Allow read_file to read {path}?"),
         (SESSIONS, _) => "Allow sessions to look into your other conversations?".into(),
-        ("exec", ("--net", _)) => "Allow exec to run this command with network access?".into(),
         ("exec", _) => "Allow exec to run this command?".into(),
         (_, ("--net", Some(host))) => format!("Allow {tool} to reach {host}?"),
         (SAMPLING, _) => format!("Allow the server {} to use the model?", server(request)),
@@ -106,7 +105,7 @@ pub(crate) fn headline(request: &ApprovalRequest<'_>, file: &NamedFile) -> Strin
     }
 }
 
-/// The name of the server that requests a reply of the model.
+/// The name of the server that the request is about.
 fn server<'a>(request: &ApprovalRequest<'a>) -> &'a str {
     request.arguments["server"].as_str().unwrap_or_default()
 }

@@ -8,12 +8,10 @@ use anyhow::Result;
 use nanobot_base::json_rpc::ErrorObject;
 use nanobot_base::message::{FinishReason, Message, MessagePart, Reply, Usage, UserMessage};
 use nanobot_base::message::{plain_text, token_estimate};
-use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::Refusal;
 use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::settings::Settings;
-use nanobot_config::settings::key_spelling::format_path;
-use nanobot_config::settings::servers::SamplingMode;
+use nanobot_config::settings::servers::{self, SamplingMode};
 use nanobot_mcp::client::sampling::{
     SampledReply, Sampler, SamplingMessage, SamplingRequest, rejected,
 };
@@ -97,7 +95,7 @@ impl TurnSampler {
             Some(system) => json!({ "server": server, "system": system, "messages": messages }),
             None => json!({ "server": server, "messages": messages }),
         };
-        let key = quote(&format_path(&["tools", "mcpServers", server, "sampling"]));
+        let key = servers::quoted_key(server, &["sampling"]);
         let refusal = Refusal {
             message: "the server wants the model to answer this, at your cost".into(),
             suggested_flag: Some(format!("nanobot config set {key} on")),

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 use nanobot_base::error::{Exit, WithHint as _, fail};
 use nanobot_config::settings::keys::nearest;
-use nanobot_config::settings::servers::McpServer;
+use nanobot_config::settings::servers::{self, McpServer};
 use nanobot_mcp::catalog::CallError;
 use nanobot_mcp::protocol::McpError;
 use nanobot_mcp::sanitize;
@@ -47,7 +47,8 @@ pub(crate) fn check_usable(server: &McpServer) -> Result<()> {
 pub(crate) fn unusable_error(server: &McpServer, reason: &str) -> anyhow::Error {
     let name = &server.name;
     let cause = format!("MCP server `{name}` cannot be used: {reason}");
-    fail(Exit::Config, cause).with_hint(format!("nanobot config get tools.mcpServers.{name}"))
+    let key = servers::quoted_key(name, &[]);
+    fail(Exit::Config, cause).with_hint(format!("nanobot config get {key}"))
 }
 
 /// Converts the error of a request for a resource or a prompt into an error for the user.

@@ -5,7 +5,7 @@ use anyhow::Result;
 use nanobot_base::error::{Exit, HintPart, UserAction, WithHint, fail, fail_with_parts};
 use nanobot_base::format::{list_first, on_one_line};
 use nanobot_os::age::Age;
-use nanobot_os::terminal::sanitize;
+use nanobot_os::terminal::sanitize_line;
 use nanobot_store::session;
 use nanobot_tool::git_patch::turn_diff::format_path_diff;
 use nanobot_tool::undo::UndoStore;
@@ -86,8 +86,7 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
     let turns = list_turns(ctx)?;
     let turn = choose_turn(ctx, &turns, request)?;
     let plan = RestorePlan::new(turn, &turns, request.direction)?;
-    let gaps: Vec<String> =
-        turn.gaps.iter().map(|gap| sanitize(&gap.to_string()).replace('\n', "?")).collect();
+    let gaps: Vec<String> = turn.gaps.iter().map(|gap| sanitize_line(&gap.to_string())).collect();
     if request.direction == RestoreDirection::Undo && !turn.has_changes() {
         let cause = format!(
             "{} cannot be taken back: {}",
@@ -326,7 +325,7 @@ fn describe_turn(turn: &UndoTurn) -> String {
 
 fn name_turn(turn: &UndoTurn) -> String {
     let time: String = turn.info.time.replace('T', " ").chars().take(16).collect();
-    let session = sanitize(&turn.info.session).replace('\n', "?");
+    let session = sanitize_line(&turn.info.session);
     format!("turn {} of {time} in `{session}`", turn.id)
 }
 
@@ -334,6 +333,5 @@ fn name_turn(turn: &UndoTurn) -> String {
 pub(crate) fn display_path(path: &Path) -> String {
     let directory = std::env::current_dir().unwrap_or_default();
     let path = path.strip_prefix(directory).unwrap_or(path);
-    // A line break in a name must not start a new line.
-    sanitize(&path.display().to_string()).replace('\n', "?")
+    sanitize_line(&path.display().to_string())
 }

@@ -877,9 +877,11 @@ fn a_missing_job_and_an_ambiguous_name_are_reported() {
             "nanobot: there is no job `nobody`\n  try: `nanobot cron list --all` for the ids\n",
         );
     }
-    run_cron(&story, &["remove", "do it"])
-        .status(2)
-        .stderr(&format!("nanobot: 2 jobs are named `do it`\n  try: an id: {one}, {other}\n"));
+    for arguments in [&["remove", "do it"][..], &["logs", "do it"]] {
+        run_cron(&story, arguments)
+            .status(2)
+            .stderr(&format!("nanobot: 2 jobs are named `do it`\n  try: an id: {one}, {other}\n"));
+    }
     assert_eq!(jobs(&story).len(), 2);
 }
 

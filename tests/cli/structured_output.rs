@@ -124,6 +124,7 @@ fn the_closing_answer_satisfies_the_schema_too() {
         says("```\n{\"a\": \"so far\"}\n```"),
     ]);
     let flags = ["agent", "-m", "x", "--schema", "a", "--max-iterations", "1"];
-    story.run(flags).status(65).stderr_has("not valid JSON");
+    story.run(flags).status(65).stderr_has("not valid JSON").stderr_has("I ran out.");
+    story.run(["session", "show"]).stdout_has("I ran out.");
     story.run(flags).status(3).stdout("{\"a\": \"so far\"}\n").stderr_has("limit of 1 request");
 }

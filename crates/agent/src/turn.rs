@@ -167,8 +167,10 @@ impl Turn<'_, '_, '_> {
                     reply.tool_calls.clear();
                     let format = if reply.is_blank() { None } else { self.agent.answer_format };
                     if let Some(format) = format {
-                        let text = format.check(&reply.text);
-                        reply.text = text.map_err(|error| schema_mismatch(&error))?;
+                        match format.check(&reply.text) {
+                            Ok(text) => reply.text = text,
+                            Err(error) => return Err(self.keep_mismatch(reply, &error)?),
+                        }
                     }
                     // Some servers let the model call tools even so; the reply may then be blank.
                     let reply = Some(reply).filter(|reply| !reply.is_blank());

@@ -43,6 +43,39 @@ pub fn unquote(quoted: &str) -> Option<String> {
     Some(inner.strip_suffix('\'')?.replace(r"'\''", "'"))
 }
 
+/// Splits `text` into words as a shell does: at blanks, with quotes and backslashes; nothing is expanded. `None` if a quote is open,
+/// or a backslash ends the text.
+pub fn split_words(text: &str) -> Option<Vec<String>> {
+    let (mut words, mut word) = (Vec::new(), None::<String>);
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if character.is_whitespace() {
+            words.extend(word.take());
+            continue;
+        }
+        let word = word.get_or_insert_default();
+        match character {
+            '\'' | '"' => loop {
+                match characters.next()? {
+                    end if end == character => break,
+                    '\\' if character == '"' => {
+                        let escaped = characters.next()?;
+                        if !matches!(escaped, '"' | '\\' | '$' | '`') {
+                            word.push('\\');
+                        }
+                        word.push(escaped);
+                    }
+                    quoted => word.push(quoted),
+                }
+            },
+            '\\' => word.push(characters.next()?),
+            plain => word.push(plain),
+        }
+    }
+    words.extend(word);
+    Some(words)
+}
+
 /// True for control characters, bidirectional marks and zero-width characters.
 fn is_hidden(character: char) -> bool {
     character.is_control()
@@ -51,7 +84,24 @@ fn is_hidden(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{quote, unquote};
+    use super::{quote, split_words, unquote};
+
+    #[test]
+    fn words_are_split_as_a_shell_does() {
+        let check = |text: &str, expect: &[&str]| {
+            let words = split_words(text).unwrap();
+            assert_eq!(words, expect, "{text}");
+        };
+        check("", &[]);
+        check("  a  b ", &["a", "b"]);
+        check("'a b' c", &["a b", "c"]);
+        check(r#""a \"b\" \n" '' x"y z""#, &[r#"a "b" \n"#, "", "xy z"]);
+        check(r"a\ b '\'", &["a b", r"\"]);
+        check("#1 $HOME", &["#1", "$HOME"]);
+        for open in ["'a", "\"a", "a\\", "\"a\\"] {
+            assert_eq!(split_words(open), None, "{open}");
+        }
+    }
 
     #[test]
     fn shell_words_are_quoted() {

@@ -4,6 +4,7 @@
 //! escaped with a backslash outside of quotes, so it makes no difference whether cron removes the backslash or leaves it to the shell. Some
 //! crons also read two backslashes as one, so backslashes are always separated by a quote.
 
+use nanobot_base::shell_quote::split_words;
 use std::path::Path;
 
 /// Maximum command length in bytes: Debian's cron rejects a table with a longer one.
@@ -92,7 +93,7 @@ impl ParsedCommand {
     /// Parses `command`; `None` if it is not one of ours.
     pub fn parse(command: &str) -> Option<Self> {
         let mut parsed_command = Self::default();
-        for argument in split_arguments(command.strip_prefix("/usr/bin/env ")?)? {
+        for argument in split_words(command.strip_prefix("/usr/bin/env ")?)? {
             match argument.split_once('=') {
                 // The first argument without `=` is the program.
                 Some((name, value)) if parsed_command.argv.is_empty() => {
@@ -103,27 +104,6 @@ impl ParsedCommand {
         }
         (!parsed_command.argv.is_empty()).then_some(parsed_command)
     }
-}
-
-/// Splits a command of ours into arguments as a shell would. `None` if a quote is not closed.
-fn split_arguments(text: &str) -> Option<Vec<String>> {
-    let (mut arguments, mut argument) = (Vec::new(), String::new());
-    let mut letters = text.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\'' => loop {
-                match letters.next()? {
-                    '\'' => break,
-                    quoted => argument.push(quoted),
-                }
-            },
-            '\\' => argument.push(letters.next()?),
-            ' ' => arguments.push(std::mem::take(&mut argument)),
-            plain => argument.push(plain),
-        }
-    }
-    arguments.push(argument);
-    Some(arguments)
 }
 
 /// Splits a `PATH` into unique directories that do not depend on the working directory, and the others.
@@ -176,8 +156,8 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::{
         CommandParts, CrontabCommand, MAX_COMMAND_BYTES, ParsedCommand, build_command, escape,
-        split_arguments,
     };
+    use nanobot_base::shell_quote::split_words;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
@@ -354,7 +334,7 @@ mod tests {
             let (passed, input) = unescape_as_cron(&word);
             assert_eq!((unescape_as_shell(&passed), input), (text.clone(), None), "{word}");
             assert_eq!(unescape_as_shell(&word), text, "{word}");
-            assert_eq!(split_arguments(&word), Some(vec![text]), "{word}");
+            assert_eq!(split_words(&word), Some(vec![text]), "{word}");
         });
     }
 }

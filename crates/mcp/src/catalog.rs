@@ -9,7 +9,7 @@ use super::protocol::{ContentPart, McpError, ServerAnswer, ServerFeatures};
 use super::{limits, sanitize};
 use anyhow::Result;
 use nanobot_base::shell_quote::quote;
-use nanobot_config::settings::servers::{McpServer, ServerTransport};
+use nanobot_config::settings::servers::{self, McpServer, ServerTransport};
 use nanobot_os::clock::Clock;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
@@ -25,8 +25,6 @@ pub(super) const MAX_ERROR_CHARS: usize = 500;
 const MAX_EXPLANATION_CHARS: usize = 1000;
 /// The longest path of a server that is shown, in characters.
 const MAX_PATH_CHARS: usize = 300;
-/// The longest name of a server that is shown, in characters.
-const MAX_NAME_CHARS: usize = 64;
 
 /// The servers of a run, with their pins, the cache and the checked offers.
 #[derive(Clone)]
@@ -373,12 +371,12 @@ fn sandbox_explanation(
                 .to_owned()
         });
     };
-    let name = sanitize::single_line(&server.name, MAX_NAME_CHARS);
+    let key = servers::quoted_key(&server.name, &["write"]);
     let mut write_paths = server.write_paths.clone();
     write_paths.push(path.clone());
     let value = quote(&Value::from(write_paths).to_string());
     Some(format!(
-        "(This server runs in a sandbox and reports that `{path}` was refused. `nanobot config set tools.mcpServers.{name}.write {value}` \
+        "(This server runs in a sandbox and reports that `{path}` was refused. `nanobot config set {key} {value}` \
          grants changing it if it exists; to make or replace it, name its directory there; `.read` grants reading only. `\"sandbox\": \"off\"` in \
          the entry runs the server without a sandbox.)"
     ))

@@ -309,6 +309,25 @@ fn create_temp_in(
     Ok(temp)
 }
 
+/// The age from which on a temporary file is that of a killed run.
+const MIN_ABANDONED_AGE: Duration = Duration::from_secs(60);
+/// The length of the name of a temporary file: `.tmp` and six letters.
+const TEMPORARY_NAME_BYTES: usize = 10;
+
+/// True for the name of a temporary file through which another is replaced.
+pub fn is_temporary(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    name.len() == TEMPORARY_NAME_BYTES
+        && name.strip_prefix(b".tmp").is_some_and(|rest| rest.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// True if no run can still be writing the temporary file at `path`.
+pub fn is_abandoned(path: &Path) -> bool {
+    let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified());
+    let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+    age.is_some_and(|age| age >= MIN_ABANDONED_AGE)
+}
+
 /// The error of creating a temporary file in `dir`, without the file's name.
 fn creation_error(error: &std::io::Error, dir: &Path) -> std::io::Error {
     match error.kind() {

@@ -28,7 +28,7 @@ mod wrap;
 pub mod write_buffer;
 
 pub use device::{Terminal, stderr_width};
-pub use sanitize::{Sanitizer, sanitize, sanitize_json};
+pub use sanitize::{Sanitizer, sanitize, sanitize_json, sanitize_line};
 pub use status_area::Painter;
 pub use stdout_writer::StdoutWriter;
 pub use streams::move_cursor_up;

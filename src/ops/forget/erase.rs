@@ -1,7 +1,6 @@
 //! Carries out what a search has found.
 
 use super::content::{self, FileFormat};
-use super::files::is_leftover;
 use super::finding::{Finding, FindingAction};
 use super::search::{Search, Subject};
 use crate::ops::consolidation::memory_edit;
@@ -10,6 +9,7 @@ use nanobot_base::error::{Exit, exit_for, fail};
 use nanobot_channel::approvals::ApprovalFile;
 use nanobot_channel::inbox::ChannelInbox;
 use nanobot_channel::pairing::PairingFile;
+use nanobot_os::durable_file::is_temporary;
 use nanobot_os::file_lock::{FileLock, with_lock};
 use nanobot_os::signal;
 use nanobot_sandbox::private_tmp;
@@ -226,7 +226,7 @@ impl Search<'_> {
 
     /// The format of a file that is overwritten.
     pub(super) fn format_of(&self, path: &Path) -> Result<FileFormat> {
-        if self.files.iter().any(|file| file == path) || is_leftover(path) {
+        if self.files.iter().any(|file| file == path) || is_temporary(path) {
             FileFormat::of_content(path)
         } else {
             Ok(FileFormat::of_name(path))

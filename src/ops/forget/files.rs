@@ -4,6 +4,7 @@ use super::finding::Findings;
 use super::search::Search;
 use crate::ops::owned_path::{Ownership, documented_path, ownership};
 use nanobot_channel::inbox::ChannelInbox;
+use nanobot_os::durable_file::is_temporary;
 use nanobot_os::paths::Erasure;
 use nanobot_store::memory;
 use std::collections::{BTreeSet, HashSet};
@@ -11,14 +12,9 @@ use std::fs::{DirEntry, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Largest lock file: it names a process.
 const MAX_LOCK_BYTES: u64 = 200;
-/// The age from which on a temporary file is that of a killed run.
-const MIN_LEFTOVER_AGE: Duration = Duration::from_secs(60);
-/// The length of the name of a temporary file: `.tmp` and six letters.
-const LEFTOVER_NAME_BYTES: usize = 10;
 
 const NOT_OURS: Erasure = Erasure::Keep("not written by nanobot");
 
@@ -109,7 +105,7 @@ impl Search<'_> {
         let Some(relative) = self.relative(path) else {
             return of_file(NOT_OURS);
         };
-        if is_leftover(path) && is_own_place(&relative) {
+        if is_temporary(path) && is_own_place(&relative) {
             return of_file(Erasure::RemoveFile);
         }
         let is_note = path.extension().is_some_and(|kind| kind == "md" || kind == "jsonl");
@@ -178,20 +174,6 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
 fn is_lock_file(path: &Path, metadata: &Metadata) -> bool {
     (path.extension().is_some_and(|kind| kind == "lock") || path.ends_with("lock"))
         && metadata.len() <= MAX_LOCK_BYTES
-}
-
-/// True for a temporary file through which another is replaced.
-pub(super) fn is_leftover(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    name.len() == LEFTOVER_NAME_BYTES
-        && name.strip_prefix(b".tmp").is_some_and(|rest| rest.iter().all(u8::is_ascii_alphanumeric))
-}
-
-/// True if a run may still be writing the temporary file at `path`.
-pub(super) fn is_young(path: &Path) -> bool {
-    let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified());
-    let age = modified.ok().and_then(|modified| modified.elapsed().ok());
-    age.is_none_or(|age| age < MIN_LEFTOVER_AGE)
 }
 
 /// True for a place, relative to our directory, in which no other program writes.

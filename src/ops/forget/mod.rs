@@ -15,12 +15,11 @@ mod subject;
 
 use anyhow::Result;
 use content::FileFormat;
-use files::{is_leftover, is_young};
 use finding::{Finding, FindingAction, Findings};
 use nanobot_base::written_text::SearchText;
 use nanobot_channel::approvals::ApprovalFile;
 use nanobot_os::age::Age;
-use nanobot_os::durable_file;
+use nanobot_os::durable_file::{self, is_abandoned, is_temporary};
 use nanobot_os::paths::Erasure;
 use nanobot_os::signal;
 use nanobot_tool::undo::UndoStore;
@@ -72,7 +71,7 @@ impl Search<'_> {
         let is_journal = erasure == Erasure::RemoveDirectory && path.ends_with(JOURNAL_FILE);
         let is_searched = match erasure {
             Erasure::Overwrite => is_text || self.has_members(path),
-            Erasure::RemoveFile => is_text || is_leftover(path),
+            Erasure::RemoveFile => is_text || is_temporary(path),
             // The journal has words of ours, and the copies beside it the text of files.
             Erasure::RemoveDirectory => is_text != is_journal,
             Erasure::Keep(_) => is_text,
@@ -100,7 +99,7 @@ impl Search<'_> {
             Erasure::Overwrite if ranges.is_empty() && numbers.is_empty() => None,
             Erasure::Overwrite => Some(self.require_settled(path)?),
             _ if count == 0 && !is_named => None,
-            Erasure::RemoveFile if is_leftover(path) && is_young(path) => {
+            Erasure::RemoveFile if is_temporary(path) && !is_abandoned(path) => {
                 Some(FindingAction::Keep("a run is writing it".into()))
             }
             Erasure::RemoveFile | Erasure::RemoveDirectory => Some(FindingAction::Remove),

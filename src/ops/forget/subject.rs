@@ -1,7 +1,6 @@
 //! The belongings of a session or a sender: sessions, lines of logs, attachments, and references to them.
 
 use super::content::{self, FileFormat};
-use super::files::is_leftover;
 use super::finding::{FindingAction, Findings};
 use super::scan::{Member, Query};
 use super::search::{Search, Subject};
@@ -17,7 +16,7 @@ use nanobot_channel::pairing::PairingFile;
 use nanobot_config::settings::Config;
 use nanobot_config::settings::key_spelling::format_path;
 use nanobot_cron::job::AnswerDestination;
-use nanobot_os::durable_file;
+use nanobot_os::durable_file::{self, is_temporary};
 use nanobot_store::embedding_index;
 use nanobot_store::memory::Version;
 use nanobot_store::session;
@@ -77,7 +76,7 @@ impl Search<'_> {
             for name in self.names_of_session(path, key) {
                 members.extend(["session", "session_key"].map(|key| member(None, key, name)));
             }
-            if is_leftover(path) {
+            if is_temporary(path) {
                 members.extend(["key", "fork_of"].map(|name| member(None, name, key)));
             }
         }

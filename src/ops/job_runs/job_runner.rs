@@ -1,5 +1,6 @@
 //! A job's run: its `--when` condition, its turn or its command, the delivery of the answer, and the record. `notification`
-//! has the reports to the user, and `job_update` the changes of the job file and the crontab.
+//! has the reports to the user, `job_update` the changes of the job file and the crontab, and `scheduled_run` what concerns slots: interrupted,
+//! skipped and busy ones.
 //!
 //! The order of writes makes crashes detectable. The run state says that a run has started before anything is paid for,
 //! the record is written before the run state says that the run has ended, and the job file is updated last. The next

@@ -50,19 +50,26 @@ pub(crate) fn unfinished_runs(store: &JobStore, ids: &[String]) -> Result<Vec<Un
 
 /// The id of the job that `name_or_id` names: an existing job, or a removed one with records.
 pub(crate) fn find_id(store: &JobStore, name_or_id: &str) -> Result<String> {
-    if let Ok(job) = workspace_jobs::find(store, name_or_id) {
-        return Ok(job.id);
-    }
+    let error = match workspace_jobs::find(store, name_or_id) {
+        Ok(job) => return Ok(job.id),
+        Err(error) if exit_for(&error) == Exit::NoInput => error,
+        Err(error) => return Err(error),
+    };
     if store.job_dir(name_or_id).is_ok_and(|path| path.is_dir()) {
         return Ok(name_or_id.to_owned());
     }
+    let mut ids = Vec::new();
     for id in all_ids(store)? {
         let last = JobDir::new(store.job_dir(&id)?).last_records(1)?;
         if last.iter().any(|record| record.name == name_or_id) {
-            return Ok(id);
+            ids.push(id);
         }
     }
-    workspace_jobs::find(store, name_or_id).map(|job| job.id)
+    match &ids[..] {
+        [] => Err(error),
+        [id] => Ok(id.clone()),
+        _ => Err(workspace_jobs::ambiguous_name_error(&ids, name_or_id)),
+    }
 }
 
 /// The record of the run `run_id`, of any job.

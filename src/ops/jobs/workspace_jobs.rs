@@ -53,7 +53,7 @@ pub(crate) fn find_among(jobs: &[Job], name_or_id: &str) -> Result<Job> {
     match matches[..] {
         [job] => Ok(job.clone()),
         [] => Err(unknown_job_error(jobs, name_or_id)),
-        _ => Err(ambiguous_name_error(&matches, name_or_id)),
+        _ => Err(ambiguous_name_error(&ids_of(&matches), name_or_id)),
     }
 }
 
@@ -81,14 +81,17 @@ pub(crate) fn find_named(store: &JobStore, jobs: &[Job], name: &str) -> Result<O
             store.check_options(&job.id)?;
             Ok(Some(job.clone()))
         }
-        _ => Err(ambiguous_name_error(&matches, name)),
+        _ => Err(ambiguous_name_error(&ids_of(&matches), name)),
     }
 }
 
+fn ids_of(jobs: &[&Job]) -> Vec<String> {
+    jobs.iter().map(|job| job.id.clone()).collect()
+}
+
 /// The error for a name of several jobs.
-fn ambiguous_name_error(matches: &[&Job], name: &str) -> anyhow::Error {
-    let ids: Vec<&str> = matches.iter().map(|job| job.id.as_str()).collect();
-    fail(Exit::Usage, format!("{} jobs are named `{name}`", matches.len()))
+pub(crate) fn ambiguous_name_error(ids: &[String], name: &str) -> anyhow::Error {
+    fail(Exit::Usage, format!("{} jobs are named `{name}`", ids.len()))
         .with_hint(format!("an id: {}", ids.join(", ")))
 }
 

@@ -50,12 +50,7 @@ impl Turn<'_, '_, '_> {
         match format.check(&reply.text) {
             Ok(text) => reply.text = text,
             Err(error) if self.repair_count == MAX_REPAIRS => {
-                // It is paid for, and standard output is for answers of the schema.
-                let notice =
-                    format!("the last answer, which is not printed:\n{}", reply.text.trim());
-                self.session.push(Message::Assistant(reply))?;
-                (self.sink)(Event::Notice(&notice))?;
-                return Err(schema_mismatch(&error));
+                return Err(self.keep_mismatch(reply, &error)?);
             }
             Err(error) => {
                 self.repair_count += 1;
@@ -66,6 +61,15 @@ impl Turn<'_, '_, '_> {
             }
         }
         self.accept_by_hooks(stop_reason, reply)
+    }
+
+    /// Stores and shows the last answer, which violates the schema and is paid for; standard output is for answers of the
+    /// schema. Returns the error of the turn.
+    pub(super) fn keep_mismatch(&mut self, reply: Reply, error: &str) -> Result<anyhow::Error> {
+        let notice = format!("the last answer, which is not printed:\n{}", reply.text.trim());
+        self.session.push(Message::Assistant(reply))?;
+        (self.sink)(Event::Notice(&notice))?;
+        Ok(schema_mismatch(error))
     }
 
     /// Accepts `reply` unless a hook or the command of `--until` rejects it. `None` if the model is to be asked again.

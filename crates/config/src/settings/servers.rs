@@ -1,6 +1,7 @@
 //! The MCP servers of the config, each under `tools.mcpServers.NAME`, with the keys of the Python program and some of
 //! our own. An error in one server is stored with that server and only matters when the server is used.
 
+use super::key_spelling::format_path;
 use super::typed_reader::{TypedReader, not_blank};
 use crate::policy::rule::Pattern;
 use anyhow::Result;
@@ -107,6 +108,13 @@ impl McpServer {
     pub fn is_everything_enabled(&self) -> bool {
         self.enabled_tools.iter().any(|name| name == "*")
     }
+}
+
+/// The path of a key of the entry of the server `name`, as a word of a shell command; `members` are the names below the entry.
+pub fn quoted_key(name: &str, members: &[&str]) -> String {
+    let path: Vec<&str> =
+        ["tools", "mcpServers", name].into_iter().chain(members.iter().copied()).collect();
+    quote(&format_path(&path))
 }
 
 impl Default for ServerTransport {

@@ -4,7 +4,7 @@
 
 use crate::fingerprint::is_program;
 use nanobot_base::shell_quote::quote;
-use nanobot_config::settings::servers::{McpServer, ServerTransport};
+use nanobot_config::settings::servers::{self, McpServer, ServerTransport};
 use nanobot_os::paths::Paths;
 use nanobot_sandbox::process::server_environment::server_file_name;
 use std::path::{Path, PathBuf};
@@ -163,7 +163,8 @@ fn unmakeable_file(
     let file = file.display().to_string();
     let advice = match variable {
         Some(variable) => format!(
-            "`nanobot config set tools.mcpServers.{name}.env.{variable} {}` puts it into",
+            "`nanobot config set {} {}` puts it into",
+            servers::quoted_key(name, &["env", variable]),
             quote(&file)
         ),
         None => format!("`{file}` in the `args` of the entry is in"),

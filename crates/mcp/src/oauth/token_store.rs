@@ -66,7 +66,8 @@ impl ServerLogin {
         }
     }
 
-    /// The login with new tokens. Values that the server does not send remain unchanged.
+    /// The login with new tokens. Values that the server does not send remain unchanged, except the time at which the access token
+    /// expires, which was that of the old one.
     pub(super) fn with_tokens(&self, tokens: TokenResponse, clock: &Clock) -> Self {
         let now = clock.timestamp().as_second();
         Self {

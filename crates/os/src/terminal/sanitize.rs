@@ -19,6 +19,11 @@ pub fn sanitize(text: &str) -> String {
     out
 }
 
+/// Returns `text` as [`sanitize`] does, on one line: a line break, as in the name of a file, must not start a new one.
+pub fn sanitize_line(text: &str) -> String {
+    sanitize(text).replace('\n', "?")
+}
+
 /// Escapes the text of a JSON value, with `\u001b` inside its strings; the value is unchanged.
 pub fn sanitize_json(json: &str) -> String {
     let mut sanitizer = Sanitizer { escape_style: EscapeStyle::Json, ..Sanitizer::default() };

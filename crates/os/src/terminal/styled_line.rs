@@ -26,7 +26,8 @@ enum SpanRole {
     Fixed,
     /// It is shortened.
     Shrinkable,
-    /// It is left out if the part to shorten would otherwise get less than half of the line. The last such part is left out first.
+    /// It is left out if the part to shorten would otherwise get less than half of the line, or if there is none. The last such part
+    /// is left out first.
     Optional,
 }
 
@@ -111,7 +112,7 @@ impl StyledLine {
             }
             let shrinkable_width = shrinkable.map_or(0, |index| measure_text_width(&texts[index]));
             let rest = shrinkable_width.saturating_sub(total_width - columns);
-            if rest < shrinkable_width.min(columns / 2)
+            if (shrinkable_width == 0 || rest < shrinkable_width.min(columns / 2))
                 && let Some(index) = optional.pop()
             {
                 texts[index].clear();
@@ -167,6 +168,9 @@ mod tests {
         assert_eq!(line(48), "✓ read a/very/long/name.md  12 ms, 9 lines");
         assert_eq!(line(41), "✓ read a/very/long/name.md  12 ms");
         assert_eq!(line(33), "✓ read a/very/long/name.…  12 ms");
+        // So they are if there is nothing to shorten.
+        let row = StyledLine::new("✓ read").shrinkable("").optional(", 9 lines").optional(", 1 KB");
+        assert_eq!(row.render(Some(20)), "✓ read, 9 lines");
         // Escape sequences take no columns.
         let red = Style::new().red().force_styling(true);
         let line = StyledLine::new("a ").styled("red", red).plain(" end");

@@ -265,16 +265,16 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Removes temporary files of killed runs. While the lock is held, other processes write such a file only to record an
-    /// error, which may be lost here: a failure that persists is recorded again.
+    /// Removes temporary files of killed runs. Those of running ones stay: the index of embeddings and the last error are
+    /// written without the lock.
     fn remove_temporary_files(&self) {
         for dir in [self.dir.clone(), self.dir.join(VERSIONS_DIR)] {
             let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-            for entry in
-                entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".tmp"))
-            {
-                // A file that cannot be removed does no harm.
-                drop(std::fs::remove_file(entry.path()));
+            for path in entries.map(|entry| entry.path()) {
+                if durable_file::is_temporary(&path) && durable_file::is_abandoned(&path) {
+                    // A file that cannot be removed does no harm.
+                    drop(std::fs::remove_file(path));
+                }
             }
         }
     }

@@ -110,12 +110,13 @@ impl ExecTool {
             && !scope.is_private_copy
         {
             let file = protected_git_path(line);
+            let exists = self.files.file_scope.directory.join(file).exists();
+            let file = quote(file);
             let message = format!(
                 "(in this run `.git/config`, as remotes and submodules need it, git hooks, start-up files and files that a \
                  rule denies to change cannot be replaced, nor the directories that contain them moved or removed; the user can also grant \
                  one of them, as with `--write --write={file}`)"
             );
-            let exists = self.files.file_scope.directory.join(file).exists();
             return Some(if exists {
                 Explanation::with_flag(message, format!("--write={file}"))
             } else {
@@ -327,13 +328,14 @@ impl ExecTool {
                 |parent: &PathBuf| path.starts_with(parent) && !parent.ends_with(".git");
             let path = protected.into_iter().find(is_grantable).unwrap_or(path);
             let shown_path = path.strip_prefix(directory).unwrap_or(&path).display();
+            let flag = format!("--write={}", quote(&shown_path.to_string()));
             let other_flags = if may_write { "--write " } else { "" };
             let message = format!(
-                "(commands cannot change `{shown_path}` in this run; the user can grant it with `{other_flags}--write={shown_path}`)"
+                "(commands cannot change `{shown_path}` in this run; the user can grant it with `{other_flags}{flag}`)"
             );
             return Explanation {
                 message,
-                suggested_flag: Some(format!("--write={shown_path}")),
+                suggested_flag: Some(flag),
                 certainty: certain_if(is_read_only),
             };
         }
@@ -386,8 +388,9 @@ impl ExecTool {
         let is_top = |path: &&Path| path.join(".git").symlink_metadata().is_ok();
         let top = ancestors.find(is_top).filter(|top| *top != scope.directory)?;
         Some(format!(
-            "(the repository begins at `{0}`, which commands do not use in this run; the user can grant it with `--read={0}`)",
-            top.display()
+            "(the repository begins at `{}`, which commands do not use in this run; the user can grant it with `--read={}`)",
+            top.display(),
+            quote(&top.to_string_lossy())
         ))
     }
 

@@ -82,14 +82,14 @@ impl AnthropicReplyBuilder {
         }
     }
 
-    /// Updates the usage. Numbers are totals and may be repeated; the last ones are used.
+    /// Updates the usage. Numbers are totals and may be repeated. Of those of the input the largest count, since a later event may
+    /// omit some; of the others the last.
     fn update_usage(&mut self, usage: &Value) {
         let number = |key: &str| parse_tokens(&usage[key]);
         let totals = &mut self.draft.reply.usage;
         if let Some(input) = number("input_tokens") {
             let cached = number("cache_read_input_tokens").unwrap_or(0);
             let cache_write = number("cache_creation_input_tokens").unwrap_or(0);
-            // A later event may omit numbers of an earlier one.
             totals.cached = cached.max(totals.cached);
             totals.cache_write = cache_write.max(totals.cache_write);
             totals.input = totals.input.max(input + totals.cached + totals.cache_write);
