@@ -7,8 +7,7 @@
 use agent::Agent;
 use anyhow::Result;
 use ending::{
-    Ending, Round, TurnStats, empty_reply_error, incomplete_answer_error, schema_mismatch,
-    unknown_reason,
+    Ending, Round, TurnStats, empty_reply_error, incomplete_answer_error, unknown_reason,
 };
 use guard::{GuardAction, RefusedCall, TurnState};
 use nanobot_base::error::exit_for;
