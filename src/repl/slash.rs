@@ -13,7 +13,7 @@ use anyhow::{Error, Result};
 use nanobot_agent::report::columns::{Column, Side, format_table, hanging_indent};
 use nanobot_agent::report::short_text::{count_noun, format_age};
 use nanobot_base::error::{Exit, WithHint, exit_for, fail};
-use nanobot_base::shell_quote::split_words;
+use nanobot_base::shell_quote::split_arguments;
 use nanobot_model::provider::quirks::ThinkingStyle;
 use nanobot_os::durable_file;
 use nanobot_os::secret::{self, random_hex};
@@ -345,13 +345,13 @@ impl ReplSession<'_> {
         self.ctx.terminal.print(text)
     }
 
-    /// Runs a command of the program with these `arguments`, and the words of `rest`, which may be quoted as in a shell, as further ones.
+    /// Runs a command of the program with these `arguments`, and those of `rest`, which may be quoted as in a shell.
     pub(super) fn run_program(&self, arguments: &[&str], rest: &str) -> Result<()> {
-        let Some(words) = split_words(rest) else {
+        let Some(more) = split_arguments(rest) else {
             return Err(fail(Exit::Usage, format!("a quote is not closed: {rest}"))
                 .with_hint("words in quotes, as in a shell"));
         };
-        let arguments = arguments.iter().copied().chain(words.iter().map(String::as_str));
+        let arguments = arguments.iter().copied().chain(more.iter().map(String::as_str));
         self.program.run(self.ctx, &arguments.collect::<Vec<_>>(), &self.options)
     }
 

@@ -43,17 +43,17 @@ pub fn unquote(quoted: &str) -> Option<String> {
     Some(inner.strip_suffix('\'')?.replace(r"'\''", "'"))
 }
 
-/// Splits `text` into words as a shell does: at blanks, with quotes and backslashes; nothing is expanded. `None` if a quote is open,
-/// or a backslash ends the text.
-pub fn split_words(text: &str) -> Option<Vec<String>> {
-    let (mut words, mut word) = (Vec::new(), None::<String>);
-    let mut characters = text.chars();
+/// Splits a command line into arguments as a shell does: at blanks, with quotes and backslashes; nothing is expanded. `None` if a quote is open,
+/// or a backslash ends the line.
+pub fn split_arguments(line: &str) -> Option<Vec<String>> {
+    let (mut arguments, mut argument) = (Vec::new(), None::<String>);
+    let mut characters = line.chars();
     while let Some(character) = characters.next() {
         if character.is_whitespace() {
-            words.extend(word.take());
+            arguments.extend(argument.take());
             continue;
         }
-        let word = word.get_or_insert_default();
+        let argument = argument.get_or_insert_default();
         match character {
             '\'' | '"' => loop {
                 match characters.next()? {
@@ -61,19 +61,19 @@ pub fn split_words(text: &str) -> Option<Vec<String>> {
                     '\\' if character == '"' => {
                         let escaped = characters.next()?;
                         if !matches!(escaped, '"' | '\\' | '$' | '`') {
-                            word.push('\\');
+                            argument.push('\\');
                         }
-                        word.push(escaped);
+                        argument.push(escaped);
                     }
-                    quoted => word.push(quoted),
+                    quoted => argument.push(quoted),
                 }
             },
-            '\\' => word.push(characters.next()?),
-            plain => word.push(plain),
+            '\\' => argument.push(characters.next()?),
+            plain => argument.push(plain),
         }
     }
-    words.extend(word);
-    Some(words)
+    arguments.extend(argument);
+    Some(arguments)
 }
 
 /// True for control characters, bidirectional marks and zero-width characters.
@@ -84,13 +84,13 @@ fn is_hidden(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{quote, split_words, unquote};
+    use super::{quote, split_arguments, unquote};
 
     #[test]
-    fn words_are_split_as_a_shell_does() {
+    fn arguments_are_split_as_a_shell_does() {
         let check = |text: &str, expect: &[&str]| {
-            let words = split_words(text).unwrap();
-            assert_eq!(words, expect, "{text}");
+            let arguments = split_arguments(text).unwrap();
+            assert_eq!(arguments, expect, "{text}");
         };
         check("", &[]);
         check("  a  b ", &["a", "b"]);
@@ -99,7 +99,7 @@ mod tests {
         check(r"a\ b '\'", &["a b", r"\"]);
         check("#1 $HOME", &["#1", "$HOME"]);
         for open in ["'a", "\"a", "a\\", "\"a\\"] {
-            assert_eq!(split_words(open), None, "{open}");
+            assert_eq!(split_arguments(open), None, "{open}");
         }
     }
 

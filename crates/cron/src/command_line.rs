@@ -4,7 +4,7 @@
 //! escaped with a backslash outside of quotes, so it makes no difference whether cron removes the backslash or leaves it to the shell. Some
 //! crons also read two backslashes as one, so backslashes are always separated by a quote.
 
-use nanobot_base::shell_quote::split_words;
+use nanobot_base::shell_quote::split_arguments;
 use std::path::Path;
 
 /// Maximum command length in bytes: Debian's cron rejects a table with a longer one.
@@ -93,7 +93,7 @@ impl ParsedCommand {
     /// Parses `command`; `None` if it is not one of ours.
     pub fn parse(command: &str) -> Option<Self> {
         let mut parsed_command = Self::default();
-        for argument in split_words(command.strip_prefix("/usr/bin/env ")?)? {
+        for argument in split_arguments(command.strip_prefix("/usr/bin/env ")?)? {
             match argument.split_once('=') {
                 // The first argument without `=` is the program.
                 Some((name, value)) if parsed_command.argv.is_empty() => {
@@ -157,7 +157,7 @@ mod tests {
     use super::{
         CommandParts, CrontabCommand, MAX_COMMAND_BYTES, ParsedCommand, build_command, escape,
     };
-    use nanobot_base::shell_quote::split_words;
+    use nanobot_base::shell_quote::split_arguments;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
@@ -334,7 +334,8 @@ mod tests {
             let (passed, input) = unescape_as_cron(&word);
             assert_eq!((unescape_as_shell(&passed), input), (text.clone(), None), "{word}");
             assert_eq!(unescape_as_shell(&word), text, "{word}");
-            assert_eq!(split_words(&word), Some(vec![text]), "{word}");
+            let arguments = split_arguments(&format!("x={word}"));
+            assert_eq!(arguments, Some(vec![format!("x={text}")]), "{word}");
         });
     }
 }
