@@ -119,7 +119,7 @@ pub enum SessionCommand {
     /// Repairs only what needs no rewriting of the file.
     ///
     /// Moves an incomplete last line to a side file, corrects wrong counts by appending a line, and makes the files
-    /// readable by their owner only. Never changes messages.
+    /// readable by their owner only. Never changes messages. An unreadable line in the middle stays: runs skip it, and the status is 1.
     Repair {
         /// Session keys, from `session list`
         #[arg(value_name = "KEY", required_unless_present = "all", conflicts_with = "all")]

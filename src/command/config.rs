@@ -186,6 +186,10 @@ fn edit(ctx: &Context) -> Result<EditOutcome> {
     if !has_own_file {
         return Ok(outcome);
     }
+    ctx.notice(&format!(
+        "next: {}, which has the keys that only this program reads",
+        ctx.paths.display(&own_path)
+    ));
     let original = durable_file::read(&own_path)?.unwrap_or_default();
     let own_outcome = edit_file(ctx, &own_path, &original)?;
     Ok(match (outcome, own_outcome) {

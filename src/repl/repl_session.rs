@@ -141,7 +141,15 @@ impl<'w> ReplSession<'w> {
         self.last_message = session.last_user_text();
         self.is_last_message_typed = session.is_last_user_text_typed();
         self.last_answer = session.last_answer().map(str::to_owned);
-        self.is_unfinished = session.is_interrupted();
+        self.is_unfinished = session.is_interrupted() && !self.is_in_use();
+    }
+
+    /// True if another process runs a turn of the session.
+    fn is_in_use(&self) -> bool {
+        let key = self.options.session.key.as_deref();
+        let holder = |key| session::lock_holder(&self.session_store()?, key);
+        // A lock that cannot be read is reported by the next turn.
+        key.is_some_and(|key| holder(key).is_ok_and(|holder| holder.is_some()))
     }
 
     /// Reads the messages of a stored session that its next turn would send.
@@ -154,11 +162,17 @@ impl<'w> ReplSession<'w> {
         let Some(text) = &self.last_message else {
             return;
         };
-        let label =
-            if self.is_unfinished { "unfinished (/retry continues it)" } else { "last message" };
+        let is_in_use = self.is_in_use();
+        let label = if self.is_unfinished {
+            "unfinished (/retry continues it)"
+        } else if is_in_use {
+            "in progress in another run"
+        } else {
+            "last message"
+        };
         let text = truncate_line(before_blocks(text), MAX_MESSAGE_CHARS);
         self.ctx.terminal.eprint_dim(&format!("{label}: {text}"));
-        if let (Some(answer), false) = (&self.last_answer, self.is_unfinished) {
+        if let (Some(answer), false) = (&self.last_answer, self.is_unfinished || is_in_use) {
             let text = answer.split_whitespace().collect::<Vec<_>>().join(" ");
             let text = truncate_line(&text, MAX_ANSWER_CHARS);
             self.ctx.terminal.eprint_dim(&format!("last answer: {text}"));

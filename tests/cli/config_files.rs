@@ -290,6 +290,7 @@ fn an_edit_names_a_new_value_that_does_not_apply() {
     assert_eq!(screen.code(), 0);
     let text = screen.text();
     assert!(text.contains("nanobot.json has another value, which applies: `http.proxy`"), "{text}");
+    assert!(text.contains("next: ~/.nanobot/nanobot.json, which has the keys"), "{text}");
     assert_eq!(read(&own_file(&story)), json!({ "http": { "proxy": "http://a:1" } }));
 }
 

@@ -239,5 +239,15 @@ fn answers_that_cron_drops_are_told_later() {
     let mut screen = story.screen(24, 120).args(["agent", "-m", "hi"]);
     screen.until("hello").until("2 answers of jobs were not mailed");
     assert_eq!(screen.code(), 0);
-    assert!(!story.run(["status"]).text().contains("not mailed"));
+    let is_reported = || story.run(["status"]).text().contains("not mailed");
+    assert!(!is_reported());
+    // The answer of a job that is removed is gone with it.
+    story.server().script([says("third")]);
+    let id = jobs(&story)[0]["id"].as_str().unwrap().to_owned();
+    let mut command = story.command(["cron", "run", &id, "--scheduled"]);
+    command.envs(variables).env("NANOBOT_TEST_TIME", "2026-01-02T03:07:00Z");
+    story.wait(command.spawn().unwrap()).text();
+    assert!(is_reported());
+    story.run(["cron", "remove", "digest", "-q"]).text();
+    assert!(!is_reported());
 }

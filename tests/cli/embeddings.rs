@@ -216,6 +216,11 @@ fn sessions_are_searched_by_meaning() {
     assert_eq!(sent_of("cli:direct", "tea"), [["tea"]]);
     forget(&["--session", "work"]);
     assert!(!index.exists());
+    // A copy is searched if it is named.
+    story.run(["session", "fork", "cli:direct", "rewind:1"]).error_text();
+    let all = search(&["tea"]).text();
+    assert!(!all.contains("rewind:"), "{all}");
+    search(&["-s", "rewind:1", "tea"]).stdout_has("rewind:1:1");
     let unset = Story::new();
     unset.run(["session", "search", "--meaning", "x"]).status(78).stderr_has("needs `memory.emb");
 }

@@ -1245,6 +1245,21 @@ fn the_last_exchange_is_there_in_the_next_process_and_gone_after_new() {
 }
 
 #[test]
+fn a_turn_of_another_process_is_not_unfinished() {
+    let (_sender, stream) = Response::streaming();
+    let story = Story::new().script([sends(stream)]);
+    let mut other = story.start(&mut story.command(["agent", "-m", "a long question"]));
+    story.server().wait_for_requests(1);
+    let mut screen = start_repl(&story);
+    let text = screen.text();
+    assert!(text.contains("in progress in another run: a long question"), "{text}");
+    assert!(!text.contains("/retry"), "{text}");
+    screen.exit_with_ctrl_d();
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
 fn a_new_conversation_is_started_by_the_first_turn_that_opens_the_session() {
     let replies = ["One.", "Two.", "Three."].map(says);
     let story = Story::new().file("blob.bin", b"\0\x01").script(replies);

@@ -584,6 +584,9 @@ fn a_fork_is_independent() {
     assert_eq!(forks[0]["fork_of"], "cli:direct");
     assert_eq!(forks[0]["created"], "2026-01-02T03:04:05Z");
     story.run(["session", "list", "whole"]).stdout_has("fork of cli:direct: one");
+    story.run(["session", "title", "whole", "Tea"]).text();
+    let titled = story.run(["session", "list", "whole"]).text();
+    assert!(titled.contains(" Tea") && !titled.contains("fork of"), "{titled}");
     story.run(["agent", "-m", "again", "-s", "other:way"]).stdout("3\n");
     assert_eq!(story.requests()[2].messages().len(), 4);
     story.run(["agent", "-m", "more", "-s", "whole"]).stdout("4\n");
@@ -712,7 +715,7 @@ fn repair_reports_and_fixes_without_changing_messages() {
     mode(0o644);
     let expect = format!(
         "a: the last line is incomplete (12 bytes at byte {torn}); would be moved to a side file\n\
-         a: unreadable line at byte {bad}; skipped\n\
+         a: unreadable line at byte {bad}; not repaired: it stays, and is skipped\n\
          a: tool result without its call: message 2; not sent\n\
          a: tool call without its result: message 3; sent as interrupted\n\
          a: the closing line counts 7 messages, but there are 3; would be recounted\n\
@@ -721,9 +724,13 @@ fn repair_reports_and_fixes_without_changing_messages() {
          a: other users can access the file (mode 0644); would be set to 0600\n"
     );
     let counted = "nanobot: sessions checked: 1, ok: 0\n";
-    story.run(["session", "repair", "--dry-run", "--all"]).stdout(&expect).stderr(counted);
+    let repair = |flags: &[&str], expect: &str| {
+        let result = story.run([&["session", "repair"], flags].concat());
+        result.status(1).stdout(expect).stderr(counted);
+    };
+    repair(&["--dry-run", "--all"], &expect);
     assert_eq!(session_file_text(&story, "a.jsonl").len(), torn + 12);
-    story.run(["session", "repair", "a"]).stdout(&expect.replace("would be ", "")).stderr(counted);
+    repair(&["a"], &expect.replace("would be ", ""));
     let after = session_file_text(&story, "a.jsonl");
     let added = after.strip_prefix(&before).expect("what was there stays");
     let line: Value = serde_json::from_str(added).unwrap();
@@ -737,7 +744,7 @@ fn repair_reports_and_fixes_without_changing_messages() {
         .filter(|line| !line.contains("would"))
         .map(|line| format!("{line}\n"))
         .collect();
-    story.run(["session", "repair", "a"]).stdout(&expect_after).stderr(counted);
+    repair(&["a"], &expect_after);
     assert_eq!(session_file_text(&story, "a.jsonl"), after);
 }
 

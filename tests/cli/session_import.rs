@@ -153,6 +153,31 @@ fn a_transcript_of_claude_code_becomes_a_session() {
 }
 
 #[test]
+fn the_messages_of_our_own_file_keep_their_times() {
+    let line = |role: &str, content: &str, time: Value| json!({ "role": role, "content": content, "timestamp": time });
+    let call = json!([{ "id": "c", "type": "function", "function": { "name": "list_dir", "arguments": "{}" } }]);
+    let mut reply = line("assistant", "", json!("2025-05-01T10:00:02.000000"));
+    reply["tool_calls"] = call;
+    let mut result = line("tool", "a.txt", json!("2025-05-01T10:00:05.000000"));
+    (result["tool_call_id"], result["name"]) = (json!("c"), json!("list_dir"));
+    let file = lines(&[
+        json!({ "_type": "metadata", "key": "old" }),
+        line("user", "what is there?", json!("2025-05-01T10:00:00.000000")),
+        reply,
+        result,
+        line("assistant", "One file.", json!("2025-05-01T10:00:09.000000")),
+        line("user", "thanks", json!("\u{1b}[2J")),
+    ]);
+    let story = Story::new().file("old.jsonl", file);
+    story.run(["session", "import", "old.jsonl", "old"]).error_text();
+    let imported = story.session("old.jsonl");
+    let times: Vec<&str> = imported.iter().filter_map(|line| line["timestamp"].as_str()).collect();
+    let at = |seconds: u32| format!("2025-05-01T10:00:0{seconds}.000000");
+    assert_eq!(times[..4], [at(0), at(2), at(5), at(9)]);
+    assert!(times[4].starts_with("2026-01-02"), "{times:?}");
+}
+
+#[test]
 fn a_rollout_of_codex_becomes_a_session() {
     let story = Story::new().file("rollout-2026 x.jsonl", codex());
     let imported = story.run(["session", "import", "rollout-2026 x.jsonl", "--json"]).json();

@@ -307,7 +307,9 @@ fn run_rows(
         start.zip(end).map(|(start, end)| time_format::format_duration(end.duration_since(start))),
     );
     if !usage.turn.is_empty() {
-        add("used", Some(format!("{}, {}", usage.model, describe_usage(usage))));
+        let mut parts = vec![usage.model.clone(), describe_usage(usage)];
+        parts.retain(|part| !part.is_empty());
+        add("used", Some(parts.join(", ")));
         let key = quote(&usage.session);
         add(
             "turn",

@@ -116,10 +116,10 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
     ];
     let row = |session: &SessionSummary, title_columns: usize| {
         let messages = session.messages.map_or_else(|| "?".into(), |count| count.to_string());
-        let title = session.title.as_ref().unwrap_or(&session.first_words);
-        let title = match &session.fork_of {
-            Some(origin) => format!("fork of {origin}: {title}"),
-            None => title.clone(),
+        let title = match (&session.title, &session.fork_of) {
+            (Some(title), _) => title.clone(),
+            (None, Some(origin)) => format!("fork of {origin}: {}", session.first_words),
+            (None, None) => session.first_words.clone(),
         };
         let tokens = session.stats.as_ref().map(|stats| count_tokens(stats).to_string());
         let cost = session.stats.and_then(|stats| stats.cost);

@@ -194,7 +194,7 @@ fn repair(
     };
     let mut writer = StdoutWriter::new(ctx.terminal);
     let mut failures = Vec::new();
-    let mut defective = 0;
+    let (mut defective, mut has_loss) = (0, false);
     signal::install(None).context("wait for signals")?;
     let bar = Bar::new(ctx.terminal, ctx.quiet, files.len());
     for (key, path) in &files {
@@ -203,6 +203,7 @@ fn repair(
         match session::repair(store, key, path, !is_dry_run) {
             Ok(findings) => {
                 defective += usize::from(!findings.is_empty());
+                has_loss |= findings.iter().any(|finding| finding.is_loss);
                 for finding in findings {
                     if as_json {
                         let object = json!({ "session": key, "problem": finding.problem, "repair": finding.repair });
@@ -222,11 +223,14 @@ fn repair(
     writer.finish()?;
     let checked = files.len() - failures.len();
     ctx.notice(&format!("sessions checked: {checked}, ok: {}", checked - defective));
-    Ok(report_failures(ctx, &failures))
+    Ok(match report_failures(ctx, &failures) {
+        Exit::Answered if has_loss => Exit::Failed,
+        exit => exit,
+    })
 }
 
 fn describe_finding(finding: &RepairFinding, is_dry_run: bool) -> String {
-    let RepairFinding { problem, repair, is_file_mode: _ } = finding;
+    let RepairFinding { problem, repair, .. } = finding;
     match repair {
         None => problem.clone(),
         Some(repair) if is_dry_run => format!("{problem}; would be {repair}"),

@@ -46,17 +46,9 @@ pub(super) fn run(
         return search_by_meaning(ctx, store, pattern, session.as_deref(), *json);
     }
     let pattern = SearchPattern::new(pattern, *fixed_strings, *ignore_case)?;
-    let SessionListing { sessions, mut failures } = match session {
-        None => {
-            let mut listing = session::list(store)?;
-            // The copies of conversations before a `/rewind` would give each line twice.
-            listing.sessions.retain(|session| !session.key.starts_with(REWOUND_PREFIX));
-            listing
-        }
-        Some(key) => {
-            SessionListing { sessions: vec![session::summarize(store, key)?], failures: Vec::new() }
-        }
-    };
+    // The copies of conversations before a `/rewind` would give each line twice.
+    let SessionListing { sessions, mut failures } =
+        list_searched(store, session.as_deref(), &[REWOUND_PREFIX])?;
     let format = match (list, json) {
         (true, _) => SearchFormat::Names,
         (_, true) => SearchFormat::Json,
@@ -101,6 +93,21 @@ pub(super) fn run(
     })
 }
 
+/// The session `key`, or all without those that begin with `left_out`.
+fn list_searched(
+    store: &SessionStore,
+    key: Option<&str>,
+    left_out: &[&str],
+) -> Result<SessionListing> {
+    if let Some(key) = key {
+        let sessions = vec![session::summarize(store, key)?];
+        return Ok(SessionListing { sessions, failures: Vec::new() });
+    }
+    let mut listing = session::list(store)?;
+    listing.sessions.retain(|session| !left_out.iter().any(|it| session.key.starts_with(it)));
+    Ok(listing)
+}
+
 /// Runs `session search --meaning`.
 fn search_by_meaning(
     ctx: &Context,
@@ -109,12 +116,8 @@ fn search_by_meaning(
     key: Option<&str>,
     as_json: bool,
 ) -> Result<Exit> {
-    if let Some(key) = key {
-        session::summarize(store, key)?;
-    }
-    let SessionListing { mut sessions, failures } = session::list(store)?;
-    let is_copy = |key: &str| [REWOUND_PREFIX, FILTER_PREFIX].iter().any(|it| key.starts_with(it));
-    sessions.retain(|session| !is_copy(&session.key) && key.is_none_or(|key| session.key == key));
+    let SessionListing { sessions, failures } =
+        list_searched(store, key, &[REWOUND_PREFIX, FILTER_PREFIX])?;
     let ranked = embeddings::search_sessions(ctx, store, &sessions, key.is_none(), text)?;
     let mut writer = StdoutWriter::for_pager(ctx.terminal);
     let width = ctx.terminal.stdout_width();

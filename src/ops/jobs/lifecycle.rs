@@ -5,6 +5,7 @@ use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::job_status;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::unseen_answers;
 use crate::ops::jobs::workspace_jobs::{self, is_heartbeat};
 use crate::ops::notices;
 use anyhow::Result;
@@ -112,6 +113,7 @@ pub(crate) fn remove_data(
         return Ok(());
     }
     notices::forget(ctx, &notices::job_subject(&job.id))?;
+    unseen_answers::forget(ctx, &job.id)?;
     let job_dir = store.job_dir(&job.id)?;
     if job_dir.exists() {
         match JobDir::new(job_dir).lock(&job.name, &ctx.clock.local_timestamp()) {

@@ -93,13 +93,19 @@ pub(crate) fn list(ctx: &Context) -> Result<Vec<UnseenAnswer>> {
 
 /// Marks `answers` as seen, after they were shown: a process that is killed before that reports them again. Those that came since stay.
 pub(crate) fn mark_seen(ctx: &Context, answers: &[UnseenAnswer]) -> Result<()> {
-    if answers.is_empty() {
-        return Ok(());
-    }
+    if answers.is_empty() { Ok(()) } else { retain(ctx, |answer| !answers.contains(answer)) }
+}
+
+/// Forgets the answers of the job `id`, which was removed with them.
+pub(crate) fn forget(ctx: &Context, id: &str) -> Result<()> {
+    if file(ctx).exists() { retain(ctx, |answer| answer.job != id) } else { Ok(()) }
+}
+
+fn retain(ctx: &Context, is_kept: impl Fn(&UnseenAnswer) -> bool) -> Result<()> {
     let path = file(ctx);
     durable_file::with_line_log(&path, |_| {
         let mut unseen = read(&path)?;
-        unseen.retain(|answer| !answers.contains(answer));
+        unseen.retain(&is_kept);
         if unseen.is_empty() {
             return durable_file::remove(&path).map(drop);
         }

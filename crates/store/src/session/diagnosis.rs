@@ -25,15 +25,17 @@ pub struct RepairFinding {
     pub repair: Option<String>,
     /// True if the problem is the file's mode, not its content.
     pub is_file_mode: bool,
+    /// True if a part of the session is lost: what it was cannot be read.
+    pub is_loss: bool,
 }
 
 impl RepairFinding {
     fn new(problem: impl Into<String>) -> Self {
-        Self { problem: problem.into(), repair: None, is_file_mode: false }
+        Self { problem: problem.into(), repair: None, is_file_mode: false, is_loss: false }
     }
 
     fn with_repair(problem: impl Into<String>, repair: impl Into<String>) -> Self {
-        Self { problem: problem.into(), repair: Some(repair.into()), is_file_mode: false }
+        Self { repair: Some(repair.into()), ..Self::new(problem) }
     }
 }
 
@@ -266,15 +268,26 @@ impl LogExaminer {
         self.close_calls();
         let mut findings = Vec::new();
         let mut is_miscounted = false;
-        let mut add = |problem: &str, positions: &[String], effect: &str| {
+        let mut add = |problem: &str, positions: &[String], effect: &str, is_loss: bool| {
             if !positions.is_empty() {
                 let positions = join_positions(positions);
-                findings.push(RepairFinding::new(format!("{problem} {positions}; {effect}")));
+                let finding = RepairFinding::new(format!("{problem} {positions}; {effect}"));
+                findings.push(RepairFinding { is_loss, ..finding });
             }
         };
-        add("unreadable line at byte", &self.unreadable, "skipped");
-        add("tool result without its call: message", &self.orphans, "not sent");
-        add("tool call without its result: message", &self.unanswered, "sent as interrupted");
+        add(
+            "unreadable line at byte",
+            &self.unreadable,
+            "not repaired: it stays, and is skipped",
+            true,
+        );
+        add("tool result without its call: message", &self.orphans, "not sent", false);
+        add(
+            "tool call without its result: message",
+            &self.unanswered,
+            "sent as interrupted",
+            false,
+        );
         if size > 0 && !self.has_first_metadata {
             let problem = "the first line is not metadata: other releases do not list the session";
             findings.push(RepairFinding::new(problem));

@@ -5,11 +5,13 @@
 //! messages of sub-agents are not. The authors of a file are not known, so no host that it names counts as the user's.
 
 use super::copy::{CountingWriter, lock_new};
+use super::files::LoggedMessage;
 use super::layout::SessionStore;
 use super::line::{self, ClosingLine, MetadataLine, SessionLine};
 use super::metadata::RecordedOrigin;
 use crate::history::result_truncation;
 use anyhow::Result;
+use jiff::civil;
 use nanobot_base::error::{Exit, fail};
 use nanobot_base::message::user_text::{MessageSources, OthersContent};
 use nanobot_base::message::{
@@ -52,7 +54,8 @@ pub struct ImportedConversation {
     pub format: TranscriptFormat,
     /// The least trusted origin of its content, which is not the user: a file can say anything.
     pub origin: Origin,
-    messages: Vec<Message>,
+    /// Without turns. The times are empty if they are not known.
+    messages: Vec<LoggedMessage>,
 }
 
 /// Parses a file.
@@ -124,9 +127,15 @@ pub fn import(
 ) -> Result<usize> {
     let (path, lock) = lock_new(store, key)?;
     let now = store.clock.local_timestamp();
+    let first = conversation
+        .messages
+        .iter()
+        .map(|logged| &logged.time)
+        .find(|time| !time.is_empty())
+        .unwrap_or(&now);
     let mut metadata = MetadataLine {
         key: Some(key.to_owned()),
-        created_at: Some(now.clone()),
+        created_at: Some(first.clone()),
         updated_at: Some(now.clone()),
         ..MetadataLine::default()
     };
@@ -135,11 +144,11 @@ pub fn import(
         let mut out = CountingWriter { out, bytes_written: 0 };
         out.write(line::format_metadata(&metadata, None).as_bytes())?;
         let mut turn = random_hex(5);
-        for (index, message) in conversation.messages.iter().enumerate() {
-            if message.begins_turn() {
+        for (index, logged) in conversation.messages.iter().enumerate() {
+            if logged.message.begins_turn() {
                 turn = random_hex(5);
             }
-            let mut message = message.clone();
+            let mut message = logged.message.clone();
             match &mut message {
                 Message::User(user) => user.id = format!("{turn}-0"),
                 Message::Assistant(reply) => reply.id = format!("{turn}-{index}"),
@@ -148,7 +157,8 @@ pub fn import(
                 }
             }
             let message = message.map_texts(secret::mask_for_request).unwrap_or(message);
-            out.write(line::format_message(&message, &turn, &now).as_bytes())?;
+            let time = if logged.time.is_empty() { &now } else { &logged.time };
+            out.write(line::format_message(&message, &turn, time).as_bytes())?;
         }
         metadata.update_session_metadata(|session_metadata| {
             session_metadata.origin = Some(RecordedOrigin {
@@ -204,10 +214,13 @@ const CODEX_PREAMBLES: [&str; 4] = [
 
 /// Collects messages in the order that providers demand: each reply, then one result for each of its calls.
 struct TranscriptBuilder {
-    messages: Vec<Message>,
+    messages: Vec<LoggedMessage>,
     origin: Origin,
-    /// The reply to which more calls may be added, with the id that its lines share.
+    /// The time of the line that is added; empty if it is not known.
+    time: String,
+    /// The reply to which more calls may be added, with its time and the id that its lines share.
     reply: Option<Reply>,
+    reply_time: String,
     reply_id: Option<String>,
     results: Vec<ToolResult>,
 }
@@ -217,7 +230,9 @@ impl Default for TranscriptBuilder {
         Self {
             messages: Vec::new(),
             origin: Origin::Project,
+            time: String::new(),
             reply: None,
+            reply_time: String::new(),
             reply_id: None,
             results: Vec::new(),
         }
@@ -231,7 +246,7 @@ impl TranscriptBuilder {
         }
         self.flush();
         let others = Some(OthersContent::new(Origin::Project, IMPORTED_CONTENT));
-        self.messages.push(Message::User(UserMessage {
+        self.push(Message::User(UserMessage {
             parts: vec![MessagePart::Text(text.to_owned())],
             sources: Some(MessageSources { others, ..MessageSources::default() }),
             ..UserMessage::default()
@@ -247,6 +262,9 @@ impl TranscriptBuilder {
         if !is_same {
             self.flush();
             self.reply_id = id.map(str::to_owned);
+        }
+        if self.reply.is_none() {
+            self.reply_time.clone_from(&self.time);
         }
         self.reply.get_or_insert_default()
     }
@@ -288,6 +306,11 @@ impl TranscriptBuilder {
         }
     }
 
+    fn push(&mut self, message: Message) {
+        let (index, time, turn) = (self.messages.len(), self.time.clone(), String::new());
+        self.messages.push(LoggedMessage { index, time, turn, message });
+    }
+
     /// Adds the pending reply with the results of its calls.
     fn flush(&mut self) {
         self.reply_id = None;
@@ -296,7 +319,9 @@ impl TranscriptBuilder {
             return;
         };
         let calls = reply.tool_calls.clone();
-        self.messages.push(Message::Assistant(reply));
+        let time = std::mem::replace(&mut self.time, std::mem::take(&mut self.reply_time));
+        self.push(Message::Assistant(reply));
+        self.time = time;
         for call in calls {
             let index = results.iter().position(|result| result.call_id == call.id);
             let result = index.map(|index| results.remove(index)).unwrap_or_else(|| ToolResult {
@@ -306,13 +331,22 @@ impl TranscriptBuilder {
                 failed: true,
                 source: ResultSource::NotMade,
             });
-            self.messages.push(Message::Tool(result));
+            self.push(Message::Tool(result));
         }
     }
 
     /// Adds a line of a session file of this program.
     fn add_own(&mut self, text: &[u8]) {
-        match line::parse(text) {
+        let line = line::parse(text);
+        if let SessionLine::Message(message) = &line {
+            if matches!(message, Some(Message::User(_) | Message::Assistant(_))) {
+                self.flush();
+            }
+            let (time, _) = line::timestamp_and_turn(text);
+            let is_time = time.parse::<civil::DateTime>().is_ok();
+            self.time = if is_time { time } else { String::new() };
+        }
+        match line {
             SessionLine::Metadata(metadata) => {
                 let recorded = metadata.session_metadata();
                 let origins = [recorded.origin, recorded.origin_left_by_new];
@@ -323,7 +357,6 @@ impl TranscriptBuilder {
                 self.add_user(&plain_text(&user.parts));
             }
             SessionLine::Message(Some(Message::Assistant(reply))) => {
-                self.flush();
                 self.add_text(None, &reply.text);
                 for call in reply.tool_calls {
                     self.add_call(None, call);
