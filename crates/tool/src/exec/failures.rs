@@ -168,9 +168,10 @@ impl ExecTool {
         if let Some(explanation) = self.explain_own_path(&unseen.path) {
             return explanation;
         }
+        let value = quote(&unseen.path.to_string_lossy());
         let flag = match unseen.access {
-            FileAccess::Read => format!("--read={path}"),
-            FileAccess::Write => format!("--write={path}"),
+            FileAccess::Read => format!("--read={value}"),
+            FileAccess::Write => format!("--write={value}"),
         };
         let what = if unseen.path.starts_with("/tmp") {
             format!(
