@@ -4,7 +4,7 @@
 //! be of the same version: it may crash after an upgrade of the system. Then getent(1) resolves the name.
 
 use nanobot_sandbox::process::{self, CommandSpec};
-use std::io::Result;
+use std::io::{Error, Result};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -31,6 +31,9 @@ fn resolve(host: &str, port: u16) -> Option<Vec<SocketAddr>> {
     query_getent(host, port).ok()
 }
 
+/// The status of getent(1) for an unknown name.
+const GETENT_NOT_FOUND: i32 = 2;
+
 /// The addresses that getent(1) prints. There are none for an unknown name.
 fn query_getent(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     let spec = CommandSpec {
@@ -44,6 +47,10 @@ fn query_getent(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
         input: None,
     };
     let result = process::run(&spec, &mut |_| {})?;
+    let status = result.status.and_then(|status| status.code());
+    if !matches!(status, Some(0 | GETENT_NOT_FOUND)) {
+        return Err(Error::other("getent failed"));
+    }
     Ok(parse_getent(&String::from_utf8_lossy(&result.head), port))
 }
 

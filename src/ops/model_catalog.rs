@@ -230,7 +230,7 @@ impl ModelDetails {
             label: choice.entry.label,
             address: web_url::redact_url(&http_provider.address.current()),
             format: choice.format.name(),
-            key: has_key.then(|| choice.key_label.to_string().replace('`', "")),
+            key: has_key.then(|| choice.key_label.plain_text()),
             context: match (context_window, reported_context) {
                 (None, Some(tokens)) => Some(Fact { value: tokens, from: FactSource::Server }),
                 (configured, _) => fact(configured, model_info.map(|info| info.context_tokens)),

@@ -347,11 +347,10 @@ impl ReplSession<'_> {
 
     /// Runs a command of the program with these `arguments`, and those of `rest`, which may be quoted as in a shell.
     pub(super) fn run_program(&self, arguments: &[&str], rest: &str) -> Result<()> {
-        let Some(more) = split_arguments(rest) else {
-            return Err(fail(Exit::Usage, format!("a quote is not closed: {rest}"))
-                .with_hint("words in quotes, as in a shell"));
-        };
-        let arguments = arguments.iter().copied().chain(more.iter().map(String::as_str));
+        // A backslash is one of a regular expression, and a quote that is not closed an apostrophe.
+        let quoted = if rest.contains('\\') { None } else { split_arguments(rest) };
+        let rest = quoted.unwrap_or_else(|| rest.split_whitespace().map(str::to_owned).collect());
+        let arguments = arguments.iter().copied().chain(rest.iter().map(String::as_str));
         self.program.run(self.ctx, &arguments.collect::<Vec<_>>(), &self.options)
     }
 

@@ -183,7 +183,7 @@ fn a_call_without_a_result_is_marked_as_possibly_executed() {
     };
     check(3, "c1", "may or may not have happened");
     check(4, "c2", "before this call was begun");
-    assert!(story.requests()[0].last_content().ends_with("it has changed nothing"));
+    assert!(story.requests()[0].last_content().ends_with("or while it only read"));
 }
 
 #[test]

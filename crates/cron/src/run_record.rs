@@ -25,8 +25,8 @@ use std::time::Duration;
 const ROTATE_AT_BYTES: u64 = 1 << 20;
 /// Maximum bytes read from the state file.
 const MAX_STATE_BYTES: u64 = 64 << 10;
-/// Maximum number of stored outputs.
-const MAX_STORED_OUTPUTS: usize = 50;
+/// Maximum number of stored outputs of a job.
+pub const MAX_STORED_OUTPUTS: usize = 50;
 
 /// The directory of a job's private state.
 #[derive(Clone, Debug)]

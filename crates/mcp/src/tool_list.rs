@@ -338,6 +338,12 @@ impl ListBuilder<'_> {
             instructions.map(|instructions| instructions.text.chars().count()).sum();
         let text = sanitize::clean(text);
         let free_chars = MAX_ALL_INSTRUCTIONS_CHARS.saturating_sub(used_chars);
+        if free_chars == 0 {
+            (self.notice)(&format!(
+                "the instructions of MCP server `{name}` are left out: those of the servers before it fill the {MAX_ALL_INSTRUCTIONS_CHARS} characters"
+            ));
+            return;
+        }
         let text = sanitize::truncate(text.trim(), free_chars);
         if !text.is_empty() {
             self.list.instructions.push(ServerInstructions { server: name.clone(), text });

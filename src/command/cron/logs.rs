@@ -16,7 +16,7 @@ use nanobot_base::error::{Exit, WithHint, fail};
 use nanobot_base::format::format_dollars;
 use nanobot_base::shell_quote::quote;
 use nanobot_cron::job_store::JobStore;
-use nanobot_cron::run_record::{JobDir, RunOutcome, RunRecord};
+use nanobot_cron::run_record::{JobDir, MAX_STORED_OUTPUTS, RunOutcome, RunRecord};
 use nanobot_os::signal;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -157,7 +157,7 @@ fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
         (Some(start), Some(end))
             if record.outcome.was_attempted() && record.outcome != RunOutcome::Unknown =>
         {
-            format_duration(end.duration_since(start).unsigned_abs())
+            format_short_duration(end.duration_since(start).unsigned_abs())
         }
         _ => String::new(),
     };
@@ -183,7 +183,7 @@ fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
 }
 
 /// Formats a duration in its shortest form.
-fn format_duration(duration: Duration) -> String {
+fn format_short_duration(duration: Duration) -> String {
     match duration.as_secs() {
         0..60 => format!("{:.1}s", duration.as_secs_f64()),
         seconds @ 60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
@@ -238,8 +238,10 @@ fn print_last_output(ctx: &Context, store: &JobStore, id: &str, now: &Zoned) -> 
 fn print_output(ctx: &Context, path: &Path) -> Result<()> {
     let text = std::fs::read(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
-            let cause =
-                format!("`{}` no longer exists: only the last 50 answers are kept", path.display());
+            let cause = format!(
+                "`{}` no longer exists: only the last {MAX_STORED_OUTPUTS} answers are kept",
+                path.display()
+            );
             fail(Exit::NoInput, cause).with_hint("`nanobot cron logs` for the list of runs")
         }
         _ => anyhow::Error::new(error).context(format!("read `{}`", path.display())),
@@ -289,7 +291,6 @@ fn run_rows(
     now: &Zoned,
 ) -> Vec<(&'static str, String)> {
     let RunRecord { usage, .. } = record;
-    let time = |text: &str| text.parse::<Timestamp>().ok();
     let mut rows = vec![
         ("run", record.id.clone()),
         ("job", format!("{} ({})", to_one_line(&record.name), record.job_id)),
@@ -298,9 +299,9 @@ fn run_rows(
     let mut add =
         |name: &'static str, value: Option<String>| rows.extend(value.map(|value| (name, value)));
     add("cause", record.error.clone());
-    add("slot", record.slot.as_deref().and_then(time).map(|slot| format_time(slot, now)));
+    add("slot", record.slot.as_deref().and_then(parse_time).map(|slot| format_time(slot, now)));
     add("retry", (record.retry > 0).then(|| record.retry.to_string()));
-    let (start, end) = (time(&record.start), time(&record.end));
+    let (start, end) = (parse_time(&record.start), parse_time(&record.end));
     add("started", start.map(|start| format_time(start, now)));
     add(
         "took",
@@ -337,13 +338,13 @@ fn run_rows(
 
 #[cfg(test)]
 mod tests {
-    use super::format_duration;
+    use super::format_short_duration;
     use std::time::Duration;
 
     #[test]
     fn durations_are_short() {
         let check = |millis: u64, expect: &str| {
-            assert_eq!(format_duration(Duration::from_millis(millis)), expect);
+            assert_eq!(format_short_duration(Duration::from_millis(millis)), expect);
         };
         check(0, "0.0s");
         check(1250, "1.2s");

@@ -1,12 +1,14 @@
 //! `mcp check`: contacts servers, all at once.
 
-use super::add::remove_server;
 use super::list::transport_name;
 use crate::cli::mcp::McpAddArgs;
 use crate::ops::context::report_error;
-use crate::ops::mcp_servers::{McpContext, ServerTest, query_servers, query_under_cron};
+use crate::ops::mcp_servers::{
+    McpContext, ServerTest, allow_rule, query_servers, query_under_cron,
+};
 use anyhow::Result;
 use nanobot_base::error::{Exit, exit_for, hint_for};
+use nanobot_config::settings::Config;
 use nanobot_config::settings::servers::{McpServer, ServerTransport};
 use nanobot_mcp::catalog::ServerView;
 use nanobot_mcp::client::unmakeable_files;
@@ -68,6 +70,17 @@ fn print_warning(
     terminal.print(&format!("warn  {name}: {error}\n"))
 }
 
+/// Removes what [`add`](super::add) wrote to the config.
+fn remove_new_entry(config: &mut Config, arguments: &McpAddArgs) -> Result<bool> {
+    if arguments.allow {
+        let rule = allow_rule(&arguments.name);
+        let rules = config.get_path("tools.allow").and_then(Value::as_array).cloned();
+        let others = rules.unwrap_or_default().into_iter().filter(|it| *it != rule).collect();
+        config.set(&["tools", "allow"], &Value::Array(others))?;
+    }
+    config.unset(&["tools", "mcpServers", &arguments.name])
+}
+
 /// Contacts a server that was just added. A new program that does not answer is removed again. A remote server stays: it may need a login.
 pub(super) fn test_added_server(mcp: &McpContext<'_>, arguments: &McpAddArgs) -> Result<Exit> {
     let name = arguments.name.as_str();
@@ -84,7 +97,8 @@ pub(super) fn test_added_server(mcp: &McpContext<'_>, arguments: &McpAddArgs) ->
                 let exit = report_error(&error, mcp.ctx.terminal);
                 let is_program = matches!(server.transport, ServerTransport::Program { .. });
                 mcp.ctx.notice(&if is_program && !arguments.force {
-                    remove_server(mcp, name)?;
+                    // What was stored under this name before stays: it may be of a server of another config.
+                    Config::change(&mcp.ctx.paths, |config| remove_new_entry(config, arguments))?;
                     format!("`{name}` was not added: `--untested` adds it without a test")
                 } else {
                     format!("`{name}` was added to the config anyway: add it again with `--force`, or `nanobot mcp remove {name}`")

@@ -69,7 +69,7 @@ fn overview_json(ctx: &Context, overview: &Overview) -> Value {
     let PeriodCosts { today, month, later_day } = &overview.costs;
     json!({
         "model": choice.map(|choice| &choice.model), "provider": choice.map(|choice| &choice.provider),
-        "key": choice.map(|choice| choice.key_label.to_string().replace('`', "")),
+        "key": choice.map(|choice| choice.key_label.plain_text()),
         "error": overview.endpoint.as_ref().err().map(|error| format!("{error:#}")),
         "config": ctx.paths.config.display().to_string(), "workspace": overview.settings.workspace.display().to_string(), "sessions": overview.session_count,
         "context": overview.context.as_ref().map(context_json), "memory": memory_json(ctx, &overview.memory),
@@ -152,8 +152,12 @@ fn tools_json(tools: &UnusedTools) -> Value {
     })
 }
 
+/// Columns of the level of a result, the name of its check, and the gap after each.
+const LEVEL_COLUMNS: usize = 4;
+const NAME_COLUMNS: usize = 11;
+const GAP_COLUMNS: usize = 2;
 /// Columns before the result.
-const RESULT_INDENT: usize = 19;
+const RESULT_INDENT: usize = LEVEL_COLUMNS + GAP_COLUMNS + NAME_COLUMNS + GAP_COLUMNS;
 
 /// Runs `status check`.
 fn check(ctx: &Context, arguments: StatusCheckArgs) -> Result<Exit> {
@@ -197,7 +201,10 @@ impl CheckPrinter<'_> {
         let level = level_name(result.severity);
         writer.write_styled(level, &level_style(result.severity))?;
         // The level is printed already, but its columns are part of the first line.
-        let head = format!("{level:<4}  {name:<11}  ");
+        let head = format!(
+            "{level:<LEVEL_COLUMNS$}{:GAP_COLUMNS$}{name:<NAME_COLUMNS$}{:GAP_COLUMNS$}",
+            "", ""
+        );
         let row = hanging_indent(&head, &one_line(&result.message), width);
         writer.write(&format!("{}\n", &row[level.len()..]))?;
         if let Some(hint) = &result.hint {
@@ -301,7 +308,7 @@ fn endpoint_rows(endpoint: &Result<Endpoint>) -> Vec<StatusRow> {
         Err(error) => return vec![("model", format!("not available: {error:#}"))],
     };
     let key = if http_provider.key.is_configured() {
-        choice.key_label.to_string().replace('`', "")
+        choice.key_label.plain_text()
     } else {
         "none".into()
     };

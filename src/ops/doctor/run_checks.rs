@@ -398,7 +398,7 @@ pub(crate) fn check_provider(input: &CheckInput) -> Result<Vec<CheckResult>> {
     let endpoint =
         model::require_price(endpoint, model::has_budget(&settings).then_some(false), &mut |_| ())?;
     let key = if endpoint.http_provider.key.is_configured() {
-        format!("key from {}", endpoint.choice.key_label.to_string().replace('`', ""))
+        format!("key from {}", endpoint.choice.key_label.plain_text())
     } else {
         "no key".into()
     };

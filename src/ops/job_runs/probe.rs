@@ -19,6 +19,7 @@ use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{JobDir, RunRecord};
 use nanobot_cron::schedule::Schedule;
 use nanobot_model::provider::demo;
+use nanobot_model::provider::registry::KeyLabel;
 use nanobot_os::durable_file;
 use nanobot_os::paths::Paths;
 use nanobot_sandbox as sandbox;
@@ -58,7 +59,7 @@ fn probe_model(ctx: &Context, settings: &Settings) -> Result<Value> {
     };
     let key = endpoint.http_provider.key.is_configured().then_some(&endpoint.choice.key_label);
     Ok(json!({
-        "provider": endpoint.choice.provider, "model": endpoint.choice.model, "key": key.map(|label| label.to_string().replace('`', "")),
+        "provider": endpoint.choice.provider, "model": endpoint.choice.model, "key": key.map(KeyLabel::plain_text),
         "renewed": is_renewed,
     }))
 }

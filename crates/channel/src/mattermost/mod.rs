@@ -327,13 +327,13 @@ impl Mattermost {
         }
         match action(&chat.id) {
             // Ids of users look like those of channels.
-            Err(ChannelError::RecipientRefused(cause) | ChannelError::Undeliverable(cause))
+            Err(refusal @ (ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)))
                 if chat.thread.is_none() && destination.reply_facts.is_null() =>
             {
                 match self.direct_channel(&chat.id) {
                     Ok(channel) => action(&channel),
                     Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
-                        Err(ChannelError::Undeliverable(cause))
+                        Err(refusal)
                     }
                     Err(error) => Err(error),
                 }

@@ -280,7 +280,8 @@ pub(super) fn tool_result(value: &Value) -> ServerAnswer {
     let size = structured.map_or(0, str::len);
     let fits = size <= budget.text_bytes;
     if !fits {
-        budget.push_text(format!("[structured content omitted: {size} bytes]"));
+        let note = format!("[structured content omitted: {size} bytes]");
+        budget.parts.push(ContentPart::Text(note));
     }
     ServerAnswer {
         parts: budget.parts,
@@ -304,9 +305,7 @@ pub(super) fn prompt_messages(value: &Value) -> ServerAnswer {
         let role: String = role.unwrap_or("user").chars().take(MAX_KIND_CHARS).collect();
         match message.get("content") {
             Some(Value::Array(parts)) => {
-                for part in parts.iter().take(MAX_PARTS) {
-                    budget.push(part, Some(&role));
-                }
+                budget.push_all(parts.iter(), |budget, part| budget.push(part, Some(&role)));
             }
             Some(part) => budget.push(part, Some(&role)),
             None => {}

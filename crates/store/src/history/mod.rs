@@ -41,9 +41,9 @@ use std::collections::{HashMap, HashSet};
 pub(crate) const INTERRUPTED: &str =
     "interrupted: this call may or may not have happened; check before repeating it";
 
-/// Result text for a later call of the same reply. Calls are made in their order, and those that are made together only read.
-const NOT_BEGUN: &str =
-    "interrupted before this call was begun, or while it only read; it has changed nothing";
+/// Result text for a later call of the same reply. Calls are made in their order, and those that are made together only read, by what
+/// is known of them.
+const NOT_BEGUN: &str = "interrupted before this call was begun, or while it only read";
 
 /// The end of a stored reply that was interrupted.
 pub const INTERRUPTION_MARK: &str = "\n\n[interrupted]";

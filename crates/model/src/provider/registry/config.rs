@@ -56,6 +56,11 @@ impl KeyLabel {
             Self::Phrase(_) => None,
         }
     }
+
+    /// The location for a table or JSON, where names of keys and files stand without backticks.
+    pub fn plain_text(&self) -> String {
+        self.to_string().replace('`', "")
+    }
 }
 
 impl fmt::Display for KeyLabel {
