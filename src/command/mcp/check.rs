@@ -99,6 +99,9 @@ pub(super) fn test_added_server(mcp: &McpContext<'_>, arguments: &McpAddArgs) ->
                 mcp.ctx.notice(&if is_program && !arguments.force {
                     // What was stored under this name before stays: it may be of a server of another config.
                     Config::change(&mcp.ctx.paths, |config| remove_new_entry(config, arguments))?;
+                    if arguments.allow {
+                        mcp.ctx.notice(&format!("removed the rule `{}` too", allow_rule(name)));
+                    }
                     format!("`{name}` was not added: `--untested` adds it without a test")
                 } else {
                     format!("`{name}` was added to the config anyway: add it again with `--force`, or `nanobot mcp remove {name}`")

@@ -327,13 +327,14 @@ impl Mattermost {
         }
         match action(&chat.id) {
             // Ids of users look like those of channels.
-            Err(refusal @ (ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)))
+            Err(ChannelError::RecipientRefused(cause) | ChannelError::Undeliverable(cause))
                 if chat.thread.is_none() && destination.reply_facts.is_null() =>
             {
                 match self.direct_channel(&chat.id) {
                     Ok(channel) => action(&channel),
+                    // The server answers 403 for an id that does not exist, too.
                     Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
-                        Err(refusal)
+                        Err(ChannelError::Undeliverable(cause))
                     }
                     Err(error) => Err(error),
                 }
