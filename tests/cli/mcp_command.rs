@@ -359,7 +359,7 @@ fn files_in_the_arguments_of_a_server_are_found() {
     let (arguments, errors) = add("one", &["--", "python3", "-u", "../srv.py", "x", "y", "./out"]);
     let expect = json!([
         "-u",
-        format!("{dir}/sub/../srv.py"),
+        format!("{dir}/srv.py"),
         format!("{dir}/sub/x"),
         "y",
         format!("{dir}/sub/out")

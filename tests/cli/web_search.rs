@@ -104,3 +104,25 @@ fn an_engine_without_its_key_is_replaced_by_the_fallback() {
         .stdout_has("`tools.web.search.fallback` is `mst`, expected one of duckduckgo, ")
         .stdout_has("SearXNG requires an address in `tools.web.search.baseUrl`");
 }
+
+#[test]
+fn requests_that_reached_nobody_are_no_content_from_outside() {
+    let search = json!({ "provider": "searxng", "baseUrl": "http://127.0.0.1:1" });
+    let story = Story::new().set("tools", json!({ "web": { "search": search } }));
+    let remind =
+        || calls("cron", json!({ "action": "add", "message": "water", "every_seconds": 3600 }));
+    story.server().script([
+        calls("web_fetch", json!({ "url": "notaurl" })),
+        calls("web_search", json!({ "query": "x" })),
+        remind(),
+        says("Done."),
+    ]);
+    story.run(["agent", "-m", "remind me"]).stdout("Done.\n").stderr_has("the agent added the job");
+    // An answer is content, even if it cannot be read.
+    let (story, _pages) = story_with(200, "<html>", &json!([]));
+    story.server().script([calls("web_search", json!({ "query": "x" })), remind(), says("Done.")]);
+    story
+        .run(["agent", "-m", "remind me"])
+        .stderr_has("denied: cron: ")
+        .stderr_has("the conversation contains untrusted content");
+}

@@ -61,6 +61,12 @@ impl ResultAmendment {
     /// Applies the changes to the result of a call.
     pub(super) fn apply(self, result: &mut Result<ToolOutput, ToolError>) {
         let Self { output, comments } = self;
+        if let Err(ToolError::NotMade(text)) = result
+            && (output.is_some() || !comments.is_empty())
+        {
+            // It is no longer the text of this program alone.
+            *result = Err(ToolError::Failed(std::mem::take(text)));
+        }
         let replace = |parts: &mut Vec<MessagePart>| {
             if let Some(text) = output {
                 *parts = vec![MessagePart::Text(text)];
@@ -78,7 +84,7 @@ impl ResultAmendment {
                 replace(&mut parts);
                 *text = nanobot_base::message::plain_text(&parts);
             }
-            Err(ToolError::Denied(_) | ToolError::Rejected(_)) => {}
+            Err(ToolError::NotMade(_) | ToolError::Denied(_) | ToolError::Rejected(_)) => {}
         }
     }
 }

@@ -13,7 +13,7 @@ use nanobot_base::message::tagged_block;
 use nanobot_base::message::{ToolSpec, Usage, without_blanks};
 use nanobot_config::policy::net::Net;
 use nanobot_config::policy::rule::RuleEffect;
-use nanobot_net::http::HttpMethod;
+use nanobot_net::http::{ConnectError, HttpMethod};
 use nanobot_os::secret::LazySecret;
 use serde_json::Value;
 use std::fmt::Write;
@@ -82,11 +82,17 @@ struct EngineFailure {
     cause: String,
     /// The next step of the model if no other engine answers.
     advice: &'static str,
+    /// True if the cause may have words of the engine.
+    quotes_engine: bool,
 }
 
 impl EngineFailure {
     fn new(cause: String, advice: &'static str) -> Self {
-        Self { cause, advice }
+        Self { cause, advice, quotes_engine: false }
+    }
+
+    fn by_engine(cause: String) -> Self {
+        Self { cause, advice: "continue without it", quotes_engine: true }
     }
 }
 
@@ -149,9 +155,10 @@ impl WebSearch {
         let Some(native) = &self.settings.native else {
             return Err(fail("the provider of the model has no search".to_owned(), TELL_USER));
         };
-        let answer = native.search(query, charges);
-        answer
-            .map_err(|cause| fail(format!("the provider's search: {cause}"), "continue without it"))
+        native.search(query, charges).map_err(|cause| {
+            let cause = format!("the provider's search: {cause}");
+            SearchError::Engine(EngineFailure::by_engine(cause))
+        })
     }
 
     /// The reason why the provider's search is left out. It composes its queries itself and goes where it likes, so it can neither be held
@@ -229,7 +236,12 @@ impl Tool for WebSearch {
             }
         }
         let advice = failures.last().map_or(TELL_USER, |failure| failure.advice);
-        Err(format!("{}; {advice}", join_causes(&failures)).into())
+        let message = format!("{}; {advice}", join_causes(&failures));
+        Err(if failures.iter().any(|failure| failure.quotes_engine) {
+            ToolError::Failed(message)
+        } else {
+            ToolError::NotMade(message)
+        })
     }
 }
 
@@ -279,7 +291,11 @@ fn query_engine(
         if error.is::<Stop>() {
             SearchError::Tool("interrupted: the run is ending".into())
         } else {
-            fail(format!("the request to {name} failed: {error:#}"), "continue without it")
+            let cause = format!("the request to {name} failed: {error:#}");
+            SearchError::Engine(EngineFailure {
+                quotes_engine: !error.is::<ConnectError>(),
+                ..EngineFailure::by_engine(cause)
+            })
         }
     })?;
     if let Some(failure) = status_failure(engine, response.status, key.is_some()) {
@@ -289,9 +305,9 @@ fn query_engine(
         return Err(SearchError::Engine(failure));
     }
     let body = response.read_body(MAX_ANSWER_BYTES, None);
-    let body = body.map_err(|error| fail(format!("{name}: {error:#}"), "continue without it"))?;
-    let results = engine.parse_answer(&String::from_utf8_lossy(&body));
-    results.map_err(|cause| fail(cause, "continue without it"))
+    let by_engine = |cause| SearchError::Engine(EngineFailure::by_engine(cause));
+    let body = body.map_err(|error| by_engine(format!("{name}: {error:#}")))?;
+    engine.parse_answer(&String::from_utf8_lossy(&body)).map_err(by_engine)
 }
 
 /// The failure that `status` means; `None` for success.

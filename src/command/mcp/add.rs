@@ -15,7 +15,7 @@ use nanobot_config::settings::servers::McpServer;
 use nanobot_mcp::client;
 use nanobot_os::paths::find_program;
 use serde_json::{Map, Value, json};
-use std::path::Path;
+use std::path::{Component, Path};
 
 /// Maximum characters of a server's name. The names of its tools contain it and are limited too.
 const MAX_NAME_CHARS: usize = 32;
@@ -278,6 +278,9 @@ fn absolute_argument(ctx: &Context, argument: &str) -> Result<String> {
 
 fn absolute_path(path: &Path) -> Result<String> {
     let path = std::path::absolute(path).with_context(|| format!("`{}`", path.display()))?;
+    // The server may not see the directories before a `..`.
+    let has_parent = path.components().any(|part| part == Component::ParentDir);
+    let path = if has_parent { path.canonicalize().unwrap_or(path) } else { path };
     path.into_os_string().into_string().map_err(|path| {
         let cause = format!("`{}` is not UTF-8", path.display());
         fail(Exit::Usage, cause)

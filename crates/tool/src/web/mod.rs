@@ -14,7 +14,7 @@ use nanobot_base::message::addresses;
 use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::provenance::{AddressTrust, AllowedHosts, ProvenanceTracker};
 use nanobot_config::policy::{Policy, PolicyDecision, Refusal};
-use nanobot_net::http::{Http, HttpTimeouts, Network, Response, SsrfFilter};
+use nanobot_net::http::{ConnectError, Http, HttpTimeouts, Network, Response, SsrfFilter};
 use nanobot_net::ip_ranges::IpRange;
 use nanobot_net::test_dns::TestHosts;
 use nanobot_net::web_url;
@@ -77,7 +77,8 @@ pub struct WebAccess {
 impl WebAccess {
     /// Fetches the address that the model wrote. If requests are limited and it was fetched before, there is no request.
     pub(crate) fn fetch(&self, address: &str) -> Result<Arc<FetchedContent>, ToolError> {
-        let first_url = web_url::parse(addresses::strip_delimiters(address))?;
+        let first_url =
+            web_url::parse(addresses::strip_delimiters(address)).map_err(ToolError::NotMade)?;
         self.check_rules(&first_url)?;
         // A long page is read in parts, also when the limit is reached meanwhile. Pages of hosts that the user named are fetched anew.
         if let Ok(AddressTrust::Verbatim) | Err(_) = self.check_provenance(&first_url)
@@ -98,6 +99,7 @@ impl WebAccess {
                         withheld: None,
                     }
                 }
+                ToolError::NotMade(message) if url != first_url => ToolError::Failed(message),
                 other => other,
             })
     }
@@ -325,7 +327,12 @@ fn fetch_error(url: &Url, error: &anyhow::Error) -> ToolError {
         return "interrupted: the run is ending".into();
     }
     if exit_for(error) != Exit::Refused {
-        return format!("`{url}` cannot be fetched: {error:#}").into();
+        let message = format!("`{url}` cannot be fetched: {error:#}");
+        return if error.is::<ConnectError>() {
+            ToolError::NotMade(message)
+        } else {
+            ToolError::Failed(message)
+        };
     }
     let message = format!("`{url}` is not fetched: {error:#}");
     ToolError::Denied(match next_step(error) {
