@@ -123,6 +123,7 @@ fn requests_that_reached_nobody_are_no_content_from_outside() {
     story.server().script([calls("web_search", json!({ "query": "x" })), remind(), says("Done.")]);
     story
         .run(["agent", "-m", "remind me"])
+        .stdout("Done.\n")
         .stderr_has("denied: cron: ")
         .stderr_has("the conversation contains untrusted content");
 }
