@@ -3,7 +3,7 @@
 
 use crate::mcp::plain_tool;
 use crate::requirements::require;
-use crate::server::{calls, says};
+use crate::server::{Request, calls, says};
 use crate::story::{RunResult, Story, write};
 use serde_json::{Value, json};
 use std::fs::{OpenOptions, read_to_string};
@@ -292,22 +292,38 @@ fn a_server_does_not_see_files_that_a_rule_denies() {
     assert!(stderr.contains("mine") && !stderr.contains("secret"), "{stderr}");
 }
 
-/// Nor do they change files that a rule denies to change: existing ones are read-only to them, and new ones are put back.
+/// Nor do they change files that a rule denies to change: these are read-only to them, and one that was replaced since is put back.
 #[test]
 fn a_server_does_not_change_files_that_a_rule_denies_to_change() {
     if !require("python3") {
         return;
     }
     let story = story_with_writer(
-        "echo evil > a.lock; rm a.lock; echo evil > sub/b.lock; echo x > c; cat a.lock c",
+        "echo evil > a.lock; rm a.lock; echo new > b.lock; ln -sf notes.md c.lock; echo x > c; cat a.lock c",
     );
     let docs = story.home().join("docs");
-    write(&docs.join("a.lock"), b"locked\n");
-    write(&docs.join("sub/keep"), b"");
-    let (stderr, text) = call_writer(&story, &["--deny", "write_file(*.lock)"]);
-    assert!(stderr.contains("locked\nx"), "{stderr}");
-    assert!(stderr.contains("which the rule `write_file(*.lock)` denies"), "{stderr}");
+    let lock = docs.join("a.lock");
+    write(&lock, b"locked\n");
+    let deny = ["--deny", "write_file(*.lock)"];
+    let (content, text) = call_writer(&story, &deny);
+    assert!(content.contains("locked\nx") && !content.contains("put back"), "{content}: {text}");
+    assert_eq!(read_to_string(&lock).unwrap(), "locked\n");
+    assert_eq!(read_to_string(docs.join("b.lock")).unwrap(), "new\n");
+    assert_eq!(read_to_string(docs.join("notes.md")).unwrap(), "mine\n");
+    // No mount protects a file that takes the place of another while the server runs.
+    let call = || calls("mcp_w_make", json!({}));
+    let (new_file, replaced, call_again) = (docs.join("new"), lock.clone(), call());
+    write(&new_file, b"replaced\n");
+    let replace_and_call = move |request: &Request| {
+        std::fs::rename(&new_file, &replaced).unwrap();
+        call_again(request)
+    };
+    story.server().script([call(), Box::new(replace_and_call), says("done")]);
+    let result = story.run([&["agent", "-m", "x", "--allow", "mcp_w_make"][..], &deny].concat());
+    let text = result.error_text();
+    result.stdout("done\n");
+    let content = story.last_request().last_content();
+    assert!(content.contains("which the rule `write_file(*.lock)` denies"), "{content}: {text}");
     assert!(!text.contains("--allow startup"), "{text}");
-    assert_eq!(read_to_string(docs.join("a.lock")).unwrap(), "locked\n");
-    assert!(!docs.join("sub/b.lock").exists() && docs.join("c").exists());
+    assert_eq!(read_to_string(&lock).unwrap(), "replaced\n");
 }

@@ -353,6 +353,8 @@ fn a_command_that_lacks_a_path_can_be_run_again_with_it() {
         says("Read."),
         exec("cat ~/.nanobot/config.json"),
         says("Closed."),
+        exec("touch ~/fresh"),
+        says("Not there."),
     ]);
     let notes = story.home().join("notes.txt");
     write(&notes, b"mine\n");
@@ -366,6 +368,9 @@ fn a_command_that_lacks_a_path_can_be_run_again_with_it() {
     screen.type_("y").until("Read.").until_prompt("> ");
     assert!(story.last_request().last_content().contains("mine\nx"));
     send_line(&mut screen, "3").until("Closed.").until_prompt("> ");
+    // A path that must be created first is reported without a question.
+    send_line(&mut screen, "4").until("Not there.").until_prompt("> ");
+    assert!(screen.text_with_scrollback().contains("is granted only once it exists"));
     screen.exit_with_ctrl_d();
 }
 

@@ -79,7 +79,6 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use landlock_rules::AccessRight;
-use project_file_rules::FindPaths;
 use seccomp::{CallAccess, InternetSockets};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -257,15 +256,12 @@ impl SandboxSpec {
         }
     }
 
-    /// Protects also the paths that `find_denied` finds, and any that a command creates.
-    ///
-    /// # Errors
-    /// The errors of `find_denied`.
-    pub fn protect(&mut self, find_denied: FindPaths) -> io::Result<()> {
-        self.protected.extend((find_denied.0)()?);
-        self.project_files.find_denied = Some(find_denied);
-        self.ruleset_cache = Arc::default();
-        Ok(())
+    /// Protects further paths that exist.
+    pub fn protect(&mut self, paths: Vec<PathBuf>) {
+        if !paths.is_empty() {
+            self.protected.extend(paths);
+            self.ruleset_cache = Arc::default();
+        }
     }
 
     /// True if the writable paths are searched for project files.

@@ -7,7 +7,6 @@ use nanobot_os::paths::is_generated_dir;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,8 +25,6 @@ pub struct ProjectFiles {
     pub access_now: Option<AccessNow>,
     /// Reads the newest stash of git, which may have untracked files.
     pub stash: Option<StashReader>,
-    /// Finds the paths that no command may change or create, unless there are no such rules.
-    pub find_denied: Option<FindPaths>,
     /// The files that commands changed, and were permitted to.
     pub changed: ChangedPaths,
     /// The objects that git had before the commands of the run, if only these are accepted.
@@ -54,9 +51,6 @@ pub type AccessNow = Callback<dyn Fn() -> ProjectFileAccess + Send + Sync>;
 
 /// Reads the version of an untracked file in the newest stash.
 pub type StashReader = Callback<dyn Fn(&Path) -> Option<Vec<u8>> + Send + Sync>;
-
-/// Searches the writable directories as they are now.
-pub type FindPaths = Callback<dyn Fn() -> io::Result<Vec<PathBuf>> + Send + Sync>;
 
 /// A function that the caller passes in.
 pub struct Callback<F: ?Sized>(pub Arc<F>);

@@ -96,10 +96,6 @@ impl PathSnapshot {
     /// Undoes the changes of protected paths. Call it when no process of the command is alive. A call before that must be
     /// repeated, since the command can repeat the change.
     pub fn restore(&self) -> Vec<UndoneChange> {
-        // Before files are renamed: a new name may be denied too.
-        let find_denied = self.project_file_snapshot.project_files().find_denied.as_ref();
-        let denied_paths =
-            find_denied.map_or_else(|| Ok(Vec::new()), |find_denied| (find_denied.0)());
         let found_paths = self.project_file_snapshot.search(&self.roots);
         let repository_paths = list_repository_paths(&self.roots, &found_paths);
         let new_entries = self.new_repository_entries(&repository_paths);
@@ -120,28 +116,15 @@ impl PathSnapshot {
             repositories.permits_config_change(path, before, after)
         };
         undone.extend(self.config_copies.apply(&self.roots, &permits_change));
-        undone.extend(self.undo_denied(denied_paths));
         self.remember_created(&repository_paths);
         undone.extend(self.project_file_snapshot.restore(&self.roots, found_paths));
         undone
     }
 
-    /// Undoes the creation of `denied_paths`, the result of a search after the command.
-    fn undo_denied(&self, denied_paths: io::Result<Vec<PathBuf>>) -> Vec<UndoneChange> {
-        let new_paths = match denied_paths {
-            Ok(paths) => paths.into_iter().filter(|path| !self.protected.contains(path)),
-            Err(error) => {
-                let path = self.roots.paths.first().cloned().unwrap_or_default();
-                return vec![UndoneChange { path, remedy: Err(error), withheld: None }];
-            }
-        };
-        let undo = |path: PathBuf| {
-            let tree_path = self.roots.locate(&path)?;
-            let after = self.roots.read(&tree_path).ok();
-            let is_new = after != Some(SnapshotState::Missing);
-            is_new.then(|| self.roots.put_back(&tree_path, &SnapshotState::Missing, after.as_ref()))
-        };
-        new_paths.filter_map(undo).collect()
+    /// Compares also the files that a mount protects. A process that runs since before the snapshot has no mount over a file that
+    /// was replaced in the meantime.
+    pub(crate) fn ignore_mounts(&mut self) {
+        self.entries.iter_mut().for_each(|entry| entry.mounted = None);
     }
 
     /// The project files that were changed by any process.

@@ -18,7 +18,7 @@ pub(super) struct SnapshotEntry {
     pub(super) tree_path: TreePath,
     pub(super) before: SnapshotState,
     /// Identifies the file, if a mount protects it as long as it exists.
-    mounted: Option<FileId>,
+    pub(super) mounted: Option<FileId>,
     /// It belongs to a nested repository, and may disappear together with it.
     pub(super) is_nested: bool,
     /// It belongs to a repository that was found only after the command.

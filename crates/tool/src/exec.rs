@@ -564,8 +564,11 @@ impl ExecTool {
             ..EndedCommand::new(command, &text, end)
         };
         let explanation = self.explain_refused_hosts().or_else(|| self.explain_failure(&ended));
-        if let Some(Explanation { message, suggested_flag, certainty }) = explanation {
+        if let Some(Explanation { message, message_for_user, suggested_flag, certainty }) =
+            explanation
+        {
             if certainty != RefusalCertainty::Note {
+                let message = message_for_user.as_ref().unwrap_or(&message);
                 let message = message.trim_matches(['(', ')']).to_owned();
                 let refusal = Refusal { message, suggested_flag, names_flag: true };
                 let is_certain = certainty == RefusalCertainty::Certain;
@@ -618,6 +621,8 @@ impl ExecTool {
 struct Explanation {
     /// A sentence in parentheses, which names the flag.
     message: String,
+    /// The same for the user, if it names what the model is not told.
+    message_for_user: Option<String>,
     /// The flag that permits what was refused.
     suggested_flag: Option<String>,
     certainty: RefusalCertainty,
@@ -637,7 +642,12 @@ enum RefusalCertainty {
 impl Explanation {
     /// An explanation for the model.
     fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), suggested_flag: None, certainty: RefusalCertainty::Note }
+        Self {
+            message: message.into(),
+            message_for_user: None,
+            suggested_flag: None,
+            certainty: RefusalCertainty::Note,
+        }
     }
 
     /// A refusal that no flag changes.

@@ -194,6 +194,8 @@ struct CallAttempt {
     was_asked: bool,
     /// True if the call was carried out although it is reported as denied. The text about it may then quote the result.
     was_carried_out: bool,
+    /// True if the user could not be asked whether to repeat the call with more access.
+    could_not_ask: bool,
     /// Like [`Call::charges`].
     charges: Vec<(Usage, Option<f64>)>,
 }
@@ -397,6 +399,7 @@ impl Toolbox {
             started: Instant::now(),
             was_asked: false,
             was_carried_out: false,
+            could_not_ask: false,
             charges: Vec::new(),
         };
         let mut denial = None;
@@ -415,7 +418,7 @@ impl Toolbox {
         let emit_redacted = &mut |text: &str| emit(&redactor.feed(text));
         let mut deny = |refusal, suffix: &str| {
             let (Refusal { message, suggested_flag, names_flag }, text) =
-                redact_refusal(refusal, &call.name, suffix);
+                redact_refusal(refusal, &self.policy.file_scope.directory, &call.name, suffix);
             denial = Some(Denial {
                 call_id: call.id.clone(),
                 tool_name: call.name.clone(),
@@ -444,7 +447,9 @@ impl Toolbox {
                                 refused_part = Some(describe_refused_part(&grant));
                             }
                             Some(MissingGrant { refusal, is_certain: true })
-                                if is_reported || refusal.suggested_flag.is_none() =>
+                                if is_reported
+                                    || attempt.could_not_ask
+                                    || refusal.suggested_flag.is_none() =>
                             {
                                 // The command ran, so its result stands.
                                 deny(refusal, "");
@@ -635,8 +640,12 @@ impl Toolbox {
                     // The call was made, so its result stands, with the user's answer. The time of the question is not counted.
                     Err(error) => {
                         attempt.started += question_start.elapsed();
-                        if let (Ok(output), ToolError::Declined(answer)) = (&mut result, error) {
-                            output.parts.push(MessagePart::Text(format!("({answer})")));
+                        match (&mut result, error) {
+                            (Ok(output), ToolError::Declined(answer)) => {
+                                output.parts.push(MessagePart::Text(format!("({answer})")));
+                            }
+                            (_, ToolError::Denied(_)) => attempt.could_not_ask = true,
+                            _ => {}
                         }
                         result
                     }
@@ -734,16 +743,22 @@ fn describe_refused_part(MissingGrant { refusal, is_certain }: &MissingGrant) ->
     }
 }
 
-/// The refusal of a call of `tool` without keys, and the text about it for the model, which ends in `suffix`.
-fn redact_refusal(mut refusal: Refusal, tool: &str, suffix: &str) -> (Refusal, String) {
+/// The refusal of a call of `tool` in `directory` without keys, and the text about it for the model, which ends in `suffix`. Only the
+/// refusal, which people read, tells whether a path exists.
+fn redact_refusal(
+    mut refusal: Refusal,
+    directory: &Path,
+    tool: &str,
+    suffix: &str,
+) -> (Refusal, String) {
+    let text = refusal.for_model(tool);
+    let text = format!("{DENIED}{}{suffix}", redact_all(&text));
     let flag = refusal.suggested_flag.as_deref().and_then(SuggestedFlag::parse);
     if let Some(SuggestedFlag { name: "--write", value: Some(path) }) = flag
-        && !Path::new(&path).exists()
+        && !directory.join(&path).exists()
     {
         refusal.message.push_str(", and is granted only once it exists (`touch` it)");
     }
-    let text = refusal.for_model(tool);
-    let text = format!("{DENIED}{}{suffix}", redact_all(&text));
     let message = redact_all(&refusal.message).into_owned();
     (Refusal { message, ..refusal }, text)
 }

@@ -8,12 +8,12 @@ use nanobot_config::policy::startup_files::{
 };
 use nanobot_mcp::client::ChangeablePaths;
 use nanobot_os::env::Env;
-use nanobot_sandbox::project_file_rules::Callback;
+use nanobot_os::paths::is_generated_dir;
 use nanobot_sandbox::{NetworkAccess, ProjectFileAccess, SandboxSpec, git_paths, system_paths};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// The locations of the tools installed on this machine.
 #[derive(Clone, Debug, Default)]
@@ -148,23 +148,18 @@ pub(crate) fn git_configs(file_scope: &FileScope) -> Vec<PathBuf> {
 /// Maximum number of entries that are searched for files that rules deny.
 const MAX_SEARCH_ENTRIES: usize = 1_000_000;
 
-/// Closes to `sandbox` what rules of the user deny: existing files to be read, and all files to be changed.
+/// Closes to `sandbox` the existing files that rules of the user deny to read or to change.
 ///
 /// # Errors
 /// There are too many entries to search.
 pub fn apply_rules(file_scope: &FileScope, sandbox: &mut SandboxSpec) -> io::Result<()> {
     sandbox.cover(denied_files(file_scope, sandbox, FileAccess::Read)?);
-    let scopes = file_scope.self_and_operands();
-    let mut rules = scopes.iter().flat_map(|scope| &scope.denied);
-    if rules.any(|rule| rule.access == FileAccess::Write) {
-        let (file_scope, searched_sandbox) = (file_scope.clone(), sandbox.clone());
-        let find_denied = move || denied_files(&file_scope, &searched_sandbox, FileAccess::Write);
-        sandbox.protect(Callback(Arc::new(find_denied)))?;
-    }
+    sandbox.protect(denied_files(file_scope, sandbox, FileAccess::Write)?);
     Ok(())
 }
 
 /// The existing files and directories to which a rule of the user denies `access`, beneath the paths of `sandbox` that are granted for it.
+/// What programs create and remove on their own, as in `node_modules`, can be changed unless a rule names its directory.
 ///
 /// # Errors
 /// There are too many entries to search.
@@ -188,6 +183,22 @@ pub(crate) fn denied_files(
         (access == FileAccess::Read && sandbox.readable.contains(path))
             || sandbox.writable.contains(path)
     };
+    let is_named = |name: &OsStr| -> bool {
+        let name = name.to_string_lossy();
+        rules.iter().any(|(_, pattern)| pattern.text().contains(&*name))
+    };
+    let is_skipped_dir = |path: &Path| {
+        access == FileAccess::Write
+            && is_generated_dir(path)
+            && !path.ends_with(".git")
+            && !path.file_name().is_some_and(is_named)
+    };
+    let is_git_lock = |path: &Path| {
+        access == FileAccess::Write
+            && path.extension().is_some_and(|extension| extension == "lock")
+            && path.ancestors().skip(1).any(|parent| parent.ends_with(".git"))
+            && !is_named(OsStr::new(".git"))
+    };
     let mut directories: Vec<PathBuf> =
         file_scope.roots.iter().map(|root| root.path.clone()).filter(is_granted).collect();
     let mut denied: Vec<PathBuf> =
@@ -196,17 +207,21 @@ pub(crate) fn denied_files(
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             entries_left = entries_left.checked_sub(1).ok_or_else(|| {
-                io::Error::other("there are too many files to find those that a rule denies")
+                let message = format!(
+                    "the granted directories have more than {MAX_SEARCH_ENTRIES} entries, too many to find the files that rules deny: work \
+                     in a smaller directory, grant less, or remove the rules about files (see `nanobot policy explain`)"
+                );
+                io::Error::other(message)
             })?;
             let path = entry.path();
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
             // The sandbox protects the contents of a `.git` one by one.
             let is_split = access == FileAccess::Write && is_directory && path.ends_with(".git");
-            if is_denied(&path) && !is_split {
+            if is_denied(&path) && !is_split && !is_git_lock(&path) {
                 // A link is followed to its target, and can itself be changed.
                 denied.extend(std::fs::canonicalize(&path).ok().filter(|target| *target != path));
                 denied.push(path);
-            } else if is_directory {
+            } else if is_directory && !is_skipped_dir(&path) {
                 directories.push(path);
             }
         }

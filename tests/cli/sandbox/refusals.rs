@@ -370,7 +370,55 @@ fn a_command_that_lacks_a_path_outside_is_denied() {
     let text = denials[0]["text"].as_str().unwrap();
     assert!(text.contains("is internal to nanobot"), "{denials}");
     let (code, denials) = run(&story, &["--profile", "plan"], "touch z");
-    assert_eq!((code, &denials[0]["grant"]), (5, &json!("--profile default")), "{denials}");
+    assert_eq!((code, &denials[0]["grant"]), (5, &Value::Null), "{denials}");
+    assert!(
+        denials[0]["text"].as_str().unwrap().contains("--profile default --write"),
+        "{denials}"
+    );
+}
+
+/// A command may print any path. The model learns neither what is there nor what is behind a link.
+#[test]
+fn the_model_reads_only_the_path_that_was_printed() {
+    let story = Story::new_in(Path::new("/var/tmp"));
+    let private = story.home().join("private");
+    write(&private.join("there"), b"");
+    std::os::unix::fs::symlink(&private, story.home().join("link")).unwrap();
+    let mut process = Command::new("sleep").arg("60").current_dir(&private).spawn().unwrap();
+    let cwd = format!("/proc/{}/cwd", process.id());
+    let explain = |path: &str, error: &str| {
+        let command = format!("ln -sfn {cwd} l; echo \"x: {path}: {error}\"; false");
+        story.server().script([calls("exec", json!({ "command": command })), says("Done.")]);
+        let result = story.run(["agent", "-m", "go", "--write", "--ephemeral"]);
+        drop(result.error_text());
+        result.stdout("Done.\n");
+        story.last_request().last_content()
+    };
+    for error in ["No such file or directory", "Read-only file system", "Permission denied"] {
+        for path in [&cwd, "$PWD/l", "$PWD/l/there", "l/there", "./l/missing/x"] {
+            let content = explain(path, error);
+            assert!(!content.contains("private"), "{content}");
+        }
+        for parent in ["link", "private"] {
+            let explain = |name: &str| {
+                explain(&format!("$HOME/{parent}/{name}"), error).replace(name, "NAME")
+            };
+            let content = explain("there");
+            assert_eq!(content, explain("missing/deep/x"), "{parent}: {error}");
+            assert!(content.contains(&format!("{parent}/NAME` in this run")), "{content}");
+        }
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let explain_write = |name: &str| {
+        let arguments = json!({ "path": private.join(name), "content": "" });
+        story.server().script([calls("write_file", arguments), says("Done.")]);
+        let result = story.run(["agent", "-m", "go", "--ephemeral"]);
+        drop(result.error_text());
+        result.stdout("Done.\n");
+        story.last_request().last_content().replace(name, "NAME")
+    };
+    assert_eq!(explain_write("there"), explain_write("fresh"));
 }
 
 #[test]
@@ -395,6 +443,7 @@ fn a_failure_that_the_sandbox_did_not_cause_is_no_denial() {
         "echo 'tool: /proc/self/status: Read-only file system'; false",
         "sh tool",
         "cat ~/notes.txt; true",
+        "ssh() { cat ~/notes.txt; }; ssh host",
     ] {
         story.server().script([calls("exec", json!({ "command": command })), says("Done.")]);
         let flags = ["agent", "-m", "go", "--write", "--strict", "--ephemeral"];

@@ -295,7 +295,7 @@ impl Policy {
             } else if is_about(READ_TOOLS) {
                 ": commands and MCP servers cannot open the files that it matches when they start"
             } else if is_about(WRITE_TOOLS) {
-                ": commands and MCP servers cannot change the files that it matches"
+                ": commands and MCP servers cannot change the files that it matches when they start"
             } else {
                 ""
             };

@@ -201,7 +201,8 @@ pub fn guard_changes<T>(
     work: impl FnOnce() -> T,
 ) -> io::Result<(T, Vec<UndoneChange>)> {
     let mut lock = WriteLock::acquire(sandbox, Deadline::after(timeout))?;
-    let snapshot = sandbox.take_snapshot()?;
+    let mut snapshot = sandbox.take_snapshot()?;
+    snapshot.ignore_mounts();
     let output = work();
     let mut undone = snapshot.restore();
     undone.extend(lock.restore_background());

@@ -8,7 +8,7 @@ use crate::sandbox_spec;
 use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::file_scope::{FileAccess, FileScope};
 use nanobot_config::policy::secrets;
-use nanobot_os::symlinks::PathResolver;
+use nanobot_os::symlinks::trace_links;
 use nanobot_sandbox::SandboxSpec;
 use nanobot_sandbox::process;
 use rustix::fs::Access;
@@ -87,11 +87,7 @@ impl ExecTool {
             })
         };
         let find_line = |signs| lines_with(signs).next();
-        let wants_network = || {
-            let is_separator = |character: char| !character.is_alphanumeric() && character != '-';
-            command.split(is_separator).any(|word| NETWORK_PROGRAMS.contains(&word))
-        };
-        let has_waited = end == CommandEnd::Timeout && wants_network();
+        let has_waited = end == CommandEnd::Timeout && has_program(command, NETWORK_PROGRAMS);
         let network_line = find_line(NETWORK_SIGNS);
         if !self.containment.has_network && (has_waited || network_line.is_some()) {
             return Some(self.explain_missing_network(network_line, ended));
@@ -128,9 +124,9 @@ impl ExecTool {
         }
         let unseen_paths: Vec<UnseenPath> =
             lines_with(UNSEEN_SIGNS).filter_map(|line| self.unseen_path(command, line)).collect();
-        let grantable = unseen_paths.iter().find(|unseen| self.can_grant(command, unseen));
-        if let Some(unseen) = grantable.or(unseen_paths.first()) {
-            return Some(self.explain_unseen_path(unseen, grantable.is_some()));
+        if let Some(first) = unseen_paths.first() {
+            let grantable = unseen_paths.iter().find(|unseen| self.can_grant(command, unseen));
+            return Some(self.explain_unseen_path(first, grantable, command));
         }
         if find_line(RIGHTS_SIGNS).is_some() {
             let message = "(in the sandbox no command can change owners, mount, trace other processes, change the system, or take the right to read from the owner of a file; the user can run such a command)";
@@ -148,13 +144,12 @@ impl ExecTool {
         }
         // `--write` permits all changes in the working directory, so another place is named first.
         let line = lines_with(FILE_SIGNS).find(|line| self.unwritable_path(line).is_some());
-        Some(self.explain_file_access(line.unwrap_or(first_line)))
+        Some(self.explain_file_access(line.unwrap_or(first_line), command))
     }
 
     /// Explains that no flag opens a path of nanobot's own to commands.
     fn explain_own_path(&self, path: &Path) -> Option<Explanation> {
-        let mut hidden = self.files.file_scope.hidden.iter();
-        hidden.any(|hidden| path.starts_with(hidden)).then(|| {
+        self.is_own_path(path).then(|| {
             let path = path.display();
             Explanation::denied(format!(
                 "(`{path}` is internal to nanobot and not accessible to commands)"
@@ -162,26 +157,49 @@ impl ExecTool {
         })
     }
 
-    /// Explains that commands do not see a path. The model is not told whether the path exists.
-    fn explain_unseen_path(&self, unseen: &UnseenPath, can_grant: bool) -> Explanation {
-        let path = unseen.path.display();
-        if let Some(explanation) = self.explain_own_path(&unseen.path) {
+    /// Explains that commands do not see the path `unseen`. The model does not learn which paths exist, nor what is behind their links:
+    /// only the user reads which path is grantable.
+    fn explain_unseen_path(
+        &self,
+        unseen: &UnseenPath,
+        grantable_unseen: Option<&UnseenPath>,
+        command: &str,
+    ) -> Explanation {
+        if let Some(explanation) = self.explain_own_path(&unseen.named) {
             return explanation;
         }
-        let value = quote(&unseen.path.to_string_lossy());
-        let flag = match unseen.access {
-            FileAccess::Read => format!("--read={value}"),
-            FileAccess::Write => format!("--write={value}"),
+        let flag = |path: &Path, access: FileAccess| {
+            let value = quote(&path.to_string_lossy());
+            match access {
+                FileAccess::Read => format!("--read={value}"),
+                FileAccess::Write => format!("--write={value}"),
+            }
         };
-        let what = if unseen.path.starts_with("/tmp") {
-            format!(
-                "commands have a /tmp of their own in this run and do not see `{path}` of the system's"
-            )
-        } else {
-            format!("commands cannot see `{path}` in this run, whether it exists or not")
+        let explain = |path: &Path, access: FileAccess| {
+            let (flag, shown_path) = (flag(path, access), path.display());
+            let what = if path.starts_with("/tmp") {
+                format!(
+                    "commands have a /tmp of their own in this run and do not see `{shown_path}` of the system's"
+                )
+            } else {
+                format!("commands cannot see `{shown_path}` in this run, whether it exists or not")
+            };
+            format!("({what}; the user can grant it with `{flag}`)")
         };
-        let message = format!("({what}; the user can grant it with `{flag}`)");
-        if can_grant { Explanation::with_flag(message, flag) } else { Explanation::new(message) }
+        let message = explain(&unseen.named, unseen.access);
+        let Some(UnseenPath { target_path, access, .. }) = grantable_unseen else {
+            return Explanation::new(message);
+        };
+        Explanation {
+            message_for_user: Some(explain(target_path, *access)),
+            certainty: certain_if(!self.may_be_remote(command)),
+            ..Explanation::with_flag(message, flag(target_path, *access))
+        }
+    }
+
+    /// True if the output of `command` may be about the files of another machine or of a container.
+    fn may_be_remote(&self, command: &str) -> bool {
+        self.containment.has_network || has_program(command, REMOTE_PROGRAMS)
     }
 
     /// Explains that a rule of the user closes a file or directory that a line of the output names. What cannot be replaced is often named
@@ -199,16 +217,20 @@ impl ExecTool {
         if lines.is_empty() {
             return None;
         }
+        let to_path_word = |word| {
+            let path = scope.absolute(word);
+            (word, path.exists(), path)
+        };
+        let path_words: Vec<(&str, bool, PathBuf)> =
+            lines.iter().flat_map(|line| possible_paths(line)).map(to_path_word).collect();
         let is_named = |closed_path: &&PathBuf| {
-            lines.iter().flat_map(|line| possible_paths(line)).any(|word| {
-                let path = scope.absolute(word);
+            path_words.iter().any(|(word, exists, path)| {
                 // A command may have been in another directory, unless there is such a file in this one.
                 let mut parents = Path::new(word.trim_start_matches("../")).ancestors();
-                let is_around =
-                    closed_path.starts_with(&path) && !scope.directory.starts_with(&path);
+                let is_around = closed_path.starts_with(path) && !scope.directory.starts_with(path);
                 path.starts_with(closed_path)
                     || is_around && is_busy
-                    || !path.exists()
+                    || !exists
                         && parents
                             .any(|path| path.file_name().is_some() && closed_path.ends_with(path))
             })
@@ -299,46 +321,22 @@ impl ExecTool {
 
     /// Explains which files commands can access, and which flag grants more: the path that a `line` of output names, if it
     /// names one. What a command may not write is mounted read-only; other errors may come from the mode of a file.
-    fn explain_file_access(&self, line: &str) -> Explanation {
+    fn explain_file_access(&self, line: &str, command: &str) -> Explanation {
         let is_read_only = READ_ONLY_SIGNS.iter().any(|sign| line.contains(sign));
         let roots = self.writable_roots();
         let scope = &self.files.file_scope;
-        let FileScope { directory, workspace, .. } = scope;
+        let directory = &scope.directory;
         let may_write = roots.contains(directory);
         if self.containment.reads_only && is_read_only {
-            let message = "(the profile of this run changes nothing; the user can choose another with `--profile default`)";
-            return Explanation::with_flag(message, "--profile default");
+            return Explanation::denied(
+                "(the profile of this run changes nothing; the user can choose another with `--profile default --write`)",
+            );
         }
-        if let Some(path) = self.unwritable_path(line)
+        if let Some(unwritable) = self.unwritable_path(line)
             && !scope.is_private_copy
         {
-            if let Some(explanation) = self.explain_own_path(&path) {
-                return explanation;
-            }
-            if path.starts_with(workspace) {
-                let message = format!(
-                    "(commands cannot change `{}` in this run: the file tools change the workspace)",
-                    path.display()
-                );
-                return Explanation::new(message);
-            }
-            // An entry of a protected directory can be replaced only if the directory is granted. A whole `.git` is never
-            // proposed.
-            let protected = self.prepare_sandbox().map_or(Vec::new(), |sandbox| sandbox.protected);
-            let is_grantable =
-                |parent: &PathBuf| path.starts_with(parent) && !parent.ends_with(".git");
-            let path = protected.into_iter().find(is_grantable).unwrap_or(path);
-            let shown_path = path.strip_prefix(directory).unwrap_or(&path).display();
-            let flag = format!("--write={}", quote(&shown_path.to_string()));
-            let other_flags = if may_write { "--write " } else { "" };
-            let message = format!(
-                "(commands cannot change `{shown_path}` in this run; the user can grant it with `{other_flags}{flag}`)"
-            );
-            return Explanation {
-                message,
-                suggested_flag: Some(flag),
-                certainty: certain_if(is_read_only),
-            };
+            let is_certain = is_read_only && !self.may_be_remote(command);
+            return self.explain_unwritable_path(unwritable, may_write, certain_if(is_certain));
         }
         let mut writable_paths: Vec<String> = roots
             .iter()
@@ -366,9 +364,56 @@ impl ExecTool {
         }
         let is_certain = is_read_only && !possible_paths(line).skip(1).any(is_elsewhere);
         Explanation {
-            message,
-            suggested_flag: Some("--write".into()),
             certainty: certain_if(is_certain),
+            ..Explanation::with_flag(message, "--write")
+        }
+    }
+
+    /// Explains that commands cannot change a path. Only the user reads the place to grant. `may_write` is true if they can change the
+    /// working directory.
+    fn explain_unwritable_path(
+        &self,
+        UnwritablePath { named, target_path }: UnwritablePath,
+        may_write: bool,
+        certainty: RefusalCertainty,
+    ) -> Explanation {
+        let FileScope { directory, workspace, .. } = &self.files.file_scope;
+        if let Some(explanation) = self.explain_own_path(&named) {
+            return explanation;
+        }
+        if named.starts_with(workspace) {
+            return Explanation::new(format!(
+                "(commands cannot change `{}` in this run: the file tools change the workspace)",
+                named.display()
+            ));
+        }
+        // An entry of a protected directory can be replaced only if the directory is granted. A whole `.git` is never
+        // proposed.
+        let protected = self.prepare_sandbox().map_or(Vec::new(), |sandbox| sandbox.protected);
+        let grantable_parent = |path: PathBuf| {
+            let is_grantable =
+                |parent: &&PathBuf| path.starts_with(parent) && !parent.ends_with(".git");
+            protected.iter().find(is_grantable).cloned().unwrap_or(path)
+        };
+        let shorten = |path: &Path| {
+            path.strip_prefix(directory).unwrap_or(path).to_string_lossy().into_owned()
+        };
+        let flag = |path: &Path| format!("--write={}", quote(&shorten(path)));
+        let explain = |path: &Path| {
+            let (shown_path, flag) = (shorten(path), flag(path));
+            let other_flags = if may_write { "--write " } else { "" };
+            format!(
+                "(commands cannot change `{shown_path}` in this run; the user can grant it with `{other_flags}{flag}`)"
+            )
+        };
+        let message = explain(&grantable_parent(named));
+        match target_path.map(grantable_parent) {
+            Some(target_path) => Explanation {
+                message_for_user: Some(explain(&target_path)),
+                certainty,
+                ..Explanation::with_flag(message, flag(&target_path))
+            },
+            None => Explanation::new(message),
         }
     }
 
@@ -413,9 +458,9 @@ impl ExecTool {
         path.starts_with(&scope.home) || scope.roots.iter().any(|root| path.starts_with(&root.path))
     }
 
-    /// The place to grant for the path that a line of output names, if commands cannot change it and the user can. `--write` grants the
-    /// whole working directory.
-    fn unwritable_path(&self, line: &str) -> Option<PathBuf> {
+    /// The path that a line of output names, if commands cannot change it. `--write` grants the whole working directory. The output may
+    /// name any path: what commands do not see is judged by its name, and what is there decides only about the place to grant.
+    fn unwritable_path(&self, line: &str) -> Option<UnwritablePath> {
         let sandbox = self.prepare_sandbox().ok()?;
         let scope = &self.files.file_scope;
         let can_change = |path: &Path| {
@@ -427,14 +472,33 @@ impl ExecTool {
         let is_read_only = READ_ONLY_SIGNS.iter().any(|sign| line.contains(sign));
         let path_words =
             possible_paths(line).filter(|word| word.contains('/') || word.starts_with('.'));
-        let mut paths = path_words.map(|word| self.place_to_grant(resolve(scope, word)));
-        paths.find(|path| {
+        let is_candidate = |path: &Path| {
             !can_change(path)
                 && (is_read_only || self.is_in_known_place(path))
                 && (may_write || !path.starts_with(&scope.directory))
                 && !is_whole_place(scope, path)
                 && scope.find_denial(path, FileAccess::Write).is_none()
-                && can_access(path, FileAccess::Write)
+        };
+        let is_seen = |path: &Path| {
+            sandbox.readable.iter().chain(&sandbox.writable).any(|root| path.starts_with(root))
+        };
+        let mut named_paths =
+            path_words.map(|word| scope.absolute(word)).filter(|path| !is_of_kernel(path));
+        named_paths.find_map(|named| {
+            let trace = trace_links(&named);
+            let target_path = self.place_to_grant(trace.end.clone());
+            let is_grantable = is_candidate(&target_path)
+                && !self.is_own_path(&target_path)
+                && self.can_access(&target_path, FileAccess::Write);
+            if is_seen(&trace.end) && !trace.links.iter().any(|(link, _)| is_of_kernel(link)) {
+                let is_shown = self.is_own_path(&target_path) || is_grantable;
+                return is_shown.then(|| UnwritablePath {
+                    named: target_path.clone(),
+                    target_path: Some(target_path),
+                });
+            }
+            (!is_seen(&named) && is_candidate(&named))
+                .then(|| UnwritablePath { named, target_path: is_grantable.then_some(target_path) })
         })
     }
 
@@ -444,34 +508,58 @@ impl ExecTool {
         let scope = &self.files.file_scope;
         let path_words =
             possible_paths(line).filter(|word| word.starts_with('/') || word.starts_with("~/"));
-        let mut paths = path_words.map(|word| resolve(scope, word));
-        let path = paths.find(|path| !is_visible(&sandbox, path))?;
+        let resolve = |path: &Path| trace_links(path).end;
+        let mut named_paths = path_words.map(|word| scope.absolute(word));
+        // A link that commands see, and what the kernel provides, is not followed: a command names what it likes.
+        let named = named_paths
+            .find(|path| !is_visible(&sandbox, path) && !is_visible(&sandbox, &resolve(path)))?;
         // The shell prints the same about a file that it is to write.
         let mut targets = command.split('>').skip(1).filter_map(|rest| {
             let rest = rest.trim_start_matches(['&', '|', ' ']);
             let word = rest.split([' ', ';', '|', '&', '\n', ')']).next()?;
-            Some(resolve(scope, &word.trim_matches(['"', '\'']).replacen("$HOME", "~", 1)))
+            Some(scope.absolute(&word.trim_matches(['"', '\'']).replacen("$HOME", "~", 1)))
         });
         let is_written = ["create", "touch"].iter().any(|verb| line.contains(verb))
-            || targets.any(|target| target == path);
+            || targets.any(|target| target == named);
+        let path = resolve(&named);
         Some(if is_written {
-            UnseenPath { path: self.place_to_grant(path), access: FileAccess::Write }
+            UnseenPath { target_path: self.place_to_grant(path), named, access: FileAccess::Write }
         } else {
-            UnseenPath { path, access: FileAccess::Read }
+            UnseenPath { target_path: path, named, access: FileAccess::Read }
         })
     }
 
     /// True if a flag gives a command what it lacked: the user has the access. Programs look for settings in a home on their own.
     fn can_grant(&self, command: &str, unseen: &UnseenPath) -> bool {
-        let UnseenPath { path, access } = unseen;
+        let UnseenPath { target_path, access, .. } = unseen;
         let scope = &self.files.file_scope;
         let is_named =
-            path.file_name().is_some_and(|name| command.contains(&*name.to_string_lossy()));
-        (is_named || secrets::hidden_home_entry(path, &scope.home).is_none())
+            target_path.file_name().is_some_and(|name| command.contains(&*name.to_string_lossy()));
+        (is_named || secrets::hidden_home_entry(target_path, &scope.home).is_none())
             && (*access == FileAccess::Read
                 || !(scope.is_private_copy || self.containment.reads_only))
-            && scope.find_denial(path, *access).is_none()
-            && can_access(path, *access)
+            && scope.find_denial(target_path, *access).is_none()
+            && !self.is_own_path(target_path)
+            && self.can_access(target_path, *access)
+    }
+
+    /// True if `path` is one of nanobot's own, which no flag opens to commands.
+    fn is_own_path(&self, path: &Path) -> bool {
+        self.files.file_scope.hidden.iter().any(|hidden| path.starts_with(hidden))
+    }
+
+    /// True if this process has the access to `path`, or may create a file there, in a known place. What the kernel provides is granted
+    /// to no command.
+    fn can_access(&self, path: &Path, access: FileAccess) -> bool {
+        let mode = match access {
+            FileAccess::Read => Access::READ_OK,
+            FileAccess::Write => Access::WRITE_OK,
+        };
+        let is_new = access == FileAccess::Write
+            && self.is_in_known_place(path)
+            && path.symlink_metadata().is_err();
+        let target = if is_new { path.parent() } else { Some(path) };
+        !is_of_kernel(path) && target.is_some_and(|target| rustix::fs::access(target, mode).is_ok())
     }
 
     /// True if commands cannot see `path`, whether it exists or not.
@@ -538,13 +626,19 @@ fn possible_paths(line: &str) -> impl Iterator<Item = &str> {
 
 /// A path that commands do not see, and the access to it that one needed.
 struct UnseenPath {
-    path: PathBuf,
+    /// The path as the output names it, which the model knows.
+    named: PathBuf,
+    /// The place to grant, without links. Only the user reads it.
+    target_path: PathBuf,
     access: FileAccess,
 }
 
-/// The path without links that a `word` of a command or its output means.
-fn resolve(scope: &FileScope, word: &str) -> PathBuf {
-    PathResolver::default().resolve(&scope.absolute(word))
+/// A path that commands cannot change.
+struct UnwritablePath {
+    /// The path that the model reads: as the output names it, unless commands see it.
+    named: PathBuf,
+    /// The place to grant, without links, if the user can grant it.
+    target_path: Option<PathBuf>,
 }
 
 /// True for the working directory and the home directory, which no flag for a path in them is to grant.
@@ -552,23 +646,21 @@ fn is_whole_place(scope: &FileScope, path: &Path) -> bool {
     path == scope.directory || path == scope.home
 }
 
-/// True if this process has the access to `path`, or may create a file there. What the kernel provides is granted to no command.
-fn can_access(path: &Path, access: FileAccess) -> bool {
-    let mode = match access {
-        FileAccess::Read => Access::READ_OK,
-        FileAccess::Write => Access::WRITE_OK,
-    };
-    let is_new = access == FileAccess::Write && path.symlink_metadata().is_err();
-    let target = if is_new { path.parent() } else { Some(path) };
-    !["/proc", "/dev", "/sys"].iter().any(|directory| path.starts_with(directory))
-        && target.is_some_and(|target| rustix::fs::access(target, mode).is_ok())
+/// True for a path that the kernel provides. Links there lead to what is different for each process.
+fn is_of_kernel(path: &Path) -> bool {
+    ["/proc", "/dev", "/sys"].iter().any(|directory| path.starts_with(directory))
+}
+
+/// True if a `command` contains the name of one of the `programs`.
+fn has_program(command: &str, programs: &[&str]) -> bool {
+    let is_separator = |character: char| !character.is_alphanumeric() && character != '-';
+    command.split(is_separator).any(|word| programs.contains(&word))
 }
 
 /// True if commands see `path`, or something in it.
 fn is_visible(sandbox: &SandboxSpec, path: &Path) -> bool {
     let mut visible_roots = sandbox.readable.iter().chain(&sandbox.writable);
-    let is_provided = ["/proc", "/dev"].iter().any(|directory| path.starts_with(directory));
-    is_provided || visible_roots.any(|root| path.starts_with(root) || root.starts_with(path))
+    is_of_kernel(path) || visible_roots.any(|root| path.starts_with(root) || root.starts_with(path))
 }
 
 /// Messages of git if it cannot sign.
@@ -591,6 +683,9 @@ const NETWORK_PROGRAMS: &[&str] = &[
     "npm", "npx", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo", "go", "gem", "bundle",
     "composer", "mvn", "gradle", "git", "apt", "apt-get", "curl", "wget", "ssh", "scp", "rsync",
 ];
+
+/// Programs whose output may be about the files of another machine or of a container.
+const REMOTE_PROGRAMS: &[&str] = &["ssh", "docker", "podman", "kubectl"];
 
 /// Messages that programs print if access to a file is denied.
 const FILE_SIGNS: &[&str] = &[
