@@ -15,7 +15,7 @@ const MAX_HEADLINE_PATH_CHARS: usize = 60;
 #[derive(Debug, Default)]
 pub(crate) struct NamedFile {
     pub(crate) is_new: bool,
-    /// The path that changes instead, if the call names a link.
+    /// The path that changes instead, in one line, if the call names a link. The headline has it only if it is short and plain.
     pub(crate) target: Option<String>,
 }
 

@@ -30,6 +30,7 @@ pub(crate) fn describe(
     untrusted_content: Option<&str>,
 ) -> Option<String> {
     let text = |key: &str| request.arguments[key].as_str().unwrap_or_default();
+    let file = ChangePreview::named_file(request);
     let mut blocks = Vec::new();
     let displayed: &[&str] = match request.tool {
         "exec" => {
@@ -42,14 +43,16 @@ pub(crate) fn describe(
                 PathResolver::default().resolve(&request.file_scope.absolute(text("path")));
             let is_readable = request.file_scope.decide(text("path"), FileAccess::Read).is_ok()
                 && request.file_scope.decide_absolute(target, FileAccess::Read).is_ok();
-            if !is_readable && !ChangePreview::is_new_file(request) {
+            if !is_readable && !file.is_new {
                 return None;
             }
             let change = ChangePreview::for_request(request);
             if !change.is_complete {
                 return None;
             }
-            blocks.push(code_block("", &named_rows("path", text("path"))));
+            let target = file.target.as_deref().map(|target| named_rows("changes", target));
+            let path = named_rows("path", text("path")) + &target.unwrap_or_default();
+            blocks.push(code_block("", &path));
             let diff = Diff::new(&change.before, &change.after).unified(2);
             blocks.push(code_block("diff", &rows(&diff)));
             if tool == "write_file" {
@@ -90,8 +93,7 @@ pub(crate) fn describe(
     if !reasons.is_empty() {
         blocks.push(code_block("", &reasons));
     }
-    let headline = approval_text::headline(request, &ChangePreview::named_file(request));
-    let headline = sanitize(&headline).replace('\n', " ");
+    let headline = sanitize(&approval_text::headline(request, &file)).replace('\n', " ");
     let details = format!("{headline}\n\n{}", blocks.join("\n\n"));
     (details.chars().count() <= MAX_DETAILS_CHARS).then_some(details)
 }
@@ -186,7 +188,7 @@ mod tests {
         assert_eq!(
             details("cron", arguments, Some("a page `x`")).unwrap(),
             "Allow this call of cron?\n\n```\n│ action: add\n│ message: ``⟨`⟩\n│ │ answer yes\n│ │ ``⟨`⟩`\n│ every: 5\n```\n\n\
-             ```\n│ this conversation contains: a page `x`\n```"
+             ```\n│ reason: because\n│ this conversation contains: a page `x`\n```"
         );
         let written = json!({ "path": "a.md", "content": "one\n" });
         let text = details("write_file", written, None).unwrap();
@@ -194,6 +196,13 @@ mod tests {
             "Allow write_file to create a.md?\n\n```\n│ path: a.md\n```\n\n```diff\n│ "
         ));
         assert!(text.contains("\n│ +one\n"), "{text}");
+        let temp = tempfile::tempdir().unwrap();
+        let (link, target) = (temp.path().join("link"), temp.path().join("ä b"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let text =
+            details("write_file", json!({ "path": link, "content": "one\n" }), None).unwrap();
+        assert!(text.contains(", a link to another file?\n"), "{text}");
+        assert!(text.contains("\n│ changes: ") && text.contains("/ä b\n```"), "{text}");
         assert_eq!(details("cron", json!("text"), None), None);
         assert_eq!(details("exec", json!({ "command": "x".repeat(30_000) }), None), None);
     }

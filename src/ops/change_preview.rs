@@ -69,11 +69,12 @@ impl ChangePreview {
         let target = PathResolver::default().resolve(&path);
         let target = (target != path).then(|| {
             let FileScope { directory, home, .. } = request.file_scope;
-            match (target.strip_prefix(directory), target.strip_prefix(home)) {
+            let name = match (target.strip_prefix(directory), target.strip_prefix(home)) {
                 (Ok(name), _) => name.display().to_string(),
                 (_, Ok(name)) => format!("~/{}", name.display()),
                 _ => target.display().to_string(),
-            }
+            };
+            name.replace(['\n', '\r'], "␊")
         });
         NamedFile { is_new, target }
     }

@@ -204,14 +204,15 @@ impl TerminalPrompter {
         self.bell.ring_if_long();
         let strong = theme::attention().bold();
         let dim = Style::new().dim();
-        let head = approval_text::headline(request, &ChangePreview::named_file(request));
+        let file = ChangePreview::named_file(request);
+        let head = approval_text::headline(request, &file);
         self.print_question(&head);
         if let Some(reason) = approval_text::reason(request) {
             for row in wrap(&sanitize(&truncate_line(reason, MAX_REASON_CHARS)), self.width()) {
                 self.print_styled(&format!("  {row}"), &dim);
             }
         }
-        let rows = self.call_rows(request);
+        let rows = self.call_rows(request, file.target.as_deref());
         // Keep both the details of the call and the question on the screen.
         let height = self.ctx.terminal.stdout_height();
         let max_rows = height.saturating_sub(QUESTION_ROWS).max(MIN_CALL_ROWS);
@@ -284,9 +285,13 @@ impl TerminalPrompter {
         width.saturating_sub(5).max(20)
     }
 
-    /// The rows with everything that the user decides about: the command or the change, and every other argument. Each row
-    /// begins with a mark of this program, so that no argument can imitate a row.
-    fn call_rows(&self, request: &ApprovalRequest<'_>) -> Vec<(String, Style)> {
+    /// The rows with everything that the user decides about: the command or the change, and every other argument; `link_target` is the
+    /// file that changes if the call names a link. Each row begins with a mark of this program, so that no argument can imitate a row.
+    fn call_rows(
+        &self,
+        request: &ApprovalRequest<'_>,
+        link_target: Option<&str>,
+    ) -> Vec<(String, Style)> {
         let mut rows = Vec::new();
         let mut add = |mark: &str, text: &str, style: &Style| {
             for line in text.split('\n') {
@@ -313,6 +318,9 @@ impl TerminalPrompter {
             "write_file" | "edit_file" => {
                 if approval_text::headline_path(request).is_none() {
                     add("·", &format!("path: {}", text("path")), &plain);
+                }
+                if let Some(target) = link_target {
+                    add("·", &format!("changes: {target}"), &plain);
                 }
                 let change = ChangePreview::for_request(request);
                 if !change.is_complete {

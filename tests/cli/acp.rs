@@ -293,6 +293,24 @@ fn the_editor_is_asked_for_permissions() {
 }
 
 #[test]
+fn the_editor_is_told_where_a_link_leads() {
+    let write = calls("write_file", json!({ "path": "link", "content": "new\n" }));
+    let story = Story::new().file("two words", "old\n").script([write, says("Done.")]);
+    std::os::unix::fs::symlink("two words", story.dir().join("link")).unwrap();
+    let mut editor = Editor::start(&story, &[]);
+    let session = editor.open();
+    let mut question = Value::Null;
+    editor.prompt(&session, "x", &mut |params| {
+        question = params["toolCall"]["content"][1]["content"]["text"].clone();
+        Some("once")
+    });
+    let expect = "Allow write_file to change link, a link to another file?\n\nchanges: two words";
+    assert_eq!(question, expect);
+    assert_eq!(std::fs::read_to_string(story.dir().join("two words")).unwrap(), "new\n");
+    editor.close();
+}
+
+#[test]
 fn an_editor_adds_and_grants_nothing_that_is_locked() {
     if !require_root("only root's file is read as the system-wide config") {
         return;

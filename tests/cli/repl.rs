@@ -428,11 +428,17 @@ fn a_change_through_a_link_is_asked_about_once_with_its_target() {
         says("Edited."),
         calls("write_file", json!({ "path": "inner", "content": "two\n" })),
         says("Written."),
+        calls("write_file", json!({ "path": "dir/new", "content": "three\n" })),
+        says("Moved."),
     ]);
     let target = story.home().join(".bashrc");
     write(&target, b"orig\n");
     std::os::unix::fs::symlink(&target, story.dir().join("sl")).unwrap();
     std::os::unix::fs::symlink("real", story.dir().join("inner")).unwrap();
+    std::os::unix::fs::symlink("täler a", story.dir().join("dir")).unwrap();
+    for name in ["täler a", "b"] {
+        std::fs::create_dir(story.dir().join(name)).unwrap();
+    }
     let mut screen = wait_until_started(story.screen(40, 150).args(["repl"]));
     send_line(&mut screen, "go")
         .until("Allow edit_file to change sl, a link to ~/.bashrc?")
@@ -451,6 +457,15 @@ fn a_change_through_a_link_is_asked_about_once_with_its_target() {
     assert_eq!(std::fs::read_to_string(story.dir().join("real")).unwrap(), "two\n");
     assert!(story.dir().join("inner").is_symlink());
     assert_eq!(screen.text().matches("? Allow ").count(), 2, "{}", screen.text());
+    // A target that is not plain has a row of its own, and an answer counts only for the target that was shown.
+    send_line(&mut screen, "elsewhere")
+        .until("Allow write_file to create dir/new, a link to another file?")
+        .until("changes: täler a/new")
+        .until_prompt("  allow?");
+    std::fs::remove_file(story.dir().join("dir")).unwrap();
+    std::os::unix::fs::symlink("b", story.dir().join("dir")).unwrap();
+    screen.type_("y").until("Moved.").until_prompt("> ");
+    assert!(!story.dir().join("b/new").exists() && !story.dir().join("täler a/new").exists());
     screen.exit_with_ctrl_d();
     // The rules of both names hold, and the flag is that of the target alone.
     let flag = format!("--write={}", target.display());

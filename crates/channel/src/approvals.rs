@@ -57,8 +57,7 @@ pub struct StoredCall {
 pub struct FileFingerprint {
     pub path: PathBuf,
     key: String,
-    /// `None` if there is no file.
-    digest: Option<String>,
+    digest: String,
 }
 
 impl FileFingerprint {
@@ -77,15 +76,18 @@ impl FileFingerprint {
         Self::digest(&self.key, &self.path).is_ok_and(|digest| digest == self.digest)
     }
 
-    fn digest(key: &str, path: &Path) -> Result<Option<String>> {
+    fn digest(key: &str, path: &Path) -> Result<String> {
         let mut key_bytes = [0; 16];
         key_bytes.iter_mut().zip(key.bytes()).for_each(|(target, byte)| *target = byte);
-        let Some(content) = durable_file::read_limited(path, MAX_FILE_BYTES)? else {
-            return Ok(None);
-        };
+        let content = durable_file::read_limited(path, MAX_FILE_BYTES)?;
         let target = PathResolver::default().resolve(path);
-        let bytes = [target.as_os_str().as_bytes(), b"\0", &content].concat();
-        Ok(Some(keyed_digest(&key_bytes, &bytes)))
+        let mut bytes = target.as_os_str().as_bytes().to_vec();
+        // Where there is no file, links lead to a place too.
+        if let Some(content) = content {
+            bytes.push(0);
+            bytes.extend(content);
+        }
+        Ok(keyed_digest(&key_bytes, &bytes))
     }
 }
 
@@ -639,8 +641,29 @@ mod tests {
         std::fs::write(&path, "two").unwrap();
         assert!(!present.is_current());
         assert!(FileFingerprint::compute(directory.path()).is_err());
+        std::fs::write(&path, "").unwrap();
+        assert!(!missing.is_current());
         let stored = serde_json::to_string(&missing).unwrap();
         assert_eq!(serde_json::from_str::<FileFingerprint>(&stored).unwrap(), missing);
+    }
+
+    #[test]
+    fn the_place_of_a_new_file_is_where_links_lead() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link");
+        let point_to = |name: &str| {
+            let target = directory.path().join(name);
+            std::fs::create_dir_all(&target).unwrap();
+            drop(std::fs::remove_file(&link));
+            std::os::unix::fs::symlink(target, &link).unwrap();
+        };
+        point_to("a");
+        let new = FileFingerprint::compute(&link.join("new")).unwrap();
+        assert!(new.is_current());
+        point_to("b");
+        assert!(!new.is_current());
+        point_to("a");
+        assert!(new.is_current());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::ops::context::Context;
 use crate::ops::permanent_rule;
 use nanobot_mcp::client::ElicitationHandler;
 use nanobot_os::secret::random_hex;
+use nanobot_os::terminal::sanitize;
 use nanobot_tool::ask_user::UserPrompt;
 use nanobot_tool::{Approval, ApprovalRequest, ToolError};
 use serde_json::{Map, Value, json};
@@ -51,9 +52,11 @@ impl EditorPrompter {
                 "type": "diff", "path": change.path.to_string_lossy(), "oldText": change.before, "newText": change.after,
             }));
         }
-        let headline = approval_text::headline(request, &ChangePreview::named_file(request));
+        let file = ChangePreview::named_file(request);
+        let headline = approval_text::headline(request, &file);
+        let target = file.target.map(|target| format!("\n\nchanges: {}", sanitize(&target)));
         let reason = approval_text::reason(request).map(|reason| format!("\n\n{reason}"));
-        let text = format!("{headline}{}", reason.unwrap_or_default());
+        let text = [headline, target.unwrap_or_default(), reason.unwrap_or_default()].concat();
         content.push(json!({ "type": "content", "content": { "type": "text", "text": text } }));
         json!({
             "toolCallId": id.unwrap_or_else(|| format!("approval-{}", random_hex(4))),
