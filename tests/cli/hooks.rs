@@ -1,6 +1,7 @@
 //! Hooks: what they get, what they can change, what happens when they fail, and scripts written for other programs.
 
 use crate::cron::add_job;
+use crate::mcp::{read_only_tool, story_with_servers};
 use crate::requirements::require;
 use crate::screen::Key;
 use crate::server::{calls, fails, says};
@@ -377,6 +378,21 @@ esac"#;
 }
 
 #[test]
+fn a_script_for_claude_code_forbids_the_tools_of_a_server() {
+    let tools = json!({ "tools": [read_only_tool("list", "List.")] });
+    let story = story_with_servers(&[("my_server", tools, json!({}))]);
+    let script =
+        r#"grep -q '"tool_name":"mcp__my_server__list"' && echo 'no lists today' >&2 && exit 2"#;
+    let hook = json!({ "type": "command", "command": script });
+    let hooks = json!({ "PreToolUse": [{ "matcher": "mcp__my_server__.*", "hooks": [hook] }] });
+    let story = with_hooks(story, hooks)
+        .script([calls("mcp_my_server_list", json!({})), says("Not today.")]);
+    story.run(["agent", "-m", "x"]).stdout("Not today.\n").stderr_has("no lists today");
+    let result = last_result(&story);
+    assert!(result.contains("no lists today"), "{result}");
+}
+
+#[test]
 fn scripts_for_vibe_run_as_they_are() {
     let script = r#"
 grep -q '"tool_name":"bash"' || exit 1
@@ -702,5 +718,6 @@ fn a_nanobot_in_a_hook_runs_no_hooks() {
     std::os::unix::fs::symlink(crate::story::NANOBOT, link).unwrap();
     story.run(["agent", "-m", "outer"]).stdout("Outer.\n");
     let inner = std::fs::read_to_string(story.home().join("inner")).unwrap();
-    assert_eq!(inner, "Inner.\n");
+    // Before the answer, it says where it works, and nothing of a hook.
+    assert!(inner.ends_with("\nInner.\n") && !inner.contains("hook"), "{inner}");
 }

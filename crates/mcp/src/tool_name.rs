@@ -16,7 +16,7 @@ pub const GET_PROMPT: &str = "mcp_get_prompt";
 /// The name of our own tool that searches the tools of all servers.
 pub const FIND_TOOLS: &str = "mcp_find_tools";
 /// The names that no tool of a server gets.
-const OWN_TOOLS: [&str; 3] = [READ_RESOURCE, GET_PROMPT, FIND_TOOLS];
+pub const OWN_TOOLS: [&str; 3] = [READ_RESOURCE, GET_PROMPT, FIND_TOOLS];
 
 /// The longest name that all providers accept, in characters.
 const MAX_NAME_CHARS: usize = 64;

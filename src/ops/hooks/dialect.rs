@@ -2,7 +2,10 @@
 //! receives and returns that program's names; all other names stay ours.
 
 use nanobot_config::settings::hooks::HookDialect;
+use nanobot_mcp::tool_name::{OWN_TOOLS, server_prefix};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::cmp::Reverse;
 
 /// A tool of ours, and its names in other programs.
 struct ToolAlias {
@@ -55,15 +58,37 @@ fn alias(tool: &str) -> Option<&'static ToolAlias> {
     TOOLS.iter().find(|alias| alias.name == tool)
 }
 
-/// The names of `tool` for a matcher, the one that scripts receive first.
-pub(super) fn tool_names(dialect: HookDialect, tool: &str) -> Vec<&str> {
+/// The names of `tool` for a matcher, the one that scripts receive first. `servers` are the names of the MCP servers.
+pub(super) fn tool_names<'a>(
+    dialect: HookDialect,
+    tool: &'a str,
+    servers: &[String],
+) -> Vec<Cow<'a, str>> {
     let aliases = match (dialect, alias(tool)) {
         (HookDialect::Vibe, Some(alias)) => alias.vibe,
         (HookDialect::ClaudeCode, Some(alias)) => alias.claude_code,
         _ => &[],
     };
     let own = (!aliases.contains(&tool)).then_some(tool);
-    aliases.iter().copied().chain(own).collect()
+    let names = aliases.iter().copied().chain(own).map(Cow::Borrowed);
+    match dialect {
+        HookDialect::ClaudeCode => {
+            server_tool_names(tool, servers).map(Cow::Owned).chain(names).collect()
+        }
+        _ => names.collect(),
+    }
+}
+
+/// Claude Code's names of a tool of a server: `mcp__SERVER__TOOL`. If one server's name begins with that of another, our name can mean
+/// several; the first is that of the longest.
+fn server_tool_names(tool: &str, servers: &[String]) -> impl Iterator<Item = String> {
+    let mut servers: Vec<&String> = servers.iter().collect();
+    servers.sort_by_key(|server| Reverse(server.len()));
+    servers.into_iter().filter(move |_| !OWN_TOOLS.contains(&tool)).filter_map(move |server| {
+        let rest = tool.strip_prefix(&server_prefix(server))?;
+        let is_kept = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+        Some(format!("mcp__{}__{rest}", server.replace(|letter| !is_kept(letter), "_")))
+    })
 }
 
 /// The arguments of a call of `tool`, under the names of `dialect`.
@@ -122,13 +147,32 @@ fn rename(dialect: HookDialect, tool: &str, arguments: &Value, direction: Direct
 #[cfg(test)]
 mod tests {
     use super::{from_dialect, to_dialect, tool_names};
+    use nanobot_config::settings::hooks::HookDialect;
     use nanobot_config::settings::hooks::HookDialect::{ClaudeCode, Nanobot, Vibe};
     use serde_json::json;
 
     #[test]
+    fn the_tool_of_a_server_has_the_names_of_the_other_program() {
+        let check = |dialect: HookDialect, tool: &str, servers: &[&str], expect: &[&str]| {
+            let servers: Vec<String> = servers.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(tool_names(dialect, tool, &servers), expect, "{servers:?}");
+        };
+        let tool = "mcp_my_server_list_all";
+        let whole = "mcp__my_server__list_all";
+        check(ClaudeCode, tool, &["other", "my_server"], &[whole, tool]);
+        check(ClaudeCode, tool, &["my", "my_server"], &[whole, "mcp__my__server_list_all", tool]);
+        check(ClaudeCode, tool, &["my.server"], &[whole, tool]);
+        check(ClaudeCode, tool, &["my__server"], &["mcp__my__server__list_all", tool]);
+        check(ClaudeCode, tool, &["other"], &[tool]);
+        check(Vibe, tool, &["my_server"], &[tool]);
+        check(ClaudeCode, "mcp_read_resource", &["read"], &["mcp_read_resource"]);
+        check(ClaudeCode, "exec", &["exec"], &["Bash", "exec"]);
+    }
+
+    #[test]
     fn names_and_arguments_are_translated_both_ways() {
         let check = |dialect, tool: &str, name: &str, ours: serde_json::Value, theirs| {
-            assert_eq!(tool_names(dialect, tool)[0], name);
+            assert_eq!(tool_names(dialect, tool, &[])[0], name);
             assert_eq!(to_dialect(dialect, tool, &ours), theirs);
             assert_eq!(from_dialect(dialect, tool, &theirs), ours);
         };

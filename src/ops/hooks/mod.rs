@@ -43,6 +43,8 @@ const SHELL_NOT_FOUND: i32 = 127;
 /// The hooks of a run.
 pub(crate) struct Hooks {
     commands: Vec<HookCommand>,
+    /// The names of the MCP servers.
+    servers: Vec<String>,
     ctx: Context,
     run: HookedRun,
     containment: HookContainment,
@@ -90,8 +92,10 @@ impl Hooks {
                 fail(Exit::Config, cause).with_hint("`\"in\": \"sandbox\"` in its entry")
             })?;
         }
+        let servers = settings.servers.iter().filter(|server| !server.is_disabled);
         Ok(Some(Arc::new(Self {
             commands: hooks.commands.clone(),
+            servers: servers.map(|server| server.name.clone()).collect(),
             ctx: ctx.clone(),
             run: run(),
             containment,
@@ -103,6 +107,7 @@ impl Hooks {
     pub(crate) fn for_subagent(&self) -> Arc<Self> {
         Arc::new(Self {
             commands: self.commands.clone(),
+            servers: self.servers.clone(),
             ctx: self.ctx.clone(),
             run: HookedRun { is_subagent: true, ..self.run.clone() },
             containment: self.containment.clone(),
@@ -285,6 +290,19 @@ impl Hooks {
         }
     }
 
+    fn is_for_tool(&self, hook: &HookCommand, tool: &str) -> bool {
+        hook.matcher.matches(&dialect::tool_names(hook.dialect, tool, &self.servers))
+    }
+
+    /// The fields about a call.
+    fn call_fields(&self, hook: &HookCommand, call: &ToolCall, arguments: &Value) -> Value {
+        json!({
+            "tool_name": dialect::tool_names(hook.dialect, &call.name, &self.servers).first(),
+            "tool_call_id": call.id, "tool_use_id": call.id,
+            "tool_input": dialect::to_dialect(hook.dialect, &call.name, arguments),
+        })
+    }
+
     fn notify(&self, text: String) {
         self.notices.lock().push(text);
     }
@@ -344,27 +362,6 @@ fn comment(hook: &HookCommand, text: &str) -> String {
     format!("[hook {}] {}", hook.name, redact_all(text))
 }
 
-fn is_for_tool(hook: &HookCommand, tool: &str) -> bool {
-    let names = dialect::tool_names(hook.dialect, tool);
-    let doubled = if hook.dialect == HookDialect::ClaudeCode {
-        // Claude Code separates the parts of a server's tool by two underscores.
-        tool.strip_prefix("mcp_").map(|rest| format!("mcp__{}", rest.replacen('_', "__", 1)))
-    } else {
-        None
-    };
-    let names: Vec<&str> = names.into_iter().chain(doubled.as_deref()).collect();
-    hook.matcher.matches(&names)
-}
-
-/// The fields about a call.
-fn call_fields(hook: &HookCommand, call: &ToolCall, arguments: &Value) -> Value {
-    json!({
-        "tool_name": dialect::tool_names(hook.dialect, &call.name).first(),
-        "tool_call_id": call.id, "tool_use_id": call.id,
-        "tool_input": dialect::to_dialect(hook.dialect, &call.name, arguments),
-    })
-}
-
 impl CallHooks for Hooks {
     fn before_call(
         &self,
@@ -408,9 +405,9 @@ impl CallHooks for Hooks {
             amendment.comments.extend(reply.context.map(|context| comment(hook, &context)));
             true
         };
-        let is_meant = |hook: &HookCommand| is_for_tool(hook, &call.name);
+        let is_meant = |hook: &HookCommand| self.is_for_tool(hook, &call.name);
         self.run_all(HookEvent::PreTool, &is_meant, &mut consume, &mut |hook| {
-            call_fields(hook, call, &current.lock())
+            self.call_fields(hook, call, &current.lock())
         });
         if let Some(refusal) = denial {
             return Err(ToolError::Rejected(refusal));
@@ -442,12 +439,12 @@ impl CallHooks for Hooks {
         let is_meant = |hook: &HookCommand| {
             let is_for_failures = hook.event_name == "PostToolUseFailure";
             let is_for_successes = hook.event_name == "PostToolUse";
-            is_for_tool(hook, &call.name)
+            self.is_for_tool(hook, &call.name)
                 && !(is_for_failures && !executed.failed || is_for_successes && executed.failed)
         };
         let text = redact_all(executed.text);
         self.run_all(HookEvent::PostTool, &is_meant, &mut consume, &mut |hook| {
-            let mut fields = call_fields(hook, call, arguments);
+            let mut fields = self.call_fields(hook, call, arguments);
             fields["duration_ms"] = json!(executed.duration.as_millis());
             fields["tool_status"] = if executed.failed { "failure" } else { "success" }.into();
             fields["tool_output_text"] = json!(text);

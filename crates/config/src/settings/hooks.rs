@@ -143,8 +143,8 @@ pub enum HookMatcher {
 
 impl HookMatcher {
     /// True if any of `names`, which denote one tool, matches.
-    pub fn matches(&self, names: &[&str]) -> bool {
-        let mut names = names.iter();
+    pub fn matches<S: AsRef<str>>(&self, names: &[S]) -> bool {
+        let mut names = names.iter().map(AsRef::as_ref);
         match self {
             Self::Every => true,
             Self::Names(globs) => {
