@@ -173,7 +173,12 @@ impl<'a> ChannelRun<'a> {
 
     /// Records that the thread of a channel has gone on.
     pub(crate) fn record_activity(&self, channel_index: usize) {
-        self.last_steps.lock()[channel_index] = Some(signal::now());
+        self.record_pause(channel_index, Duration::ZERO);
+    }
+
+    /// Records that the thread of a channel goes on after `pause`: a service may demand hours.
+    pub(crate) fn record_pause(&self, channel_index: usize, pause: Duration) {
+        self.last_steps.lock()[channel_index] = Some(signal::now().saturating_add(pause));
     }
 
     /// Records that the thread of a channel has ended.
@@ -181,10 +186,9 @@ impl<'a> ChannelRun<'a> {
         self.last_steps.lock()[channel_index] = None;
     }
 
-    /// True if the thread of a channel does not go on. No request, pause or turn that it waits for takes that long.
+    /// True if the thread of a channel does not go on. No request or turn that it waits for takes that long.
     pub(crate) fn is_stuck(&self) -> bool {
-        let now = signal::now();
-        self.last_steps.lock().iter().flatten().any(|step| now.saturating_sub(*step) > STEP_TIMEOUT)
+        has_stuck_step(&self.last_steps.lock(), signal::now())
     }
 
     /// Adds a status to those of the run.
@@ -250,10 +254,25 @@ fn combine_statuses(exits: &[Exit]) -> Exit {
     Exit::most_important(exits).or(exits.first().copied()).unwrap_or(Exit::Answered)
 }
 
+fn has_stuck_step(last_steps: &[Option<Duration>], now: Duration) -> bool {
+    last_steps.iter().flatten().any(|step| now.saturating_sub(*step) > STEP_TIMEOUT)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::combine_statuses;
+    use super::{STEP_TIMEOUT, combine_statuses, has_stuck_step};
     use nanobot_base::error::Exit;
+    use std::time::Duration;
+
+    #[test]
+    fn a_channel_is_stuck_after_the_end_of_its_pause() {
+        let hours = |count: u64| Duration::from_secs(count * 3600);
+        let paused_until = [None, Some(hours(3))];
+        assert!(!has_stuck_step(&paused_until, hours(1)));
+        assert!(!has_stuck_step(&paused_until, hours(3) + STEP_TIMEOUT));
+        assert!(has_stuck_step(&paused_until, hours(4)));
+        assert!(has_stuck_step(&[Some(hours(1)), Some(hours(3))], hours(2)));
+    }
 
     #[test]
     fn the_first_status_in_the_order_counts() {

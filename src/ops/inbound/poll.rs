@@ -224,10 +224,12 @@ impl<'scope> ChannelThread<'scope, '_> {
             if signal::now() - start > MAX_RETRY_DELAY {
                 delay = MIN_RETRY_DELAY;
             }
+            let mut pause = delay;
             if let Some(error) = failure {
+                pause = pause_after(delay, &error);
                 self.run.report_lasting_failure(self.name, ChannelActivity::Poll, error);
             }
-            signal::sleep(delay)?;
+            self.sleep(pause)?;
             delay = (delay * 2).min(MAX_REJECTION_DELAY);
             channel.reset_rejection();
         }
@@ -319,8 +321,7 @@ impl<'scope> ChannelThread<'scope, '_> {
                     if exit_for(&error) == Exit::Refused {
                         channel.reject();
                     }
-                    let limit = error.downcast_ref::<RateLimit>();
-                    let pause = delay.max(limit.map_or(Duration::ZERO, |limit| limit.0));
+                    let pause = pause_after(delay, &error);
                     if !self.may_retry_after(pause, &error) {
                         return Err(error);
                     }
@@ -328,7 +329,7 @@ impl<'scope> ChannelThread<'scope, '_> {
                     if delay == MAX_RETRY_DELAY {
                         self.run.report_lasting_failure(self.name, ChannelActivity::Poll, error);
                     }
-                    signal::sleep(pause)?;
+                    self.sleep(pause)?;
                     delay = (delay * 2).min(MAX_RETRY_DELAY);
                     continue;
                 }
@@ -428,6 +429,12 @@ impl<'scope> ChannelThread<'scope, '_> {
         is_transient && pause < self.time_left() && !self.run.queue.is_closed()
     }
 
+    /// Waits for `pause`. Meanwhile the channel is not stuck.
+    fn sleep(&self, pause: Duration) -> Result<(), Stop> {
+        self.run.record_pause(self.channel_index, pause);
+        signal::sleep(pause)
+    }
+
     fn enqueue(&self, work: Vec<QueuedItem>) {
         for _ in 0..self.run.queue.push_all(self.channel_index, work) {
             let run = self.run;
@@ -440,6 +447,11 @@ impl<'scope> ChannelThread<'scope, '_> {
             });
         }
     }
+}
+
+/// The time until the next attempt after `error`: `delay`, or longer if the service demands it.
+fn pause_after(delay: Duration, error: &anyhow::Error) -> Duration {
+    error.downcast_ref::<RateLimit>().map_or(delay, |limit| delay.max(limit.0))
 }
 
 /// The records of successes that a poll writes.
