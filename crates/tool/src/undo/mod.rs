@@ -330,13 +330,7 @@ impl ChangeRecorder {
             return Ok(());
         }
         // The next path gets the number of this one.
-        let copy = journal::copy_path(&journal.dir, journal.change_counts.len());
-        match std::fs::remove_file(&copy) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("remove `{}`", copy.display()))
-            }
-            _ => Ok(()),
-        }
+        journal.remove_copy(journal.change_counts.len())
     }
 
     /// Like [`Self::record_change`], but without syncing the journal; `temp` is `None` for a change while a command ran. True if
@@ -350,25 +344,35 @@ impl ChangeRecorder {
     ) -> Result<bool> {
         let journal = self.open_journal()?;
         let is_first = !journal.change_counts.contains_key(path);
-        let mut state = None;
-        if is_first {
-            let number = journal.change_counts.len();
-            state = Some(match before {
+        let number = journal.change_counts.len();
+        let saved_bytes = journal.saved_bytes;
+        let save = |journal: &mut OpenJournal| {
+            let state = match before {
+                _ if !is_first => None,
                 // A directory that this turn created did not exist before it.
                 PreviousState::Directory { .. } if journal.created_dirs.contains(path) => {
-                    RestorableState::Nothing
+                    Some(RestorableState::Nothing)
                 }
-                before => journal.save_state(number, before)?,
-            });
+                before => Some(journal.save_state(number, before)?),
+            };
+            journal.append(&JournalLine::Change {
+                path: path.to_owned(),
+                before: state,
+                new_digest,
+                temp: temp.unwrap_or_default().to_owned(),
+                during_command: temp.is_none(),
+            })
+        };
+        if let Err(error) = save(journal) {
+            journal.saved_bytes = saved_bytes;
+            if is_first {
+                // If this fails too, no copy can be written under this number, and such changes are refused.
+                drop(journal.remove_copy(number));
+            }
+            return Err(error);
         }
+        // The reader counts the lines, so only what has one counts.
         *journal.change_counts.entry(path.to_owned()).or_default() += 1;
-        journal.append(&JournalLine::Change {
-            path: path.to_owned(),
-            before: state,
-            new_digest,
-            temp: temp.unwrap_or_default().to_owned(),
-            during_command: temp.is_none(),
-        })?;
         Ok(is_first)
     }
 
@@ -416,6 +420,17 @@ impl OpenJournal {
         })
     }
 
+    /// Removes the copy of entry `number`, if there is one.
+    fn remove_copy(&self, number: usize) -> Result<()> {
+        let copy = journal::copy_path(&self.dir, number);
+        match std::fs::remove_file(&copy) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("remove `{}`", copy.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn append(&mut self, line: &JournalLine) -> Result<()> {
         append_line(&self.file, &self.dir.join(journal::JOURNAL_FILE), line)
     }
@@ -440,4 +455,46 @@ fn write_copy(path: &Path, bytes: &[u8]) -> Result<()> {
         file.sync_data()
     });
     result.with_context(|| format!("write `{}`", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::journal::{JOURNAL_FILE, PreviousState};
+    use super::restore::{RestoreDirection, RestorePlan};
+    use super::{ChangeRecorder, UndoStore};
+    use nanobot_os::age::Age;
+    use nanobot_os::deferred::Deferred;
+    use std::fs::File;
+
+    #[test]
+    fn a_change_whose_line_cannot_be_written_does_not_count() {
+        let temp = tempfile::tempdir().unwrap();
+        let store = UndoStore::new(temp.path().join("undo"), Age::Never);
+        let mut recorder =
+            ChangeRecorder::new(store.clone(), Deferred::default(), Deferred::default());
+        let paths = ["a", "b", "c"].map(|name| temp.path().join(name));
+        let record = |recorder: &mut ChangeRecorder, index: usize| {
+            let old = format!("old {index}");
+            std::fs::write(&paths[index], &old).unwrap();
+            let before = PreviousState::File { bytes: old.as_bytes().into(), mode: 0o644 };
+            recorder.record_change(&paths[index], &before, Some(b"new"), None, "temp")
+        };
+        record(&mut recorder, 0).unwrap();
+        // A file that cannot be written stands for a full disk.
+        let journal = recorder.journal.as_mut().unwrap();
+        let read_only = File::open(journal.dir.join(JOURNAL_FILE)).unwrap();
+        let writable = std::mem::replace(&mut journal.file, read_only);
+        record(&mut recorder, 1).unwrap_err();
+        recorder.journal.as_mut().unwrap().file = writable;
+        record(&mut recorder, 2).unwrap();
+        record(&mut recorder, 1).unwrap();
+        for path in &paths {
+            std::fs::write(path, "new").unwrap();
+        }
+        drop(recorder);
+        let turn = store.turns(&mut |_, error| panic!("{error:#}")).unwrap().remove(0);
+        RestorePlan::new(&turn, &[], RestoreDirection::Undo).unwrap().execute("now").unwrap();
+        let contents = paths.map(|path| std::fs::read_to_string(path).unwrap());
+        assert_eq!(contents, ["old 0", "old 1", "old 2"]);
+    }
 }
