@@ -58,7 +58,7 @@ impl ResponseReader {
                 Some(b'{' | b'<' | b'[') => ResponseShape::Object,
                 Some(_) => ResponseShape::Events,
             };
-            if self.shape != ResponseShape::Events {
+            if self.shape == ResponseShape::Unknown {
                 return Ok(());
             }
             let first = std::mem::take(&mut self.buffer);
@@ -355,5 +355,30 @@ pub(super) mod test_support {
             let cut = random.below(input.len() + 1);
             assert_eq!(describe(read(format, input, cut)), describe(read(format, input, 0)));
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ResponseReader;
+    use super::test_support::REQUEST;
+    use crate::provider::chat::ChatFormat;
+    use crate::provider::quirks::NONE;
+    use crate::provider::wire_format::WireFormat;
+
+    #[test]
+    fn the_first_bytes_of_a_reply_are_progress_and_blanks_are_none() {
+        let format = ChatFormat { server: String::new(), quirks: NONE, max_output_tokens: None };
+        let progress = |pieces: &[&str]| {
+            let mut reader = ResponseReader::new(format.reply_builder(&REQUEST), false);
+            let progress = pieces.iter().map(|piece| {
+                reader.feed(piece.as_bytes(), &mut |_| Ok(())).unwrap();
+                reader.take_progress()
+            });
+            progress.collect::<Vec<_>>()
+        };
+        assert_eq!(progress(&["\u{feff}", "\n{", " ", "}"]), [false, true, false, true]);
+        assert_eq!(progress(&["{\"id\":", " "]), [true, false]);
+        assert_eq!(progress(&["\n", ": x\n\n", "data: {"]), [false, false, true]);
     }
 }
