@@ -77,15 +77,14 @@ fn to_message(message: &Value, chat: &Chat, identity: &Identity) -> Option<Inbou
     let replied = &message["referenced_message"];
     let is_reply_to_us = replied["author"]["id"] == identity.id.as_str();
     let is_mention = mentions.any(|user| user["id"] == identity.id.as_str());
-    let forwards = items(&message["message_snapshots"]).filter_map(|forward| {
-        let text = forward["message"]["content"].as_str()?;
+    let forwarded = items(&message["message_snapshots"]).map(|forward| &forward["message"]);
+    let texts = forwarded.clone().filter_map(|forwarded| {
+        let text = forwarded["content"].as_str()?;
         (!text.is_empty()).then(|| QuotedText::cut("forwarded message", text, MAX_QUOTE_CHARS))
     });
-    let mut quotes: Vec<QuotedText> = forwards.collect();
-    let is_voice = message["flags"].as_u64().unwrap_or_default() & VOICE_FLAG != 0;
-    let files = items(&message["attachments"]);
-    let files: Vec<RemoteFile> =
-        files.filter_map(|attachment| to_file(attachment, is_voice)).collect();
+    let mut quotes: Vec<QuotedText> = texts.collect();
+    let mut parts = std::iter::once(message).chain(forwarded);
+    let files: Vec<RemoteFile> = parts.clone().flat_map(to_files).collect();
     let poll = &message["poll"];
     if text.is_empty()
         && let Some(question) = poll["question"]["text"].as_str()
@@ -95,7 +94,7 @@ fn to_message(message: &Value, chat: &Chat, identity: &Identity) -> Option<Inbou
         text = UserText::label(poll_text(question, answers));
     }
     let is_empty = text.is_empty() && files.is_empty() && quotes.is_empty();
-    let is_unreadable = is_empty && items(&message["sticker_items"]).len() > 0;
+    let is_unreadable = is_empty && parts.any(|part| items(&part["sticker_items"]).len() > 0);
     if is_empty && !is_mention && !is_unreadable {
         return None;
     }
@@ -160,6 +159,12 @@ fn sent_at(id: &Value) -> i64 {
     i64::try_from(millis / 1000).unwrap_or_default()
 }
 
+/// The attachments of a message, or of a forwarded one.
+fn to_files(message: &Value) -> impl Iterator<Item = RemoteFile> {
+    let is_voice = message["flags"].as_u64().unwrap_or_default() & VOICE_FLAG != 0;
+    items(&message["attachments"]).filter_map(move |attachment| to_file(attachment, is_voice))
+}
+
 fn to_file(attachment: &Value, is_voice: bool) -> Option<RemoteFile> {
     let media_type = attachment["content_type"].as_str().unwrap_or_default();
     let seconds = attachment["duration_secs"].as_f64();
@@ -216,6 +221,17 @@ mod tests {
         check(json!({ "content": "hi", "sticker_items": sticker }), Some(("hi", &[], 0, false)));
         let file = json!([{ "url": "https://x", "filename": "a.txt" }]);
         check(json!({ "content": "", "attachments": file }), Some(("", &[], 1, false)));
+        let forward = |forwarded: Value| json!({ "content": "", "message_snapshots": [{ "message": forwarded }] });
+        check(forward(json!({ "content": "", "attachments": file })), Some(("", &[], 1, false)));
+        check(
+            forward(json!({ "content": "x", "attachments": file })),
+            Some(("", &["x"], 1, false)),
+        );
+        check(
+            forward(json!({ "content": "", "sticker_items": sticker })),
+            Some(("", &[], 0, true)),
+        );
+        check(forward(json!({ "content": "" })), None);
         let ours = json!({ "id": "2", "author": { "id": "8" }, "content": "Call Bob." });
         let reply = |content: &str| json!({ "type": 19, "content": content, "referenced_message": ours, "sticker_items": sticker });
         check(reply("done"), Some(("done", &["Call Bob."], 0, false)));
