@@ -57,7 +57,8 @@ pub struct StoredCall {
 pub struct FileFingerprint {
     pub path: PathBuf,
     key: String,
-    digest: String,
+    /// `None` in a question of an earlier build about a file that did not exist. It matches nothing, so the call is asked about anew.
+    digest: Option<String>,
 }
 
 impl FileFingerprint {
@@ -67,13 +68,13 @@ impl FileFingerprint {
     /// It is not a regular file, is too large, or cannot be read.
     pub fn compute(path: &Path) -> Result<Self> {
         let key = random_hex(8);
-        let digest = Self::digest(&key, path)?;
+        let digest = Some(Self::digest(&key, path)?);
         Ok(Self { path: path.to_owned(), key, digest })
     }
 
     /// True if the file is as it was.
     pub fn is_current(&self) -> bool {
-        Self::digest(&self.key, &self.path).is_ok_and(|digest| digest == self.digest)
+        Self::digest(&self.key, &self.path).is_ok_and(|digest| Some(digest) == self.digest)
     }
 
     fn digest(key: &str, path: &Path) -> Result<String> {
