@@ -94,8 +94,7 @@ pub(crate) fn prepare(
             max_parallel: options.limits.max_parallel as usize,
             offline: options.limits.offline,
             is_dry_run_or_replay: options.recording.is_dry_run_or_replay(),
-            announces_directory: job.is_none()
-                && !matches!(reporter.format(), ReportFormat::Unprinted),
+            announces_directory: announces_directory(ctx, source, reporter.format()),
             last_directory: session.directory().filter(|_| !session.messages().is_empty()),
             policy_limit: job.and_then(|job| job.policy_limit),
             user_prompt: interactive.map(|interactive| Arc::clone(&interactive.user_prompt)),
@@ -185,6 +184,17 @@ pub(crate) fn prepare(
         },
         reads_only: profile.reads_only,
     })
+}
+
+/// True if the turn reports which directory takes the place of the current one. A script that prints text, as in a line of cron, has it
+/// in each run, and cron would mail it.
+fn announces_directory(ctx: &Context, source: &TurnSource<'_>, format: ReportFormat) -> bool {
+    let is_shown = match format {
+        ReportFormat::Text => ctx.terminal.stderr_is_tty,
+        ReportFormat::Json | ReportFormat::StreamJson => true,
+        ReportFormat::Unprinted => false,
+    };
+    is_shown && source.job().is_none()
 }
 
 /// Returns a check of whether a path in a message is that of an existing file, relative to the directory of the turn or to the
