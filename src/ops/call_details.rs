@@ -81,7 +81,7 @@ pub(crate) fn describe(
         blocks.push(code_block("", &facts));
     }
     let mut reasons = String::new();
-    // What others wrote has a row of its own.
+    // Content of others has a row of its own.
     let names_content =
         |reason: &str| untrusted_content.is_some_and(|content| reason.contains(content));
     if let Some(reason) = approval_text::reason(request).filter(|reason| !names_content(reason)) {

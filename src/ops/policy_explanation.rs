@@ -120,7 +120,9 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
             return PolicyDecision::Deny(refusal);
         }
         Err(
-            ToolError::Failed(message) | ToolError::NotMade(message) | ToolError::Declined(message),
+            ToolError::Failed(message)
+            | ToolError::NothingRead(message)
+            | ToolError::Declined(message),
         ) => {
             return PolicyDecision::Deny(Refusal::new(message));
         }

@@ -376,7 +376,7 @@ fn project_instructions(
     for directory in &instructions.trusted {
         scope.instruction_files.extend(trust::instruction_paths(directory));
     }
-    // What a rule denies to read is not sent by itself either.
+    // Instructions in files that a rule denies to read are not sent.
     instructions.texts.retain(|(path, _)| scope.find_denial(path, FileAccess::Read).is_none());
     let agents = instructions.texts.iter().map(|(path, _)| path);
     scope.trusted.extend(agents.chain(&instructions.skill_files).cloned());

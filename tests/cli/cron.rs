@@ -781,7 +781,7 @@ fn a_machine_without_cron_is_reported() {
     run_cron_with_env(&story, &[("NANOBOT_TEST_DAEMON", "no")], &["add", "-m", "x", "-e", "1h"])
         .stdout_has("✓ Added")
         .stderr("nanobot: no cron daemon is running: nothing starts the jobs until one does\n");
-    // What removes a line needs no daemon, and what all jobs lack is reported with a new job.
+    // Removing a line needs no daemon. Variables that all jobs lack are reported with a new job only.
     let add = ["add", "-n", "y", "-m", "y", "-e", "2h"];
     let variables = [("NANOBOT_TEST_DAEMON", "no"), ("SSL_CERT_DIR", "/certs")];
     run_cron_with_env(&story, &variables, &add).stdout_has("✓ Added").stderr_has("SSL_CERT_DIR");

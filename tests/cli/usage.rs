@@ -310,7 +310,7 @@ fn unused_tools_are_reported() {
     for (name, day) in [("old", 20_423), ("named", 20_423), ("asked", 20_423), ("new", 20_454)] {
         skill(name, day);
     }
-    // What came within the 30 days is not unused for 30 days, and neither is anything of a new home.
+    // Servers and skills that were added within the last 30 days are not called unused.
     let status = story.run(["status", "--json"]).json();
     assert_eq!(status["offered"]["unused"]["servers"], json!([]));
     assert_eq!(status["offered"]["unused"]["skills"], json!([]));

@@ -322,7 +322,7 @@ pub enum ResultSource {
     /// Whatever the tool and its arguments suggest.
     #[default]
     Unspecified,
-    /// None: the call was not made, and the text is that of this program.
+    /// None: the call was not made, or failed before it read anything from outside, and the text is that of this program.
     NotMade,
     /// An address. Untrusted content cannot have chosen any part of it.
     SafeAddress,

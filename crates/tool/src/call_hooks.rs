@@ -61,7 +61,7 @@ impl ResultAmendment {
     /// Applies the changes to the result of a call.
     pub(super) fn apply(self, result: &mut Result<ToolOutput, ToolError>) {
         let Self { output, comments } = self;
-        if let Err(ToolError::NotMade(text)) = result
+        if let Err(ToolError::NothingRead(text)) = result
             && (output.is_some() || !comments.is_empty())
         {
             // It is no longer the text of this program alone.
@@ -84,7 +84,7 @@ impl ResultAmendment {
                 replace(&mut parts);
                 *text = nanobot_base::message::plain_text(&parts);
             }
-            Err(ToolError::NotMade(_) | ToolError::Denied(_) | ToolError::Rejected(_)) => {}
+            Err(ToolError::NothingRead(_) | ToolError::Denied(_) | ToolError::Rejected(_)) => {}
         }
     }
 }

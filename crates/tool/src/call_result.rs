@@ -15,7 +15,7 @@ pub enum ToolError {
     /// The call failed; text for the model.
     Failed(String),
     /// The call failed before it read anything from outside; the text for the model is this program's alone.
-    NotMade(String),
+    NothingRead(String),
     /// The policy refused the call, so that nothing was done or read.
     Denied(Refusal),
     /// The policy refused the call after it had begun. The reason may quote content that the call had read by then.
@@ -34,7 +34,7 @@ impl ToolError {
     /// The text for the model.
     pub fn message(&self) -> &str {
         match self {
-            Self::Failed(message) | Self::NotMade(message) | Self::Declined(message) => message,
+            Self::Failed(message) | Self::NothingRead(message) | Self::Declined(message) => message,
             Self::Denied(refusal)
             | Self::DeniedDuringCall { refusal, .. }
             | Self::Rejected(refusal) => &refusal.message,

@@ -462,7 +462,7 @@ impl Toolbox {
                         source = ResultSource::Unspecified;
                         (ToolOutcome::Failed, vec![MessagePart::Text(message)])
                     }
-                    Err(ToolError::NotMade(message)) => {
+                    Err(ToolError::NothingRead(message)) => {
                         (ToolOutcome::Failed, vec![MessagePart::Text(message)])
                     }
                     Err(ToolError::Denied(refusal)) => deny(refusal, &format!(". {DENIAL_SUFFIX}")),
@@ -531,7 +531,7 @@ impl Toolbox {
         );
         let (text, failed) = match &result {
             Ok(output) => (plain_text(&output.parts), output.command_failed),
-            Err(ToolError::Failed(text) | ToolError::NotMade(text)) => (text.clone(), true),
+            Err(ToolError::Failed(text) | ToolError::NothingRead(text)) => (text.clone(), true),
             // The call was made before it was denied.
             Err(ToolError::DeniedDuringCall { refusal, .. }) => (refusal.message.clone(), true),
             Err(ToolError::Declined(text)) if attempt.was_carried_out => (text.clone(), true),

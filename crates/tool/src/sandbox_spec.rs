@@ -159,7 +159,7 @@ pub fn apply_rules(file_scope: &FileScope, sandbox: &mut SandboxSpec) -> io::Res
 }
 
 /// The existing files and directories to which a rule of the user denies `access`, beneath the paths of `sandbox` that are granted for it.
-/// What programs create and remove on their own, as in `node_modules`, can be changed unless a rule names its directory.
+/// Generated directories such as `node_modules` can be changed, unless a rule names them.
 ///
 /// # Errors
 /// There are too many entries to search.

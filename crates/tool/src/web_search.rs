@@ -240,7 +240,7 @@ impl Tool for WebSearch {
         Err(if failures.iter().any(|failure| failure.quotes_engine) {
             ToolError::Failed(message)
         } else {
-            ToolError::NotMade(message)
+            ToolError::NothingRead(message)
         })
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn test_added_server(mcp: &McpContext<'_>, arguments: &McpAddArgs) ->
                 let exit = report_error(&error, mcp.ctx.terminal);
                 let is_program = matches!(server.transport, ServerTransport::Program { .. });
                 mcp.ctx.notice(&if is_program && !arguments.force {
-                    // What was stored under this name before stays: it may be of a server of another config.
+                    // Earlier data under this name stays: it may belong to a server of another config.
                     Config::change(&mcp.ctx.paths, |config| remove_new_entry(config, arguments))?;
                     if arguments.allow {
                         mcp.ctx.notice(&format!("removed the rule `{}` too", allow_rule(name)));

@@ -299,7 +299,7 @@ fn no_command_changes_a_file_that_a_rule_denies_to_change() {
         }
     }
     deny("write_file(target/*.bin)", "rm target/a.bin; echo b > target/a.bin");
-    // What does not exist yet, and what is created and removed all the time, is not protected: no target of a new link is either.
+    // New files, generated ones and the targets of new links are not protected.
     let story = Story::new().file("src", "src\n");
     for name in ["node_modules/a/yarn.lock", "target/x.lock", ".git/index.lock"] {
         write(&story.dir().join(name), b"");

@@ -78,7 +78,7 @@ impl WebAccess {
     /// Fetches the address that the model wrote. If requests are limited and it was fetched before, there is no request.
     pub(crate) fn fetch(&self, address: &str) -> Result<Arc<FetchedContent>, ToolError> {
         let first_url =
-            web_url::parse(addresses::strip_delimiters(address)).map_err(ToolError::NotMade)?;
+            web_url::parse(addresses::strip_delimiters(address)).map_err(ToolError::NothingRead)?;
         self.check_rules(&first_url)?;
         // A long page is read in parts, also when the limit is reached meanwhile. Pages of hosts that the user named are fetched anew.
         if let Ok(AddressTrust::Verbatim) | Err(_) = self.check_provenance(&first_url)
@@ -99,7 +99,7 @@ impl WebAccess {
                         withheld: None,
                     }
                 }
-                ToolError::NotMade(message) if url != first_url => ToolError::Failed(message),
+                ToolError::NothingRead(message) if url != first_url => ToolError::Failed(message),
                 other => other,
             })
     }
@@ -329,7 +329,7 @@ fn fetch_error(url: &Url, error: &anyhow::Error) -> ToolError {
     if exit_for(error) != Exit::Refused {
         let message = format!("`{url}` cannot be fetched: {error:#}");
         return if error.is::<ConnectError>() {
-            ToolError::NotMade(message)
+            ToolError::NothingRead(message)
         } else {
             ToolError::Failed(message)
         };
